@@ -1,0 +1,1 @@
+"""The admission wire protocol: bytes to request, verdict to response. Knows no resource kind."""

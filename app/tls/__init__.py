@@ -1,0 +1,1 @@
+"""Certificates: making them (pure), loading and reloading them, rotating them."""
