@@ -1,0 +1,23 @@
+"""Who may write the managed ClusterTopology. Source: `designs/topology-aware-scheduling.md`, Authorization."""
+
+from collections.abc import Collection
+
+_VERBS = {"CREATE": "create", "UPDATE": "update", "DELETE": "delete"}
+
+
+def refusal_to_write_managed_topology(
+    *, name: str, managed_name: str, operation: str, username: str, authorized: Collection[str]
+) -> str | None:
+    """The one reason why `username` may not do `operation` to the ClusterTopology `name`; None where they may.
+
+    Only the managed name is guarded, against everybody but `authorized` (full user names), cluster admins included.
+    """
+    if name != managed_name or username in authorized:
+        return None
+    verb = _VERBS.get(operation, operation.lower())
+    allowed = ", ".join(sorted(authorized)) or "nobody (authorizedUsers is empty)"
+    return (
+        f'ClusterTopology "{name}" is managed by the operator: user "{username}" cannot {verb} it; '
+        f"only these can: {allowed}. Change clusterTopology in the operator's configuration instead, or use a "
+        f"ClusterTopology of another name"
+    )

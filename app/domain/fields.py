@@ -1,0 +1,122 @@
+"""Field paths and findings, worded as Kubernetes words them (apimachinery `util/validation/field`)."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+REASON_INVALID = "FieldValueInvalid"
+REASON_NOT_SUPPORTED = "FieldValueNotSupported"
+REASON_DUPLICATE = "FieldValueDuplicate"
+REASON_NOT_FOUND = "FieldValueNotFound"
+REASON_REQUIRED = "FieldValueRequired"
+REASON_FORBIDDEN = "FieldValueForbidden"
+REASON_TYPE = "FieldValueTypeInvalid"
+
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One finding about the user's object.
+
+    `field` is a JSON path that exists in the CRD, `reason` a Kubernetes cause type, `message` the finding without
+    the field. `text` is what a person reads; it is `field: message` unless a document gives the words.
+    """
+
+    field: str
+    reason: str
+    message: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text or f"{self.field}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """A path such as `spec.template.cliques[0].name`. Built only where something is wrong, so it may cost."""
+
+    text: str
+
+    def child(self, *names: str) -> "FieldPath":
+        return FieldPath(".".join((self.text, *names)) if self.text else ".".join(names))
+
+    def index(self, position: int) -> "FieldPath":
+        return FieldPath(f"{self.text}[{position}]")
+
+    def key(self, name: str) -> "FieldPath":
+        return FieldPath(f"{self.text}[{name}]")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def quote(value: Any) -> str:
+    """`value` as a person can read it on one line: JSON, control characters escaped, shortened."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if not text.isprintable():
+        text = json.dumps(value, default=str)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+
+
+def invalid(path: FieldPath, value: Any, detail: str) -> FieldError:
+    return FieldError(str(path), REASON_INVALID, f"Invalid value: {quote(value)}: {detail}")
+
+
+def not_supported(path: FieldPath, value: Any, allowed: Iterable[str]) -> FieldError:
+    listed = ", ".join(quote(one) for one in allowed)
+    return FieldError(str(path), REASON_NOT_SUPPORTED, f"Unsupported value: {quote(value)}: supported values: {listed}")
+
+
+def duplicate(path: FieldPath, value: Any) -> FieldError:
+    return FieldError(str(path), REASON_DUPLICATE, f"Duplicate value: {quote(value)}")
+
+
+def required(path: FieldPath, detail: str) -> FieldError:
+    return FieldError(str(path), REASON_REQUIRED, f"Required value: {detail}")
+
+
+def forbidden(path: FieldPath, detail: str) -> FieldError:
+    return FieldError(str(path), REASON_FORBIDDEN, f"Forbidden: {detail}")
+
+
+def wrong_type(path: FieldPath, value: Any, wanted: str) -> FieldError:
+    return FieldError(str(path), REASON_TYPE, f"Invalid value: {quote(value)}: must be {wanted}")
+
+
+def summary(findings: Sequence[FieldError]) -> str:
+    """All findings on one line, in list order: one as it is, several as `[a, b]`, as the API server prints them."""
+    if len(findings) == 1:
+        return str(findings[0])
+    return f"[{', '.join(map(str, findings))}]"
+
+
+def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> list[Any]:
+    """The list at `holder[name]`; absent and null are empty, anything else is a finding and empty."""
+    value = holder.get(name)
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return value
+    findings.append(wrong_type(path.child(name), value, "a list"))
+    return []
+
+
+def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> dict[str, Any]:
+    """The map at `holder[name]`; absent and null are empty, anything else is a finding and empty."""
+    value = holder.get(name)
+    if value is None:
+        return {}
+    if isinstance(value, dict):
+        return value
+    findings.append(wrong_type(path.child(name), value, "a map"))
+    return {}
+
+
+def as_map(value: Any, path: FieldPath, findings: list[FieldError]) -> dict[str, Any] | None:
+    """`value` where it is a map; otherwise a finding and None."""
+    if isinstance(value, dict):
+        return value
+    findings.append(wrong_type(path, value, "a map"))
+    return None

@@ -1,0 +1,45 @@
+"""What Kubernetes accepts as names and keys. `fullmatch` everywhere: `$` would let a trailing newline through."""
+
+import re
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+
+MAX_LABEL = 63
+MAX_SUBDOMAIN = 253
+
+LABEL_RULE = (
+    "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
+)
+
+
+def label_problem(name: str) -> str | None:
+    """Why `name` is no DNS-1123 label, in the words of `designs/lowercase-subgroup-names.md`; None where it is one."""
+    if _LABEL.fullmatch(name) and len(name) <= MAX_LABEL:
+        return None
+    if not name:
+        return "name cannot be empty"
+    if len(name) > MAX_LABEL:
+        return f"name must be no more than {MAX_LABEL} characters"
+    return LABEL_RULE
+
+
+def is_subdomain(name: str) -> bool:
+    """Whether `name` is a DNS-1123 subdomain, as the names of most objects must be."""
+    return len(name) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def label_key_problem(key: str) -> str | None:
+    """Why `key` is no qualified label name (`[prefix/]name`); None where it is one."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not is_subdomain(prefix):
+        return "the prefix must be a lowercase DNS subdomain of at most 253 characters, such as topology.kubernetes.io"
+    if len(name) > MAX_LABEL:
+        return f"the name part must be no more than {MAX_LABEL} characters"
+    if not _QUALIFIED.fullmatch(name):
+        return (
+            "must be a qualified label name: alphanumeric characters, '-', '_' or '.', starting and ending with an "
+            "alphanumeric character, with an optional DNS subdomain prefix and '/', such as topology.kubernetes.io/rack"
+        )
+    return None
