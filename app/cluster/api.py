@@ -30,7 +30,7 @@ class ClusterError(Exception):
         self.message, self.code, self.reason, self.retry_after = message, code, reason, retry_after
 
 
-class NotFound(ClusterError):  # noqa: N818 - the API's own words
+class NotFound(ClusterError):
     """404: no such object, or (`no_resource`) the cluster doesn't serve such a resource."""
 
     no_resource = False
@@ -42,7 +42,7 @@ class NotServed(NotFound):
     no_resource = True
 
 
-class Conflict(ClusterError):  # noqa: N818
+class Conflict(ClusterError):
     """409: the object exists (reason AlreadyExists), or was changed since it was read (reason Conflict)."""
 
     @property
@@ -50,15 +50,15 @@ class Conflict(ClusterError):  # noqa: N818
         return self.reason == "AlreadyExists"
 
 
-class Gone(ClusterError):  # noqa: N818
+class Gone(ClusterError):
     """410: the resource version is too old; list again."""
 
 
-class Forbidden(ClusterError):  # noqa: N818
+class Forbidden(ClusterError):
     """The API server will not do it however often it is asked: 400, 401, 403, 405, 413, 415, 422."""
 
 
-class Unavailable(ClusterError):  # noqa: N818
+class Unavailable(ClusterError):
     """429, 5xx, time-outs and broken connections: the same call may go through later."""
 
 

@@ -37,9 +37,7 @@ CRD = Resource("apiextensions.k8s.io", "customresourcedefinitions", "CustomResou
 CLUSTER_TOPOLOGY = Resource("grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",))
 POD_CLIQUE_SET = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v1alpha1",))
 POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",))
-POD_CLIQUE_SCALING_GROUP = Resource(
-    "grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",)
-)
+POD_CLIQUE_SCALING_GROUP = Resource("grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",))
 POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha1",))
 
 KAI_TOPOLOGY = Resource("kai.scheduler", "topologies", "Topology", False, ("v1alpha1",))

@@ -11,6 +11,7 @@ PCSG_NAME = "grove.io/pcsg-name"
 PCSG_REPLICA = "grove.io/pcsg-replica-index"
 CLIQUE_NAME = "grove.io/clique-name"
 PODGANG = "grove.io/podgang"
+BASE_PODGANG = "grove.io/base-podgang"
 
 GROVE_PCS_NAME = "app.kubernetes.io/part-of"
 GROVE_PCS_REPLICA = "grove.io/podcliqueset-replica-index"

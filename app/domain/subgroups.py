@@ -80,9 +80,7 @@ def _validate_parent(position: int, name: Any, parent: Any, findings: list[Field
         findings.append(FieldError(str(at), REASON_INVALID, problem, text))
 
 
-def _validate_duplicates(
-    known: list[tuple[int, str, str | None]], findings: list[FieldError]
-) -> dict[str, str | None]:
+def _validate_duplicates(known: list[tuple[int, str, str | None]], findings: list[FieldError]) -> dict[str, str | None]:
     """Findings about names given twice; gives each name's parent, the first one where it is given twice."""
     parents: dict[str, str | None] = {}
     for position, name, parent in known:

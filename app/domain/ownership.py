@@ -1,0 +1,134 @@
+"""Which MNNVL resources belong to which PodGang, and whether it may take them.
+
+Source: `designs/mnnvl-annotations-and-webhooks.md`, PodGang Mutating Webhook; `DESIGN.md` for what may never be taken.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.domain.kinds import POD_CLIQUE_SET, POD_GANG
+from app.domain.labels import MNNVL_MANAGED, Place, labels_of, read_place
+
+State = Literal["owned", "adoptable", "going", "foreign"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRef:
+    kind: str
+    name: str
+    uid: str
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MnnvlResource:
+    """A stored ComputeDomain or ResourceClaim, as the rules see it. `managed`: it carries our label. `place.podgang`
+    is the PodGang it was made for."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    managed: bool
+    deleting: bool
+    place: Place
+    owners: tuple[OwnerRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A PodGang as the rules of ownership see it; `uid` "" while it is being created."""
+
+    namespace: str
+    name: str
+    uid: str
+    place: Place
+    deleting: bool = False
+
+    def reference(self) -> dict[str, Any]:
+        return {
+            "apiVersion": POD_GANG.api_version(),
+            "kind": POD_GANG.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+
+def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
+    """Reads a stored ComputeDomain or ResourceClaim."""
+    metadata = obj["metadata"]
+    labels = labels_of(obj)
+    return MnnvlResource(
+        kind=obj.get("kind", ""),
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        managed=labels.get(MNNVL_MANAGED) == "true",
+        deleting=metadata.get("deletionTimestamp") is not None,
+        place=read_place(labels),
+        owners=tuple(
+            OwnerRef(one.get("kind", ""), one.get("name", ""), one.get("uid", ""), one.get("controller") is True)
+            for one in metadata.get("ownerReferences") or ()
+        ),
+    )
+
+
+def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
+    metadata = obj.get("metadata")
+    held: Mapping[str, Any] = metadata if isinstance(metadata, dict) else {}
+    return Gang(
+        namespace=namespace,
+        name=str(held.get("name", "")),
+        uid=str(held.get("uid", "")),
+        place=read_place(labels_of(obj)),
+        deleting=held.get("deletionTimestamp") is not None,
+    )
+
+
+def belongs_to(resource: MnnvlResource, gang: Gang) -> bool:
+    """Whether `resource` was made for `gang`: by the name of the PodGang that it carries, else by the design's labels,
+    which must be just as specific on both sides, so that a base PodGang never takes a scaled one's."""
+    if not resource.managed or resource.namespace != gang.namespace:
+        return False
+    if resource.place.podgang:
+        return resource.place.podgang == gang.name
+    mine, theirs = resource.place, gang.place
+    return bool(mine.pcs and mine.replica) and (mine.pcs, mine.replica, mine.group, mine.group_replica) == (
+        theirs.pcs,
+        theirs.replica,
+        theirs.group,
+        theirs.group_replica,
+    )
+
+
+def ownership(resource: MnnvlResource, gang: Gang) -> State:
+    """How `resource`, which belongs to `gang`, stands to it.
+
+    adoptable: nobody controls it, or its PodCliqueSet still does, or a former PodGang of the same name. foreign: another
+    controller has it (a Pod has the claims that Kubernetes generated for it), and it is left alone.
+    """
+    if resource.deleting:
+        return "going"
+    if gang.uid and any(one.uid == gang.uid and one.controller for one in resource.owners):
+        return "owned"
+    return "adoptable" if all(_may_yield(one, gang) for one in resource.owners) else "foreign"
+
+
+def _may_yield(owner: OwnerRef, gang: Gang) -> bool:
+    if owner.kind == POD_GANG.kind:
+        return owner.name == gang.name
+    return owner.kind == POD_CLIQUE_SET.kind
+
+
+def adopted_annotation(resources: Iterable[MnnvlResource], gang: Gang) -> str | None:
+    """The value that `grove.io/mnnvl-resources-adopted` should have: "true" once every resource is owned, "false" while
+    one waits, None (no annotation) for a PodGang without MNNVL resources."""
+    states = [ownership(one, gang) for one in resources]
+    if not states:
+        return None
+    return "true" if all(state == "owned" for state in states) else "false"

@@ -1,0 +1,109 @@
+"""What the rules need of a PodCliqueSet, read once and kept small. Source: Grove's PodCliqueSet CRD."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CONDITION = "TopologyConstraintSatisfied"
+
+
+@dataclass(frozen=True, slots=True)
+class Clique:
+    """One entry of `spec.template.cliques`; `pack_domain` None where it has no constraint."""
+
+    name: str
+    replicas: int
+    pack_domain: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One entry of `spec.template.podCliqueScalingGroups`; `cliques` are clique names."""
+
+    name: str
+    cliques: tuple[str, ...]
+    pack_domain: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PodCliqueSet:
+    """`condition` is our own condition as stored: (status, reason, message, observedGeneration), None without one."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    deleting: bool
+    pack_domain: str | None
+    cliques: tuple[Clique, ...]
+    groups: tuple[Group, ...]
+    condition: tuple[str, str, str, int] | None = None
+
+    @property
+    def domains(self) -> frozenset[str]:
+        """Every domain that a constraint of this set names."""
+        named = (self.pack_domain, *(c.pack_domain for c in self.cliques), *(g.pack_domain for g in self.groups))
+        return frozenset(domain for domain in named if domain)
+
+    def group_of(self, name: str) -> Group | None:
+        return next((group for group in self.groups if group.name == name), None)
+
+    def clique_of(self, name: str) -> Clique | None:
+        return next((clique for clique in self.cliques if clique.name == name), None)
+
+
+def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
+    """Reads a stored PodCliqueSet; whatever isn't of the CRD's shape counts as absent."""
+    metadata = _map(obj.get("metadata"))
+    template = _map(_map(obj.get("spec")).get("template"))
+    return PodCliqueSet(
+        namespace=metadata.get("namespace", ""),
+        name=metadata.get("name", ""),
+        uid=metadata.get("uid", ""),
+        generation=_int(metadata.get("generation")),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        pack_domain=pack_domain(template),
+        cliques=tuple(
+            Clique(item["name"], _int(_map(item.get("spec")).get("replicas"), 1), pack_domain(item))
+            for item in _named(template.get("cliques"))
+        ),
+        groups=tuple(
+            Group(item["name"], tuple(filter(_is_text, _list(item.get("cliqueNames")))), pack_domain(item))
+            for item in _named(template.get("podCliqueScalingGroups"))
+        ),
+        condition=_condition(_map(obj.get("status"))),
+    )
+
+
+def pack_domain(holder: Mapping[str, Any]) -> str | None:
+    """`topologyConstraint.packDomain` of `holder`; None where there is none."""
+    value = _map(holder.get("topologyConstraint")).get("packDomain")
+    return value if isinstance(value, str) and value else None
+
+
+def _condition(status: Mapping[str, Any]) -> tuple[str, str, str, int] | None:
+    for item in _list(status.get("conditions")):
+        if isinstance(item, dict) and item.get("type") == CONDITION:
+            texts = (str(item.get(name, "")) for name in ("status", "reason", "message"))
+            return (*texts, _int(item.get("observedGeneration")))  # type: ignore[return-value]
+    return None
+
+
+def _named(value: Any) -> list[dict[str, Any]]:
+    return [item for item in _list(value) if isinstance(item, dict) and _is_text(item.get("name"))]
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _int(value: Any, default: int = 0) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
