@@ -173,8 +173,13 @@ def _name(obj: Mapping[str, Any], place: Place, scope: Scope, findings: list[Fie
     if len(findings) == before and not name.startswith(prefix):
         detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
-    if not is_subdomain(f"{name}-mnnvl-template"):
-        detail = "must leave room for names such as <name>-mnnvl-template in 253 characters of a DNS subdomain"
+    if place.podgang and not is_subdomain(place.podgang):
+        findings.append(invalid(_LABELS.key(PODGANG), place.podgang, "must be the name of a PodGang"))
+    base = _base_name(scope, place, name)
+    if len(findings) == before and not is_subdomain(f"{base}-mnnvl-template"):
+        detail = (
+            f'the names of its resources, such as "{base}-mnnvl-template", must be DNS subdomains of 253 characters'
+        )
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
     return name
 
@@ -236,7 +241,7 @@ def _owner(obj: Mapping[str, Any], pcs: str) -> Owner:
             and reference.get("kind") == POD_CLIQUE_SET.kind
             and reference.get("name") == pcs
         ):
-            return Owner(pcs, str(reference.get("uid", "")))
+            return Owner(pcs, str(held.get("uid", "")))
     return Owner(pcs)
 
 

@@ -93,7 +93,7 @@ def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
 def belongs_to(resource: MnnvlResource, gang: Gang) -> bool:
     """Whether `resource` was made for `gang`: by the name of the PodGang that it carries, else by the design's labels,
     which must be just as specific on both sides, so that a base PodGang never takes a scaled one's."""
-    if not resource.managed or resource.namespace != gang.namespace:
+    if not resource.managed or resource.namespace != gang.namespace or _is_generated(resource):
         return False
     if resource.place.podgang:
         return resource.place.podgang == gang.name
@@ -106,11 +106,16 @@ def belongs_to(resource: MnnvlResource, gang: Gang) -> bool:
     )
 
 
+def _is_generated(resource: MnnvlResource) -> bool:
+    """Whether Kubernetes made this claim for one pod, from a template whose labels it inherited."""
+    return any(owner.kind == "Pod" for owner in resource.owners)
+
+
 def ownership(resource: MnnvlResource, gang: Gang) -> State:
     """How `resource`, which belongs to `gang`, stands to it.
 
-    adoptable: nobody controls it, or its PodCliqueSet still does, or a former PodGang of the same name. foreign: another
-    controller has it (a Pod has the claims that Kubernetes generated for it), and it is left alone.
+    adoptable: nobody controls it, or its PodCliqueSet still does, or a former PodGang of the same name.
+    foreign: another controller has it, and it is left alone.
     """
     if resource.deleting:
         return "going"

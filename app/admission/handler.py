@@ -1,0 +1,68 @@
+"""One request through one webhook: right kind, sound shape, verdict, and every failure turned into an answer."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from app.admission.review import Request, shape_findings
+from app.admission.verdict import ALLOWED, Verdict, bad_request, failed, judged, unavailable
+from app.domain.fields import quote
+
+Handler = Callable[[Request], Verdict | Awaitable[Verdict]]
+"""A webhook: answers at once where its facts are cached, or awaits the cluster."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What one path answers to: `operations` on `resource` of `group`, whose objects are of `kind`."""
+
+    path: str
+    group: str
+    kind: str
+    resource: str
+    subresource: str
+    operations: frozenset[str]
+    handler: Handler
+
+
+async def decide(route: Route, request: Request, timeout: float) -> Verdict:
+    """The verdict of `route` on `request`, within `timeout` seconds. Raises nothing but CancelledError."""
+    misplaced = _misplaced(route, request)
+    if misplaced is not None:
+        return bad_request(misplaced)
+    try:
+        if request.operation != "DELETE":
+            findings = shape_findings(request)
+            if findings:
+                return judged(findings)
+            if request.operation == "UPDATE" and request.is_deleting:
+                return ALLOWED
+        answer = route.handler(request)
+        if isinstance(answer, Verdict):
+            return answer
+        async with asyncio.timeout(timeout):
+            return await answer
+    except TimeoutError:
+        return unavailable(f"no verdict within {timeout:g} s: the cluster was too slow to answer; try again")
+    except Exception:
+        log.exception("verdict failed", extra={"path": route.path, "uid": request.uid})
+        return failed()
+
+
+def _misplaced(route: Route, request: Request) -> str | None:
+    if (
+        request.kind != route.kind
+        or request.group != route.group
+        or (request.resource and request.resource != route.resource)
+        or request.subresource != route.subresource
+    ):
+        resource = "/".join(filter(None, (request.resource, request.subresource)))
+        given = f"{quote(request.group)} {quote(request.kind)} ({resource or 'no resource'})"
+        wanted = "/".join(filter(None, (route.resource, route.subresource)))
+        return f'{route.path} judges "{route.group}" "{route.kind}" ({wanted}), not {given}'
+    if request.operation not in route.operations:
+        return f"{route.path} judges {', '.join(sorted(route.operations))}, not {request.operation}"
+    return None

@@ -1,0 +1,145 @@
+"""The admission paths as a raw ASGI app: a framework's route would cost more than all our rules.
+
+Everything else is passed on to `otherwise` (health, metrics, dry-run, docs).
+"""
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Protocol
+
+from app.admission.handler import Route, decide
+from app.admission.review import BadReview, Request, dumps, encode, parse, salvage_uid
+from app.admission.verdict import Verdict, bad_request
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_BODY = 7 * 1024 * 1024
+"""An API server's own limit is 3 MiB for an object; a review of an UPDATE carries two."""
+
+DEFAULT_TIMEOUT = 10.0
+_MARGIN = 0.9
+_DURATION = re.compile(rb"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNITS = {b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
+_JSON = (b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8")
+
+
+class Observer(Protocol):
+    """Told of every verdict. `request` None where the envelope could not be read; `uid` "" where it had none."""
+
+    def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None: ...
+
+    def started(self) -> None: ...
+
+
+class AdmissionApp:
+    """Answers the paths of `routes`; hands every other request to `otherwise`."""
+
+    def __init__(self, routes: Mapping[str, Route], otherwise: App, observe: Observer) -> None:
+        self._routes = routes
+        self._otherwise = otherwise
+        self._observe = observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
+        if route is None:
+            await self._otherwise(scope, receive, send)
+        elif scope["method"] != "POST":
+            await _answer(send, 405, _plain(405, f"{route.path} takes POST, not {scope['method']}"))
+        else:
+            await self._review(route, scope, receive, send)
+
+    async def _review(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+        begin = time.perf_counter()
+        self._observe.started()
+        request: Request | None = None
+        try:
+            body = await _read(scope, receive)
+            request = parse(body)
+            uid = request.uid
+            verdict = await decide(route, request, deadline(scope["query_string"]))
+        except BadReview as bad:
+            uid, verdict = bad.uid, bad_request(bad.message, bad.code)
+        except Disconnected:
+            uid, verdict = "", bad_request("the caller hung up before its request was whole")
+        if uid:
+            await _answer(send, 200, encode(uid, verdict))
+        else:
+            await _answer(send, verdict.code, _plain(verdict.code, verdict.message))
+        self._observe(route.path, uid, request, verdict, time.perf_counter() - begin)
+
+
+class Disconnected(Exception):
+    """The client went away in the middle of its request."""
+
+
+async def _read(scope: Scope, receive: Receive) -> bytes:
+    """The body of an admission request. BadReview for a wrong content type or a body over the limit; of such a body
+    only the beginning, with the uid, is ever held."""
+    content_type, length = b"", 0
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            content_type = value
+        elif name == b"content-length":
+            length = int(value) if value.isdigit() else 0
+    message = await receive()
+    if message["type"] != "http.request":
+        raise Disconnected
+    body: bytes = message.get("body", b"")
+    if content_type not in _JSON and content_type.split(b";")[0].strip().lower() != _JSON[0]:
+        shown = content_type.decode("latin-1") or "none"
+        raise BadReview(f"the content type must be application/json, not {shown[:100]}", salvage_uid(body), 415)
+    if length > MAX_BODY:
+        raise _too_large(body)
+    if message.get("more_body", False):
+        return await _read_rest(body, receive)
+    return body
+
+
+async def _read_rest(first: bytes, receive: Receive) -> bytes:
+    chunks, size = [first], len(first)
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Disconnected
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY:
+            raise _too_large(b"".join(chunks[:8]))
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _too_large(beginning: bytes) -> BadReview:
+    limit = MAX_BODY // (1024 * 1024)
+    return BadReview(f"the body is larger than the limit of {limit} MiB", salvage_uid(beginning), 413)
+
+
+def deadline(query: bytes) -> float:
+    """Seconds in which to answer, from the API server's `?timeout=10s`, less a margin for the way back."""
+    if query == b"timeout=10s" or not query:
+        return DEFAULT_TIMEOUT * _MARGIN
+    for pair in query.split(b"&"):
+        name, _, value = pair.partition(b"=")
+        if name == b"timeout":
+            seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION.findall(value))
+            if 0 < seconds <= 60:
+                return seconds * _MARGIN
+    return DEFAULT_TIMEOUT * _MARGIN
+
+
+def _plain(code: int, message: str) -> bytes:
+    return dumps({"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": message, "code": code})
+
+
+async def _answer(send: Send, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if status == 405:
+        headers.append((b"allow", b"POST"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

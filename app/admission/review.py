@@ -1,0 +1,220 @@
+"""AdmissionReview v1: bytes to `Request`, `Verdict` to bytes. The one place for envelope errors.
+
+Source: `k8s.io/api/admission/v1`. The envelope is typed; objects stay raw, so that unknown fields survive.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from app.admission.verdict import Verdict
+from app.domain.fields import FieldError, FieldPath, invalid, quote, wrong_type
+from app.domain.names import is_subdomain
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+_UID = re.compile(rb'"uid"\s*:\s*"([^"\\\x00-\x1f]{1,128})"')
+_SALVAGE = 4096
+_MAX_WARNING = 256
+_NO_MAP: dict[str, Any] = {}
+
+
+class BadReview(ValueError):
+    """The envelope can't be answered as asked. `uid` "" where none could be read: then there is nothing to answer to."""
+
+    def __init__(self, message: str, uid: str = "", code: int = 400) -> None:
+        super().__init__(message)
+        self.message, self.uid, self.code = message, uid, code
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One AdmissionRequest. `object` is what the verdict is about: on DELETE the old object. `old` is None but on
+    UPDATE. `name` and `namespace` come from the request, else from the object (a bulk delete has no name)."""
+
+    uid: str
+    group: str
+    kind: str
+    resource: str
+    subresource: str
+    operation: str
+    name: str
+    namespace: str
+    username: str
+    groups: tuple[str, ...]
+    object: dict[str, Any]
+    old: dict[str, Any] | None
+    dry_run: bool
+
+    @property
+    def is_deleting(self) -> bool:
+        """The object is on its way out and waits for its finalizers: an update of it is never refused."""
+        metadata = self.object.get("metadata")
+        return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
+
+
+def parse(body: bytes) -> Request:
+    """Reads one AdmissionReview. BadReview names what is wrong with it, with the uid where it can be read."""
+    if not body:
+        raise BadReview("the request has no body; an AdmissionReview was expected")
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as problem:
+        raise BadReview(f"the body is not JSON that can be read: {problem}", salvage_uid(body)) from None
+    if not isinstance(review, dict):
+        raise BadReview(f"the body must be an {KIND}, not {_kind_of(review)}")
+    request = review.get("request")
+    uid = request.get("uid") if isinstance(request, dict) else None
+    uid = uid if isinstance(uid, str) else ""
+    if review.get("apiVersion") != API_VERSION or review.get("kind") != KIND:
+        given = f"{quote(review.get('apiVersion'))}, {quote(review.get('kind'))}"
+        raise BadReview(f'apiVersion and kind must be "{API_VERSION}", "{KIND}", not {given}', uid)
+    if not isinstance(request, dict):
+        raise BadReview(f"request must be a map, not {_kind_of(request)}")
+    if not uid:
+        raise BadReview("request.uid is missing: there is nothing to answer to")
+    return _read_request(request, uid)
+
+
+def _read_request(request: dict[str, Any], uid: str) -> Request:
+    operation = request.get("operation")
+    if operation not in OPERATIONS:
+        allowed = ", ".join(sorted(OPERATIONS))
+        raise BadReview(f"request.operation is {quote(operation)}; it must be one of {allowed}", uid)
+    kind = _map(request, "kind", uid)
+    resource = _map(request, "resource", uid)
+    user = _map(request, "userInfo", uid)
+    groups = user.get("groups") or ()
+    obj, old = _objects(request, operation, uid)
+    metadata = obj.get("metadata")
+    held = metadata if isinstance(metadata, dict) else _NO_MAP
+    return Request(
+        uid=uid,
+        group=_text(kind, "group"),
+        kind=_text(kind, "kind"),
+        resource=_text(resource, "resource"),
+        subresource=_text(request, "subResource"),
+        operation=operation,
+        name=_text(request, "name") or _text(held, "name"),
+        namespace=_text(request, "namespace") or _text(held, "namespace"),
+        username=_text(user, "username"),
+        groups=tuple(one for one in groups if isinstance(one, str)) if isinstance(groups, list) else (),
+        object=obj,
+        old=old,
+        dry_run=request.get("dryRun") is True,
+    )
+
+
+def _objects(request: dict[str, Any], operation: str, uid: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    if operation == "DELETE":
+        return _object(request, "oldObject", uid), None
+    obj = _object(request, "object", uid)
+    return obj, _object(request, "oldObject", uid) if operation == "UPDATE" else None
+
+
+def _object(request: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
+    value = request.get(name)
+    if value is None:
+        raise BadReview(f"request.{name} is missing: {request['operation']} can't be judged without it", uid)
+    if not isinstance(value, dict):
+        raise BadReview(f"request.{name} must be a map, not {_kind_of(value)}", uid)
+    return value
+
+
+def _map(holder: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
+    value = holder.get(name)
+    if value is None:
+        return _NO_MAP
+    if not isinstance(value, dict):
+        raise BadReview(f"request.{name} must be a map, not {_kind_of(value)}", uid)
+    return value
+
+
+def _text(holder: Mapping[str, Any], name: str) -> str:
+    value = holder.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _kind_of(value: Any) -> str:
+    kinds = {dict: "a map", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def salvage_uid(prefix: bytes) -> str:
+    """The uid from the beginning of a body that can't be parsed: an API server writes it first. "" where none is."""
+    found = _UID.search(prefix[:_SALVAGE])
+    return found.group(1).decode("utf-8", "replace") if found else ""
+
+
+def shape_findings(request: Request) -> list[FieldError]:
+    """Findings about what every rule relies on: metadata, labels and annotations are maps (or null), and the name is
+    one that the API server could store."""
+    metadata = request.object.get("metadata")
+    if metadata is None:
+        return []
+    at = FieldPath("metadata")
+    if not isinstance(metadata, dict):
+        return [wrong_type(at, metadata, "a map")]
+    findings = [
+        wrong_type(at.child(name), metadata[name], "a map")
+        for name in ("labels", "annotations")
+        if metadata.get(name) is not None and not isinstance(metadata[name], dict)
+    ]
+    name = metadata.get("name")
+    if name is not None and (not isinstance(name, str) or (name and not is_subdomain(name))):
+        detail = "must be a lowercase DNS subdomain: alphanumeric characters, '-' or '.', at most 253 characters"
+        findings.append(invalid(at.child("name"), name, detail))
+    return findings
+
+
+_ALLOW_HEAD = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":'
+_ALLOW_TAIL = b',"allowed":true}}'
+
+
+def encode(uid: str, verdict: Verdict) -> bytes:
+    """The AdmissionReview that answers the request `uid`."""
+    if verdict.allowed and not verdict.patch and not verdict.warnings:
+        return b"".join((_ALLOW_HEAD, dumps(uid), _ALLOW_TAIL))
+    response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
+    if verdict.warnings:
+        response["warnings"] = [one_line(warning) for warning in verdict.warnings]
+    if not verdict.allowed:
+        response["status"] = _status(verdict)
+    elif verdict.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(dumps(verdict.patch)).decode("ascii")
+    return dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _status(verdict: Verdict) -> dict[str, Any]:
+    status: dict[str, Any] = {
+        "status": "Failure",
+        "message": verdict.message,
+        "reason": verdict.reason,
+        "code": verdict.code,
+    }
+    if verdict.causes:
+        causes = [{"reason": one.reason, "message": one.message, "field": one.field} for one in verdict.causes]
+        status["details"] = {"causes": causes}
+    return status
+
+
+def one_line(warning: str) -> str:
+    """A warning travels as an HTTP header: printable, and short enough that the API server doesn't cut it."""
+    text = warning if warning.isprintable() else quote(warning)[1:-1]
+    return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."
+
+
+def dumps(value: Any) -> bytes:
+    """JSON as bytes; text that isn't valid Unicode is escaped."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":"), default=str).encode("ascii")

@@ -1,0 +1,83 @@
+"""A webhook's answer, before it becomes bytes. Three kinds of "no" that never mix: the object is wrong (422), it is not
+allowed (403), we or the cluster failed (500, 503)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from app.admission.patch import Operation
+from app.domain.fields import FieldError, summary
+
+Action = Literal["create", "adopt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something done in the cluster beside the verdict, or, on a dry run, what would be done. `object` is whole."""
+
+    action: Action
+    object: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`code` and `reason` are those of a Kubernetes Status; `causes` stand beside a 422."""
+
+    allowed: bool
+    code: int = 200
+    reason: str = ""
+    message: str = ""
+    causes: tuple[FieldError, ...] = ()
+    warnings: tuple[str, ...] = ()
+    patch: tuple[Operation, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+    def with_warnings(self, warnings: Iterable[str]) -> "Verdict":
+        return replace(self, warnings=(*self.warnings, *warnings))
+
+    @property
+    def outcome(self) -> str:
+        """`allowed`, `patched`, `refused` or `failed`: a small fixed set, for metrics and logs."""
+        if self.allowed:
+            return "patched" if self.patch else "allowed"
+        return "failed" if self.code >= 500 else "refused"
+
+
+ALLOWED = Verdict(allowed=True)
+
+
+def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verdict:
+    """Allowed where there are no findings; otherwise 422 with all of them."""
+    if findings:
+        return Verdict(False, 422, "Invalid", summary(findings), causes=tuple(findings), warnings=tuple(warnings))
+    return replace(ALLOWED, warnings=tuple(warnings)) if warnings else ALLOWED
+
+
+def patched(patch: Sequence[Operation], *, warnings: Sequence[str] = (), effects: Sequence[Effect] = ()) -> Verdict:
+    if not patch and not warnings and not effects:
+        return ALLOWED
+    return Verdict(True, patch=tuple(patch), warnings=tuple(warnings), effects=tuple(effects))
+
+
+def not_allowed(message: str) -> Verdict:
+    return Verdict(False, 403, "Forbidden", message)
+
+
+def unavailable(message: str) -> Verdict:
+    """The same request may be answered later."""
+    return Verdict(False, 503, "ServiceUnavailable", message)
+
+
+def failed() -> Verdict:
+    """Our own failure: a neutral message; the log has the trace under the request's uid."""
+    return Verdict(
+        False,
+        500,
+        "InternalError",
+        "grove-admission failed to judge this request; its log has the details under this uid",
+    )
+
+
+def bad_request(message: str, code: int = 400) -> Verdict:
+    reason = {400: "BadRequest", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType"}[code]
+    return Verdict(False, code, reason, message)
