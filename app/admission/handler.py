@@ -28,25 +28,25 @@ class Route:
     handler: Handler
 
 
-async def decide(route: Route, request: Request, timeout: float) -> Verdict:
-    """The verdict of `route` on `request`, within `timeout` seconds. Raises nothing but CancelledError."""
+async def decide(route: Route, request: Request, seconds: float) -> Verdict:
+    """The verdict of `route` on `request`, within `seconds`. Raises nothing but CancelledError."""
     misplaced = _misplaced(route, request)
     if misplaced is not None:
         return bad_request(misplaced)
     try:
+        if request.operation == "UPDATE" and request.is_deleting:
+            return ALLOWED
         if request.operation != "DELETE":
             findings = shape_findings(request)
             if findings:
                 return judged(findings)
-            if request.operation == "UPDATE" and request.is_deleting:
-                return ALLOWED
         answer = route.handler(request)
         if isinstance(answer, Verdict):
             return answer
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(seconds):
             return await answer
     except TimeoutError:
-        return unavailable(f"no verdict within {timeout:g} s: the cluster was too slow to answer; try again")
+        return unavailable(f"no verdict within {seconds:g} s: the cluster was too slow to answer; try again")
     except Exception:
         log.exception("verdict failed", extra={"path": route.path, "uid": request.uid})
         return failed()

@@ -27,7 +27,7 @@ _NO_MAP: dict[str, Any] = {}
 
 
 class BadReview(ValueError):
-    """The envelope can't be answered as asked. `uid` "" where none could be read: then there is nothing to answer to."""
+    """The envelope can't be answered as asked. `uid` "" where there is none: nothing to answer to."""
 
     def __init__(self, message: str, uid: str = "", code: int = 400) -> None:
         super().__init__(message)

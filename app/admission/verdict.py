@@ -74,7 +74,7 @@ def failed() -> Verdict:
         False,
         500,
         "InternalError",
-        "grove-admission failed to judge this request; its log has the details under this uid",
+        "grove-admission failed to judge this request; its log says why under this uid",
     )
 
 

@@ -4,17 +4,24 @@
 memory. All of them pass `tests/cluster/contract.py`.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from app.domain.kinds import Resource
+from app.domain.mnnvl import Plan
+from app.domain.ownership import Gang, MnnvlResource
+from app.domain.podcliqueset import PodCliqueSet
+from app.domain.topology import Topology
 
 Object = dict[str, Any]
 """A Kubernetes object as the API server sent it: JSON, nothing added, nothing lost."""
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
+
+Patch = Object | list[Object]
+"""A merge patch (a map), or a JSON patch (a list of operations)."""
 
 PatchKind = Literal["merge", "json"]
 T = TypeVar("T")
@@ -129,7 +136,7 @@ class Client(Protocol):
         self,
         resource: Resource,
         name: str,
-        patch: Object | list[Object],
+        patch: Patch,
         namespace: str | None = None,
         *,
         kind: PatchKind = "merge",
@@ -161,7 +168,7 @@ Change = Callable[[Key, T | None, T | None], None]
 """Called after a store has changed, with the key, what stood there before and what stands there now."""
 
 
-class Store(Protocol, Generic[T]):
+class Store(Protocol[T_co]):
     """A cache of one resource, projected to what is needed of each object. Reads never wait."""
 
     @property
@@ -172,13 +179,13 @@ class Store(Protocol, Generic[T]):
     @property
     def served(self) -> bool: ...
 
-    def get(self, namespace: str, name: str) -> T | None: ...
+    def get(self, namespace: str, name: str) -> T_co | None: ...
 
-    def by_index(self, index: str, value: Key) -> Iterable[T]:
+    def by_index(self, index: str, value: Key) -> Iterable[T_co]:
         """The objects whose index function gave `value`. KeyError where no such index was declared."""
         ...
 
-    def values(self) -> Iterable[T]: ...
+    def values(self) -> Iterable[T_co]: ...
 
     def __len__(self) -> int: ...
 
@@ -187,4 +194,54 @@ class Store(Protocol, Generic[T]):
         the watch does; an older version than the one cached is passed over."""
         ...
 
-    def subscribe(self, change: Change[T]) -> None: ...
+    def subscribe(self, change: Change[T_co]) -> None: ...
+
+
+class TopologyReader(Protocol):
+    """The managed ClusterTopology, as the rules see it."""
+
+    def topology(self) -> Topology:
+        """Unavailable while the cache isn't ready, or while the managed object doesn't exist though it should."""
+        ...
+
+
+class PodCliqueSetReader(Protocol):
+    def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """Unavailable while the cache isn't ready."""
+        ...
+
+    async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """From the cache, else by one read of the API; None where it doesn't exist."""
+        ...
+
+
+class NodeReader(Protocol):
+    def node_labels(self, name: str) -> Mapping[str, str] | None:
+        """The cached labels of a node, None for an unknown one. Unavailable while the cache isn't ready."""
+        ...
+
+
+class NotOurs(Exception):
+    """A resource of the planned name exists, but we didn't make it; or its API isn't installed. The text says which."""
+
+
+class MnnvlResources(Protocol):
+    """ComputeDomains and ResourceClaims, made for PodCliques and handed on to PodGangs."""
+
+    def is_ensured(self, plan: Plan) -> bool:
+        """Whether both resources of `plan` are known to be there, ours, staying and owned by somebody who lives: then
+        no call is needed. Unavailable while a cache isn't ready."""
+        ...
+
+    async def ensure(self, plan: Plan, *, dry_run: bool) -> list[Object]:
+        """Makes sure that the resources of `plan` exist; gives the objects that were created (on a dry run: that would
+        be). NotOurs where that is refused, Unavailable where a later try may succeed."""
+        ...
+
+    def resources_of(self, gang: Gang) -> list[MnnvlResource]:
+        """The cached resources that belong to `gang`. Unavailable while a cache isn't ready."""
+        ...
+
+    async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
+        """Makes `gang` (which has a uid) the owner of its resources that may be adopted; gives those written."""
+        ...

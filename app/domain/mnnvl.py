@@ -236,11 +236,8 @@ def _owner(obj: Mapping[str, Any], pcs: str) -> Owner:
     """The PodCliqueSet, with its uid where it owns the PodClique itself (a scaling group may stand between)."""
     references = value_at(obj, ("metadata", "ownerReferences"))
     for reference in references if isinstance(references, list) else ():
-        if (
-            isinstance(reference, dict)
-            and reference.get("kind") == POD_CLIQUE_SET.kind
-            and reference.get("name") == pcs
-        ):
+        held = reference if isinstance(reference, dict) else {}
+        if (held.get("kind"), held.get("name")) == (POD_CLIQUE_SET.kind, pcs):
             return Owner(pcs, str(held.get("uid", "")))
     return Owner(pcs)
 

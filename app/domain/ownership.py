@@ -130,10 +130,14 @@ def _may_yield(owner: OwnerRef, gang: Gang) -> bool:
     return owner.kind == POD_CLIQUE_SET.kind
 
 
-def adopted_annotation(resources: Iterable[MnnvlResource], gang: Gang) -> str | None:
+def adopted_annotation(
+    resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
+) -> Literal["true", "false"] | None:
     """The value that `grove.io/mnnvl-resources-adopted` should have: "true" once every resource is owned, "false" while
-    one waits, None (no annotation) for a PodGang without MNNVL resources."""
-    states = [ownership(one, gang) for one in resources]
+    one waits, None (no annotation) for a PodGang without MNNVL resources. `adopting` counts what it may adopt as owned,
+    for a dry run."""
+    states = {ownership(one, gang) for one in resources}
     if not states:
         return None
-    return "true" if all(state == "owned" for state in states) else "false"
+    enough = {"owned", "adoptable"} if adopting else {"owned"}
+    return "true" if states <= enough else "false"

@@ -1,0 +1,89 @@
+"""The facts that webhooks ask for, read from the watch caches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.cluster.api import Client, NotFound, Object, Store, Unavailable
+from app.domain.kinds import POD_CLIQUE_SET
+from app.domain.ownership import Gang, MnnvlResource
+from app.domain.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.domain.topology import Level, Topology, read_levels
+
+Levels = tuple[Level, ...]
+NodeLabels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The caches that verdicts are given from."""
+
+    topologies: Store[Levels]
+    sets: Store[PodCliqueSet]
+    nodes: Store[NodeLabels]
+    gangs: Store[Gang]
+    domains: Store[MnnvlResource]
+    claims: Store[MnnvlResource]
+
+    def by_name(self) -> dict[str, Store[Any]]:
+        return {
+            "clustertopologies": self.topologies,
+            "podcliquesets": self.sets,
+            "nodes": self.nodes,
+            "podgangs": self.gangs,
+            "computedomains": self.domains,
+            "resourceclaims": self.claims,
+        }
+
+
+def read_topology_levels(obj: Object) -> Levels:
+    """Projection of a ClusterTopology for the cache: its levels, broadest first."""
+    return read_levels((obj.get("spec") or {}).get("levels"))
+
+
+def ready(store: Store[Any], what: str) -> None:
+    """Unavailable while `store` hasn't got its first list."""
+    if not store.synced:
+        raise Unavailable(f"the cache of {what} is not filled yet; try again in a few seconds")
+
+
+class CachedFacts:
+    """TopologyReader, PodCliqueSetReader and NodeReader over the caches."""
+
+    def __init__(self, client: Client, stores: Stores, *, topology_name: str, topology_enabled: bool) -> None:
+        self._client = client
+        self._stores = stores
+        self._name = topology_name
+        self._disabled = None if topology_enabled else Topology(topology_name, enabled=False)
+        self._current = Topology(topology_name, enabled=True)
+
+    def topology(self) -> Topology:
+        if self._disabled is not None:
+            return self._disabled
+        ready(self._stores.topologies, "ClusterTopologies")
+        levels = self._stores.topologies.get("", self._name)
+        if not levels:
+            raise Unavailable(
+                f'topology support is enabled, but ClusterTopology "{self._name}" does not exist yet; the operator '
+                f"creates it from clusterTopology.levels of its configuration"
+            )
+        if levels != self._current.levels:
+            self._current = Topology(self._name, enabled=True, levels=levels)
+        return self._current
+
+    def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        ready(self._stores.sets, "PodCliqueSets")
+        return self._stores.sets.get(namespace, name)
+
+    async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        found = self.cached_set(namespace, name)
+        if found is not None or not name:
+            return found
+        try:
+            return read_pod_clique_set(await self._client.get(POD_CLIQUE_SET, name, namespace))
+        except NotFound:
+            return None
+
+    def node_labels(self, name: str) -> Mapping[str, str] | None:
+        ready(self._stores.nodes, "Nodes")
+        return self._stores.nodes.get("", name)

@@ -1,0 +1,206 @@
+"""Makes ComputeDomains and ResourceClaims, and hands them to their PodGang. Shared by webhooks and reconcilers.
+
+The races of `DESIGN.md`, section 2, are settled here: somebody else made it first, it isn't ours, it is being deleted,
+its owner is gone.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from app.cluster.api import Client, Conflict, NotFound, NotOurs, Object, PodCliqueSetReader, Store, Unavailable
+from app.cluster.facts import ready
+from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM, Resource
+from app.domain.labels import PCS_NAME, PCS_REPLICA
+from app.domain.mnnvl import Owner, Plan, desired_claim, desired_compute_domain
+from app.domain.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_resource
+from app.domain.podcliqueset import PodCliqueSet
+
+BY_REPLICA = "replica"
+"""Index of the stores of resources: `<namespace>/<podcliqueset>` and replica."""
+
+_OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
+
+
+def replica_keys(resource: MnnvlResource) -> Iterator[tuple[str, str]]:
+    """Index function: every resource of a PodGang shares its PodCliqueSet and replica."""
+    yield f"{resource.namespace}/{resource.place.pcs}", resource.place.replica
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    resource: Resource
+    store: Store[MnnvlResource]
+    name: str
+
+
+class ClusterMnnvl:
+    """MnnvlResources over a client and two caches."""
+
+    def __init__(
+        self,
+        client: Client,
+        sets: PodCliqueSetReader,
+        gangs: Store[Gang],
+        domains: Store[MnnvlResource],
+        claims: Store[MnnvlResource],
+    ) -> None:
+        self._client = client
+        self._sets = sets
+        self._gangs = gangs
+        self._stores = {COMPUTE_DOMAIN: domains, RESOURCE_CLAIM: claims}
+        self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
+
+    def is_ensured(self, plan: Plan) -> bool:
+        for wanted in self._wanted(plan):
+            ready(wanted.store, str(wanted.resource))
+            stored = wanted.store.get(plan.namespace, wanted.name)
+            if stored is None or not self._is_sound(stored, plan):
+                return False
+        return True
+
+    def _is_sound(self, stored: MnnvlResource, plan: Plan) -> bool:
+        return _is_ours(stored, plan) and not stored.deleting and self._owner_is_known(stored, plan)
+
+    def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
+        """Whether the caches say that an owner of `stored` lives, so that it will not be collected."""
+        if not stored.owners:
+            return True
+        return any(self._is_cached(one, plan.namespace) for one in stored.owners)
+
+    def _is_cached(self, owner: OwnerRef, namespace: str) -> bool:
+        ready(self._gangs, "PodGangs")
+        held: PodCliqueSet | Gang | None = None
+        if owner.kind == POD_CLIQUE_SET.kind:
+            held = self._sets.cached_set(namespace, owner.name)
+        elif owner.kind == POD_GANG.kind:
+            held = self._gangs.get(namespace, owner.name)
+        return held is not None and held.uid == owner.uid and not held.deleting
+
+    def _wanted(self, plan: Plan) -> list[_Wanted]:
+        domain = _Wanted(COMPUTE_DOMAIN, self._stores[COMPUTE_DOMAIN], plan.compute_domain)
+        if plan.mode == "template":
+            return [domain]
+        return [domain, _Wanted(RESOURCE_CLAIM, self._stores[RESOURCE_CLAIM], plan.claim)]
+
+    async def ensure(self, plan: Plan, *, dry_run: bool) -> list[Object]:
+        for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM)[: 1 if plan.mode == "template" else 2]:
+            if self._client.served_version(resource) is None:
+                raise NotOurs(f"{resource.kind} is not an API of this cluster ({resource}): MNNVL can't be set up here")
+        key = (plan.namespace, plan.base_name)
+        lock = self._in_flight.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                return await self._ensure_all(plan, dry_run)
+        finally:
+            if not lock.locked():
+                self._in_flight.pop(key, None)
+
+    async def _ensure_all(self, plan: Plan, dry_run: bool) -> list[Object]:
+        created: list[Object] = []
+        for wanted in self._wanted(plan):
+            stored = wanted.store.get(plan.namespace, wanted.name)
+            if stored is None:
+                stored = await self._read(wanted, plan) if dry_run else None
+            if stored is None:
+                plan = plan if plan.owner.uid else replace(plan, owner=await self._find_owner(plan))
+                made = await self._create(wanted, plan, dry_run)
+                if made is not None:
+                    created.append(made)
+                    continue
+                stored = await self._read(wanted, plan)
+            await self._check(wanted, stored, plan)
+        return created
+
+    async def _find_owner(self, plan: Plan) -> Owner:
+        found = await self._sets.read_set(plan.namespace, plan.owner.name)
+        if found is None or found.deleting:
+            state = "is being deleted" if found else "does not exist"
+            raise Unavailable(
+                f'PodCliqueSet "{plan.owner.name}", which would own the MNNVL resources, {state}; try again later'
+            )
+        return Owner(found.name, found.uid)
+
+    async def _create(self, wanted: _Wanted, plan: Plan, dry_run: bool) -> Object | None:
+        """The created object; None where one of that name exists."""
+        version = self._client.served_version(wanted.resource) or wanted.resource.versions[0]
+        build = desired_compute_domain if wanted.resource is COMPUTE_DOMAIN else desired_claim
+        obj = build(plan, version)
+        if dry_run:
+            return obj
+        try:
+            made = await self._client.create(wanted.resource, obj, plan.namespace)
+        except Conflict:
+            return None
+        wanted.store.note(made)
+        return made
+
+    async def _read(self, wanted: _Wanted, plan: Plan) -> MnnvlResource | None:
+        try:
+            found = await self._client.get(wanted.resource, wanted.name, plan.namespace)
+        except NotFound:
+            return None
+        wanted.store.note(found)
+        return read_resource(found)
+
+    async def _check(self, wanted: _Wanted, stored: MnnvlResource | None, plan: Plan) -> None:
+        """Raises where a resource that exists can't be relied on."""
+        what = f'{wanted.resource.kind} "{wanted.name}"'
+        if stored is None:
+            raise Unavailable(f"{what} was there and is gone again; try again")
+        if not _is_ours(stored, plan):
+            raise NotOurs(
+                f"{what} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet replica; delete "
+                f"or rename it"
+            )
+        if stored.deleting:
+            raise Unavailable(f"{what} is being deleted; try again once it is gone")
+        if not await self._owner_lives(stored, plan):
+            raise Unavailable(f"{what} belongs to an owner that is gone and will be collected; try again then")
+
+    async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
+        if self._owner_is_known(stored, plan):
+            return True
+        return any([await self._is_alive(one, plan.namespace) for one in stored.owners])
+
+    async def _is_alive(self, owner: OwnerRef, namespace: str) -> bool:
+        resource = _OWNERS.get(owner.kind)
+        if resource is None:
+            return True
+        try:
+            found = await self._client.get(resource, owner.name, namespace, metadata_only=True)
+        except NotFound:
+            return False
+        metadata = found["metadata"]
+        return bool(metadata.get("uid") == owner.uid and metadata.get("deletionTimestamp") is None)
+
+    def resources_of(self, gang: Gang) -> list[MnnvlResource]:
+        key = (f"{gang.namespace}/{gang.place.pcs}", gang.place.replica)
+        found: list[MnnvlResource] = []
+        for resource, store in self._stores.items():
+            ready(store, str(resource))
+            found += [one for one in store.by_index(BY_REPLICA, key) if belongs_to(one, gang)]
+        return sorted(found, key=lambda one: (one.kind, one.name))
+
+    async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
+        written: list[Object] = []
+        for one in self.resources_of(gang):
+            if ownership(one, gang) != "adoptable":
+                continue
+            resource = COMPUTE_DOMAIN if one.kind == COMPUTE_DOMAIN.kind else RESOURCE_CLAIM
+            metadata = {"resourceVersion": one.resource_version, "uid": one.uid, "ownerReferences": [gang.reference()]}
+            if dry_run:
+                written.append(
+                    {"kind": one.kind, "metadata": {"name": one.name, "namespace": one.namespace, **metadata}}
+                )
+                continue
+            changed = await self._client.patch(resource, one.name, {"metadata": metadata}, one.namespace)
+            self._stores[resource].note(changed)
+            written.append(changed)
+        return written
+
+
+def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
+    """Made by us, for the same replica of the same PodCliqueSet."""
+    place = stored.place
+    return stored.managed and (place.pcs, place.replica) == (plan.labels[PCS_NAME], plan.labels[PCS_REPLICA])

@@ -1,0 +1,209 @@
+"""OperatorConfiguration: one YAML file, read strictly, with all findings at once.
+
+`clusterTopology` is the design's (`designs/topology-aware-scheduling.md`, Operator Configuration); the other sections
+are ours. `manifests/examples/configuration.yaml` shows every key with its default.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+from app.domain.fields import FieldPath
+from app.domain.names import is_subdomain, label_key_problem
+from app.domain.topology import Level, broadest_first, validate_levels
+
+API_VERSION = "config.grove.io/v1alpha1"
+KIND = "OperatorConfiguration"
+
+Seconds = Annotated[float, Field(gt=0, le=86400)]
+
+
+class ConfigurationError(ValueError):
+    """The configuration can't be used; `findings` has every reason, each with its path."""
+
+    def __init__(self, source: str, findings: Sequence[str]) -> None:
+        super().__init__("\n".join(f"{source}: {finding}" for finding in findings))
+        self.findings = tuple(findings)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, strict=True)
+
+
+class TopologyLevel(_Section):
+    domain: str
+    key: str
+
+
+class ClusterTopology(_Section):
+    """The managed ClusterTopology: made, kept and deleted by the operator."""
+
+    enabled: bool = False
+    name: str = "grove-topology"
+    levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
+    creation_timeout_seconds: Seconds = 120
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, name: str) -> str:
+        if not is_subdomain(name):
+            raise ValueError("must be a lowercase DNS subdomain, such as grove-topology")
+        return name
+
+    @model_validator(mode="after")
+    def _levels(self) -> "ClusterTopology":
+        if self.levels or self.enabled:
+            findings = validate_levels([level.model_dump() for level in self.levels], FieldPath("levels"))
+            if findings:
+                raise ValueError("; ".join(map(str, findings)))
+        return self
+
+
+class Authorization(_Section):
+    """`authorizedUsers` may write the managed ClusterTopology, beside nobody else."""
+
+    authorized_users: tuple[str, ...] = Field(
+        default=(
+            "system:serviceaccount:grove-system:grove-admission",
+            "system:serviceaccount:grove-system:grove-operator",
+        ),
+        strict=False,
+    )
+
+
+class Mnnvl(_Section):
+    claim_mode: Literal["shared", "template"] = "shared"
+
+
+class PodBinding(_Section):
+    """`nodeLabels` are copied from node to Pod at binding, beside the keys of the ClusterTopology's levels."""
+
+    node_labels: tuple[str, ...] = Field(default=(), strict=False)
+
+    @field_validator("node_labels")
+    @classmethod
+    def _keys(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        problems = [f"{key!r} {problem}" for key in keys if (problem := label_key_problem(key)) is not None]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return keys
+
+
+class Server(_Section):
+    host: str = "0.0.0.0"  # noqa: S104 - a Service has to reach it
+    port: Annotated[int, Field(ge=0, le=65535)] = 8443
+    drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
+
+
+class LeaderElection(_Section):
+    enabled: bool = True
+    namespace: str = "grove-system"
+    name: str = "grove-admission"
+    lease_seconds: Seconds = 15
+    renew_seconds: Seconds = 10
+    retry_seconds: Seconds = 2
+
+    @model_validator(mode="after")
+    def _order(self) -> "LeaderElection":
+        if not self.retry_seconds < self.renew_seconds < self.lease_seconds:
+            raise ValueError("retrySeconds must be less than renewSeconds, and renewSeconds less than leaseSeconds")
+        return self
+
+
+class Client(_Section):
+    """How the API server is called: requests per second and burst, and seconds for one call."""
+
+    queries_per_second: Annotated[float, Field(gt=0, le=10000)] = 50
+    burst: Annotated[int, Field(ge=1, le=10000)] = 100
+    timeout_seconds: Seconds = 30
+
+
+class Configuration(_Section):
+    api_version: Literal["config.grove.io/v1alpha1"] = "config.grove.io/v1alpha1"
+    kind: Literal["OperatorConfiguration"] = "OperatorConfiguration"
+    cluster_topology: ClusterTopology = ClusterTopology()
+    authorization: Authorization = Authorization()
+    mnnvl: Mnnvl = Mnnvl()
+    pod_binding: PodBinding = PodBinding()
+    server: Server = Server()
+    leader_election: LeaderElection = LeaderElection()
+    client: Client = Client()
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The configured levels, broadest first."""
+        return broadest_first(Level(level.domain, level.key) for level in self.cluster_topology.levels)
+
+
+def read_configuration(text: str, source: str) -> Configuration:
+    """Reads the one document of `text`; `source` names it in findings. ConfigurationError with all of them."""
+    try:
+        data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as problem:
+        raise ConfigurationError(source, [f"not YAML that can be read: {problem}"]) from None
+    if not isinstance(data, dict):
+        raise ConfigurationError(source, [f"must be a map with apiVersion {API_VERSION} and kind {KIND}"])
+    findings = [
+        f"{name}: must be {wanted}, not {data.get(name)!r}"
+        for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND))
+        if data.get(name) != wanted
+    ]
+    try:
+        configuration = Configuration.model_validate({**data, "apiVersion": API_VERSION, "kind": KIND})
+    except ValidationError as problem:
+        findings += [_finding(error) for error in problem.errors()]
+        configuration = Configuration()
+    if findings:
+        raise ConfigurationError(source, findings)
+    return configuration
+
+
+def load_configuration(path: Path) -> Configuration:
+    """ConfigurationError where the file can't be read or used."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(str(path), [f"can't be read: {problem}"]) from None
+    return read_configuration(text, str(path))
+
+
+def with_overrides(
+    configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
+) -> Configuration:
+    """`configuration` with `server.host`/`server.port` from GROVE_ADMISSION_HOST/PORT, and, above these, from flags."""
+    server: dict[str, Any] = {}
+    if "GROVE_ADMISSION_HOST" in environment:
+        server["host"] = environment["GROVE_ADMISSION_HOST"]
+    if "GROVE_ADMISSION_PORT" in environment:
+        port = environment["GROVE_ADMISSION_PORT"]
+        if not port.isdecimal() or int(port) > 65535:
+            raise ConfigurationError("GROVE_ADMISSION_PORT", [f"must be a port number, not {port!r}"])
+        server["port"] = int(port)
+    server |= {name: value for name, value in flags.items() if value is not None}
+    return configuration.model_copy(update={"server": configuration.server.model_copy(update=server)})
+
+
+def _finding(error: Any) -> str:
+    where = FieldPath("")
+    for step in error["loc"]:
+        where = where.index(step) if isinstance(step, int) else where.child(str(step))
+    if error["type"] == "extra_forbidden":
+        return f"{where}: unknown key"
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML where a key given twice is an error, not the last one's victory."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)

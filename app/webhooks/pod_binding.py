@@ -1,0 +1,36 @@
+"""pods/binding: the Pod gets its node's topology labels. Never refuses: scheduling must go on without us."""
+
+from collections.abc import Sequence
+
+from app.admission.patch import operations
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Verdict, patched
+from app.cluster.api import NodeReader, TopologyReader, Unavailable
+from app.domain.binding import binding_changes
+
+
+class PodBindingWebhook:
+    """`allowed` are configured node label keys beside those of the ClusterTopology's levels."""
+
+    def __init__(self, nodes: NodeReader, topology: TopologyReader, allowed: Sequence[str]) -> None:
+        self._nodes = nodes
+        self._topology = topology
+        self._allowed = tuple(allowed)
+
+    def __call__(self, request: Request) -> Verdict:
+        target = request.object.get("target")
+        held = target if isinstance(target, dict) else {}
+        name = held.get("name")
+        if held.get("kind") not in (None, "", "Node") or not isinstance(name, str) or not name:
+            return ALLOWED.with_warnings(["the Binding has no node as its target: no topology labels added"])
+        labels = self._nodes.node_labels(name)
+        if labels is None:
+            return ALLOWED.with_warnings([f'node "{name}" is not known: no topology labels added to the Pod'])
+        return patched(operations(request.object, binding_changes(request.object, labels, self._keys())))
+
+    def _keys(self) -> tuple[str, ...]:
+        try:
+            levels = self._topology.topology().keys
+        except Unavailable:  # the allow-list holds without a ClusterTopology
+            levels = ()
+        return tuple(dict.fromkeys((*levels, *self._allowed)))

@@ -1,0 +1,9 @@
+"""PodGroup (KAI): SubGroup names."""
+
+from app.admission.review import Request
+from app.admission.verdict import Verdict, judged
+from app.domain.subgroups import validate_pod_group
+
+
+def pod_group_webhook(request: Request) -> Verdict:
+    return judged(validate_pod_group(request.object))

@@ -1,0 +1,175 @@
+"""The list of six: path -> resource, operations, policies and handler. Webhook configurations are printed from it, the
+server routes by it."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Literal
+
+from app.admission.handler import Handler, Route
+from app.admission.review import Request
+from app.admission.verdict import Verdict, unavailable
+from app.cluster.api import (
+    ClusterError,
+    MnnvlResources,
+    NodeReader,
+    PodCliqueSetReader,
+    TopologyReader,
+)
+from app.domain.kinds import (
+    CLUSTER_TOPOLOGY,
+    POD,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GROUP,
+    Resource,
+)
+from app.domain.labels import MNNVL_ENABLED
+from app.domain.mnnvl import ClaimMode
+from app.webhooks.clustertopology import ClusterTopologyWebhook
+from app.webhooks.pod_binding import PodBindingWebhook
+from app.webhooks.podclique import PodCliqueWebhook
+from app.webhooks.podcliqueset import PodCliqueSetWebhook
+from app.webhooks.podgang import PodGangWebhook
+from app.webhooks.podgroup import pod_group_webhook
+
+
+@dataclass(frozen=True, slots=True)
+class MatchCondition:
+    """A CEL expression that the API server evaluates before it asks us."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """One row of the webhook table. `timeout_seconds`, `failure_policy`, `side_effects` and `reinvocation` are what the
+    webhook configuration says to the API server."""
+
+    path: str
+    resource: Resource
+    operations: tuple[str, ...]
+    failure_policy: Literal["Fail", "Ignore"]
+    timeout_seconds: int
+    side_effects: Literal["None", "NoneOnDryRun"]
+    mutating: bool = False
+    subresource: str = ""
+    kind: str = ""
+    match_conditions: tuple[MatchCondition, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The fully qualified name that a refused user is shown."""
+        verb, _, what = self.path.strip("/").partition("/")
+        return f"{what}.{verb}.grove-admission.grove.io"
+
+    def route(self, handler: Handler) -> Route:
+        return Route(
+            path=self.path,
+            group=self.resource.group,
+            kind=self.kind or self.resource.kind,
+            resource=self.resource.plural,
+            subresource=self.subresource,
+            operations=frozenset(self.operations),
+            handler=_Answering(handler),
+        )
+
+
+_WRITES = ("CREATE", "UPDATE")
+_MNNVL_ENABLED = MatchCondition(
+    "mnnvl-enabled",
+    f"has(object.metadata.annotations) && '{MNNVL_ENABLED}' in object.metadata.annotations && "
+    f"object.metadata.annotations['{MNNVL_ENABLED}'] == 'true'",
+)
+
+VALIDATE_CLUSTER_TOPOLOGY = Webhook(
+    "/validate/clustertopology", CLUSTER_TOPOLOGY, (*_WRITES, "DELETE"), "Fail", 5, "None"
+)
+VALIDATE_POD_CLIQUE_SET = Webhook("/validate/podcliqueset", POD_CLIQUE_SET, _WRITES, "Fail", 5, "None")
+VALIDATE_POD_GROUP = Webhook("/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None")
+MUTATE_POD_CLIQUE = Webhook(
+    "/mutate/podclique",
+    POD_CLIQUE,
+    _WRITES,
+    "Fail",
+    10,
+    "NoneOnDryRun",
+    mutating=True,
+    match_conditions=(_MNNVL_ENABLED,),
+)
+MUTATE_POD_GANG = Webhook("/mutate/podgang", POD_GANG, _WRITES, "Fail", 5, "NoneOnDryRun", mutating=True)
+MUTATE_POD_BINDING = Webhook(
+    "/mutate/pod-binding",
+    POD,
+    ("CREATE",),
+    "Ignore",
+    2,
+    "None",
+    mutating=True,
+    subresource="binding",
+    kind="Binding",
+)
+
+WEBHOOKS: tuple[Webhook, ...] = (
+    VALIDATE_CLUSTER_TOPOLOGY,
+    VALIDATE_POD_CLIQUE_SET,
+    VALIDATE_POD_GROUP,
+    MUTATE_POD_CLIQUE,
+    MUTATE_POD_GANG,
+    MUTATE_POD_BINDING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the webhooks take from the configuration."""
+
+    topology_name: str
+    authorized_users: tuple[str, ...]
+    claim_mode: ClaimMode
+    node_labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the webhooks see of the cluster."""
+
+    topology: TopologyReader
+    sets: PodCliqueSetReader
+    nodes: NodeReader
+    resources: MnnvlResources
+
+
+def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
+    """Path -> route, for the server and the dry run."""
+    handlers: dict[Webhook, Handler] = {
+        VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(settings.topology_name, settings.authorized_users),
+        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts.topology),
+        VALIDATE_POD_GROUP: pod_group_webhook,
+        MUTATE_POD_CLIQUE: PodCliqueWebhook(facts.sets, facts.resources, settings.claim_mode),
+        MUTATE_POD_GANG: PodGangWebhook(facts.topology, facts.sets, facts.resources),
+        MUTATE_POD_BINDING: PodBindingWebhook(facts.nodes, facts.topology, settings.node_labels),
+    }
+    return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}
+
+
+class _Answering:
+    """Turns what the cluster couldn't do into a verdict, once for all webhooks."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
+        try:
+            answer = self._handler(request)
+        except ClusterError as problem:
+            return unavailable(problem.message)
+        return answer if isinstance(answer, Verdict) else _awaited(answer)
+
+
+async def _awaited(answer: Awaitable[Verdict]) -> Verdict:
+    try:
+        return await answer
+    except ClusterError as problem:
+        return unavailable(problem.message)
