@@ -5,8 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from app.admission.patch import applies
 from app.admission.review import Request, shape_findings
-from app.admission.verdict import ALLOWED, Verdict, bad_request, failed, judged, unavailable
+from app.admission.verdict import ALLOWED, Verdict, bad_request, failed, inapplicable, judged, unavailable
 from app.domain.fields import quote
 
 Handler = Callable[[Request], Verdict | Awaitable[Verdict]]
@@ -41,10 +42,13 @@ async def decide(route: Route, request: Request, seconds: float) -> Verdict:
             if findings:
                 return judged(findings)
         answer = route.handler(request)
-        if isinstance(answer, Verdict):
-            return answer
-        async with asyncio.timeout(seconds):
-            return await answer
+        if not isinstance(answer, Verdict):
+            async with asyncio.timeout(seconds):
+                answer = await answer
+        if answer.patch and not applies(request.object, answer.patch):
+            log.error("patch does not apply", extra={"path": route.path, "uid": request.uid})
+            return inapplicable()
+        return answer
     except TimeoutError:
         return unavailable(f"no verdict within {seconds:g} s: the cluster was too slow to answer; try again")
     except Exception:

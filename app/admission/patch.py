@@ -2,6 +2,7 @@
 of two whole objects costs a thousand times more."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from app.domain.edits import ABSENT, Append, Change, Path, value_at
@@ -90,11 +91,38 @@ class _Builder:
             self._removed.discard(path)
 
 
+def applies(obj: Any, patch: Iterable[Operation]) -> bool:
+    """Whether every operation finds its place in `obj`: a parent to add to, a value to replace or remove. For patches
+    as `operations` makes them, where no operation reaches into what another one added."""
+    for operation in patch:
+        path = tuple(_step(step) for step in operation["path"].split("/")[1:])
+        parent = _resolve(obj, path[:-1])
+        if isinstance(parent, list):
+            if path[-1] != "-":
+                return False
+        elif not isinstance(parent, dict) or (operation["op"] != "add" and path[-1] not in parent):
+            return False
+    return True
+
+
+def _step(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
+
+
+def _resolve(target: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        if isinstance(target, list):
+            target = target[int(step)] if step.isdecimal() and int(step) < len(target) else None
+        else:
+            target = target.get(step) if isinstance(target, dict) else None
+    return target
+
+
 def apply(obj: Any, patch: list[Operation]) -> Any:
     """`obj` with `patch` applied; the original is left alone. PatchError where an operation doesn't apply."""
     result = copy.deepcopy(obj)
     for operation in patch:
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
+        steps = [_step(step) for step in operation["path"].split("/")[1:]]
         try:
             _apply_one(result, operation, steps)
         except (KeyError, IndexError, TypeError, ValueError) as problem:

@@ -78,6 +78,11 @@ def failed() -> Verdict:
     )
 
 
+def inapplicable() -> Verdict:
+    """Our patch doesn't fit the object. An API server would fail the request even under failurePolicy Ignore."""
+    return Verdict(False, 500, "PatchDoesNotApply", "grove-admission made a patch that does not fit the object: a bug")
+
+
 def bad_request(message: str, code: int = 400) -> Verdict:
     reason = {400: "BadRequest", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType"}[code]
     return Verdict(False, code, reason, message)

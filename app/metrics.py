@@ -1,0 +1,92 @@
+"""Metrics. The counters of the admission path are plain integers that a scrape turns into Prometheus samples: a
+client library's locks would cost as much as a rule."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.admission.review import Request
+from app.admission.verdict import Verdict
+
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+PREFIX = "grove_admission"
+
+Gauges = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
+"""Read at scrape time: (name without prefix, help, labels, value)."""
+
+
+@dataclass(slots=True)
+class _Series:
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    total: float = 0.0
+
+
+class Metrics(Collector):
+    """Counts verdicts; at a scrape adds what `gauges` read."""
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self._requests: dict[tuple[str, str, str, int, bool], int] = {}
+        self._durations: dict[str, _Series] = {}
+        self._gauges: list[Gauges] = []
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def add_gauges(self, gauges: Gauges) -> None:
+        self._gauges.append(gauges)
+
+    def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
+        operation, dry_run = (request.operation, request.dry_run) if request is not None else ("", False)
+        key = (path, operation, verdict.outcome, verdict.code, dry_run)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        series = self._durations.get(path)
+        if series is None:
+            series = self._durations[path] = _Series()
+        series.counts[bisect_left(BUCKETS, seconds)] += 1
+        series.total += seconds
+
+    def exposition(self) -> bytes:
+        """The Prometheus text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._request_counts()
+        yield self._histogram()
+        yield GaugeMetricFamily(f"{PREFIX}_in_flight_requests", "Admission requests being judged.", self.in_flight)
+        yield from self._read_gauges()
+
+    def _request_counts(self) -> Metric:
+        family = CounterMetricFamily(
+            f"{PREFIX}_requests",
+            "Admission requests by path, operation, verdict, code and dry run.",
+            labels=["path", "operation", "verdict", "code", "dry_run"],
+        )
+        for (path, operation, outcome, code, dry_run), count in self._requests.items():
+            family.add_metric([path, operation, outcome, str(code), str(dry_run).lower()], count)
+        return family
+
+    def _histogram(self) -> Metric:
+        family = HistogramMetricFamily(
+            f"{PREFIX}_request_duration_seconds", "Time from the first byte read to the answer sent.", labels=["path"]
+        )
+        for path, series in self._durations.items():
+            total, buckets = 0, []
+            for bound, count in zip((*BUCKETS, float("inf")), series.counts, strict=True):
+                total += count
+                buckets.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))
+            family.add_metric([path], buckets, series.total)
+        return family
+
+    def _read_gauges(self) -> Iterator[Metric]:
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        for read in self._gauges:
+            for name, text, labels, value in read():
+                kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+                full = f"{PREFIX}_{name}"
+                family = families.setdefault(full, kind(full, text, labels=list(labels)))
+                family.add_metric(list(labels.values()), value)
+        yield from families.values()

@@ -1,0 +1,139 @@
+"""The ASGI app: the admission fast path, beside FastAPI for everything that isn't hot (health, metrics, dry run, docs).
+
+`/dry-run` and the health endpoints change nothing and need no credentials, like the webhooks themselves: a
+NetworkPolicy says who reaches the port.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from app import __version__
+from app.admission.handler import Route
+from app.admission.http import AdmissionApp
+from app.admission.review import Request as AdmissionRequest
+from app.admission.review import dumps
+from app.admission.verdict import Verdict
+from app.logs import VerdictLog
+from app.metrics import Metrics
+from app.webhooks.dry_run import Asker, UnusableInput, describe, judge, read_documents
+
+MAX_DRY_RUN = 2 * 1024 * 1024
+DRY_RUN_USER = "dry-run"
+
+Checks = Callable[[], Mapping[str, str | None]]
+"""Name of each readiness check -> what is wrong, None where it is well."""
+
+
+class Observed:
+    """Counts and logs every verdict of the admission path."""
+
+    def __init__(self, metrics: Metrics, log: VerdictLog | None) -> None:
+        self._metrics = metrics
+        self._log = log
+
+    def started(self) -> None:
+        self._metrics.in_flight += 1
+
+    def __call__(self, path: str, uid: str, request: AdmissionRequest | None, verdict: Verdict, seconds: float) -> None:
+        self._metrics.in_flight -= 1
+        self._metrics.record(path, request, verdict, seconds)
+        if self._log is not None:
+            self._log.record(path, uid, request, verdict, seconds)
+
+
+def build_app(
+    routes: Mapping[str, Route], metrics: Metrics, log: VerdictLog | None, live: Checks, ready: Checks
+) -> AdmissionApp:
+    """The whole ASGI app. `live` and `ready` are asked at each request to `/healthz` and `/readyz`."""
+    api = FastAPI(
+        title="grove-admission",
+        version=__version__,
+        description="Health, metrics and dry runs. The admission webhooks beside it speak AdmissionReview v1.",
+        redoc_url=None,
+    )
+    _add_health(api, live, ready)
+    _add_dry_run(api, routes)
+
+    @api.get("/version", summary="The version of this server")
+    async def version() -> dict[str, str]:
+        return {"name": "grove-admission", "version": __version__}
+
+    @api.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
+    async def exposition() -> Response:
+        return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return AdmissionApp(routes, api, Observed(metrics, log))
+
+
+def _add_health(api: FastAPI, live: Checks, ready: Checks) -> None:
+    def answer(checks: Mapping[str, str | None], verbose: str | None) -> Response:
+        failing = {name: problem for name, problem in checks.items() if problem is not None}
+        lines = [f"[{'-' if problem else '+'}] {name} {problem or 'ok'}" for name, problem in checks.items()]
+        if not failing and verbose is None:
+            lines = []
+        lines.append("not ready" if failing else "ok")
+        return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if failing else 200)
+
+    @api.get("/healthz", summary="Is the process alive?", response_class=PlainTextResponse)
+    async def healthz(verbose: str | None = None) -> Response:
+        return answer(live(), verbose)
+
+    @api.get("/readyz", summary="Can it give verdicts? ?verbose lists every check", response_class=PlainTextResponse)
+    async def readyz(verbose: str | None = None) -> Response:
+        return answer(ready(), verbose)
+
+
+def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
+    @api.post(
+        "/dry-run",
+        summary="The verdict on YAML or JSON documents; nothing is written",
+        openapi_extra={"requestBody": {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
+    )
+    async def dry_run(
+        request: Request,
+        operation: Annotated[Literal["CREATE", "UPDATE", "DELETE"], Query(description="what is asked for")] = "CREATE",
+        user: Annotated[str, Query(description="who asks")] = DRY_RUN_USER,
+        groups: Annotated[str, Query(description="the groups of the user, separated by commas")] = "",
+        old: Annotated[str, Query(description="the document that an UPDATE replaces, as YAML or JSON")] = "",
+        output: Annotated[Literal["json", "text"], Query(description="for programs or for people")] = "json",
+    ) -> Response:
+        try:
+            text = await _body(request)
+            documents = await asyncio.to_thread(read_documents, text)
+            before = await asyncio.to_thread(read_documents, old) if old else []
+        except UnusableInput as problem:
+            return JSONResponse({"error": str(problem)}, status_code=400)
+        asker = Asker(user, tuple(filter(None, groups.split(","))), operation, tuple(before))
+        judged = [await judge(routes, document, asker) for document in documents]
+        if output == "text":
+            return PlainTextResponse("\n".join(line for one in judged for line in describe(one)) + "\n")
+        report: dict[str, Any] = {
+            "allowed": all(one.verdict is None or one.verdict.allowed for one in judged),
+            "results": [one.report() for one in judged],
+        }
+        return Response(_pretty(report), media_type="application/json")
+
+
+async def _body(request: Request) -> str:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > MAX_DRY_RUN:
+            raise UnusableInput(f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB")
+        chunks.append(chunk)
+    try:
+        return b"".join(chunks).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise UnusableInput(f"the body is not UTF-8 text: {problem}") from None
+
+
+def _pretty(report: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return dumps(report) + b"\n"

@@ -1,0 +1,270 @@
+"""Verdicts on documents that nobody has sent to an API server: `POST /dry-run` and `grove-admission check`.
+
+A document becomes an AdmissionReview with dryRun, and takes the live path: same parser, same rules, same answer. Not
+done here, because the API server does it: the CRD's schema, defaults, and other people's webhooks.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import yaml
+
+from app.admission.handler import Route, decide
+from app.admission.patch import apply
+from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
+from app.admission.verdict import Verdict, bad_request
+from app.domain.fields import FieldPath
+from app.domain.kinds import ALL, POD, Resource
+
+MAX_DOCUMENTS = 1000
+_MAX_NODES = 1_000_000
+_TIMEOUT = 10.0
+_BINDING = ("v1", "Binding")
+
+
+class UnusableInput(ValueError):
+    """The text holds no documents that could be judged; the message says why and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, for what operation; `old` are documents that stand for what an UPDATE replaces or a DELETE deletes."""
+
+    username: str
+    groups: tuple[str, ...] = ()
+    operation: str = "CREATE"
+    old: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One document and its verdict. `path` "" and `verdict` None where no webhook of ours looks at such a document."""
+
+    document: dict[str, Any]
+    path: str = ""
+    verdict: Verdict | None = None
+
+    @property
+    def patched_object(self) -> dict[str, Any] | None:
+        if self.verdict is None or not self.verdict.patch:
+            return None
+        result: dict[str, Any] = apply(self.document, list(self.verdict.patch))
+        return result
+
+    def report(self) -> dict[str, Any]:
+        """The judgement as JSON."""
+        identity = dict(zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True))
+        if self.verdict is None:
+            return {"object": identity, "webhook": None, "allowed": True, "code": 200}
+        verdict = self.verdict
+        found: dict[str, Any] = {
+            "object": identity,
+            "webhook": self.path,
+            "allowed": verdict.allowed,
+            "code": verdict.code,
+        }
+        if verdict.message:
+            found["message"] = verdict.message
+        if verdict.causes:
+            found["causes"] = [{"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes]
+        if verdict.warnings:
+            found["warnings"] = list(verdict.warnings)
+        if verdict.patch:
+            found |= {"patch": list(verdict.patch), "patchedObject": self.patched_object}
+        for action in ("create", "adopt"):
+            objects = [effect.object for effect in verdict.effects if effect.action == action]
+            if objects:
+                found[f"would{action.capitalize()}"] = objects
+        return found
+
+
+def read_documents(text: str) -> list[dict[str, Any]]:
+    """The documents of YAML or JSON text; the items of a List count as documents. UnusableInput where there are none."""
+    documents: list[dict[str, Any]] = []
+    try:
+        for position, document in enumerate(_load(text)):
+            if document is None:
+                continue
+            if not isinstance(document, dict):
+                raise UnusableInput(f"document {position + 1} is not a map with apiVersion and kind")
+            documents += _expand(document)
+    except (yaml.YAMLError, RecursionError, ValueError) as problem:
+        if isinstance(problem, UnusableInput):
+            raise
+        reason = "it is nested too deeply" if isinstance(problem, RecursionError) else " ".join(str(problem).split())
+        raise UnusableInput(f"not YAML or JSON that can be read: {reason}") from None
+    if not documents:
+        raise UnusableInput("there is no document in it")
+    if len(documents) > MAX_DOCUMENTS:
+        raise UnusableInput(f"there are {len(documents)} documents in it; at most {MAX_DOCUMENTS} are judged at once")
+    return documents
+
+
+def _load(text: str) -> Iterator[Any]:
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            loaded = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass  # flow-style YAML begins like JSON
+        else:
+            yield from loaded if isinstance(loaded, list) else [loaded]
+            return
+    for document in yaml.load_all(text, Loader=_Loader):
+        _count(document, [_MAX_NODES])
+        yield document
+
+
+def _count(value: Any, budget: list[int]) -> None:
+    """Refuses documents whose aliases blow up when they are written out."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise UnusableInput(f"a document has more than {_MAX_NODES} values, counting its aliases")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise UnusableInput(f"the key {key!r} is not a string; put it in quotes")
+            _count(item, budget)
+    elif isinstance(value, list):
+        for item in value:
+            _count(item, budget)
+
+
+def _expand(document: dict[str, Any]) -> list[dict[str, Any]]:
+    items = document.get("items")
+    if str(document.get("kind", "")).endswith("List") and isinstance(items, list):
+        return [item for item in items if isinstance(item, dict)]
+    return [document]
+
+
+def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """(apiVersion, kind, namespace, name) of a document, or of the object that an AdmissionReview is about."""
+    if document.get("kind") == KIND:
+        request = document.get("request")
+        held = request if isinstance(request, dict) else {}
+        inner = held.get("object") or held.get("oldObject")
+        return identify(inner) if isinstance(inner, dict) else ("", KIND, "", "")
+    metadata = document.get("metadata")
+    held = metadata if isinstance(metadata, dict) else {}
+    values = (document.get("apiVersion"), document.get("kind"), held.get("namespace"), held.get("name"))
+    return tuple(str(value or "") for value in values)  # type: ignore[return-value]
+
+
+async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: Asker) -> Judgement:
+    """The verdict of the one route that such a document takes. An AdmissionReview is taken as it is, but never for
+    more than a dry run."""
+    if document.get("kind") == KIND and document.get("apiVersion") == API_VERSION:
+        return await _judge_review(routes, document)
+    resource, subresource = _resource_of(document)
+    route = _route(routes, resource.group, resource.plural, subresource) if resource else None
+    if resource is None or route is None:
+        return Judgement(document)
+    verdict = await _decide(route, _review(document, resource, subresource, asker))
+    return Judgement(document, route.path, verdict)
+
+
+async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> Judgement:
+    request = review.get("request")
+    held = request if isinstance(request, dict) else {}
+    resource = held.get("resource") if isinstance(held.get("resource"), dict) else {}
+    route = _route(routes, resource.get("group"), resource.get("resource"), held.get("subResource", ""))  # type: ignore[union-attr]
+    if route is None:
+        return Judgement(review)
+    verdict = await _decide(route, {**review, "request": {**held, "dryRun": True}})
+    inner = held.get("object") or held.get("oldObject")
+    return Judgement(inner if isinstance(inner, dict) else review, route.path, verdict)
+
+
+def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
+    api_version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
+    if (api_version, kind) == _BINDING:
+        return POD, "binding"
+    group = api_version.rpartition("/")[0]
+    return next((one for one in ALL if (one.group, one.kind) == (group, kind)), None), ""
+
+
+def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: Any) -> Route | None:
+    wanted = (group, plural, subresource)
+    return next((one for one in routes.values() if (one.group, one.resource, one.subresource) == wanted), None)
+
+
+def _review(document: dict[str, Any], resource: Resource, subresource: str, asker: Asker) -> dict[str, Any]:
+    api_version, kind, namespace, name = identify(document)
+    group, _, version = api_version.rpartition("/")
+    same = next((one for one in asker.old if identify(one)[1:] == (kind, namespace, name)), document)
+    deleting = asker.operation == "DELETE"
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "request": {
+            "uid": str(uuid.uuid4()),
+            "kind": {"group": group, "version": version, "kind": kind},
+            "resource": {"group": group, "version": version, "resource": resource.plural},
+            "subResource": subresource,
+            "name": name,
+            "namespace": (namespace or "default") if resource.namespaced else "",
+            "operation": asker.operation,
+            "userInfo": {"username": asker.username, "groups": list(asker.groups)},
+            "object": None if deleting else document,
+            "oldObject": same if asker.operation in ("UPDATE", "DELETE") else None,
+            "dryRun": True,
+        },
+    }
+
+
+async def _decide(route: Route, review: dict[str, Any]) -> Verdict:
+    try:
+        return await decide(route, parse(dumps(review)), _TIMEOUT)
+    except BadReview as bad:
+        return bad_request(bad.message, bad.code)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Safe YAML as Kubernetes reads it: a timestamp stays text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def describe(judgement: Judgement) -> Sequence[str]:
+    """The judgement as lines for a person."""
+    api_version, kind, namespace, name = identify(judgement.document)
+    what = f"{kind or 'document'} {namespace + '/' if namespace else ''}{name or '(no name)'}"
+    verdict = judgement.verdict
+    if verdict is None:
+        return [f"-        {what}: no webhook looks at {api_version or 'this'} {kind}".rstrip()]
+    mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[verdict.outcome]
+    code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
+    lines = [f"{mark}  {what}{code}"]
+    lines += [f"           {cause}" for cause in verdict.causes] or (
+        [f"           {verdict.message}"] * (not verdict.allowed)
+    )
+    lines += [f"           warning: {warning}" for warning in verdict.warnings]
+    for operation in verdict.patch:
+        value = f" = {dumps(operation['value']).decode()}" if "value" in operation else ""
+        lines.append(f"           {operation['op']:7} {_readable(operation['path'])}{value}")
+    for effect in verdict.effects:
+        made = effect.object
+        metadata = made["metadata"]
+        verb = "would create" if effect.action == "create" else "would adopt"
+        lines.append(f"           {verb} {made['kind']} {metadata['namespace']}/{metadata['name']}")
+    return lines
+
+
+def _readable(pointer: str) -> str:
+    """A JSON pointer as a field path."""
+    path = FieldPath("")
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if name.isdecimal():
+            path = path.index(int(name))
+        elif name == "-":
+            path = FieldPath(f"{path}[+]")
+        else:
+            path = path.key(name) if "/" in name else path.child(name)
+    return str(path)
