@@ -38,7 +38,8 @@ class Stores:
 
 def read_topology_levels(obj: Object) -> Levels:
     """Projection of a ClusterTopology for the cache: its levels, broadest first."""
-    return read_levels((obj.get("spec") or {}).get("levels"))
+    spec = obj.get("spec")
+    return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
 
 
 def ready(store: Store[Any], what: str) -> None:

@@ -74,6 +74,7 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
         owners=tuple(
             OwnerRef(one.get("kind", ""), one.get("name", ""), one.get("uid", ""), one.get("controller") is True)
             for one in metadata.get("ownerReferences") or ()
+            if isinstance(one, dict)
         ),
     )
 

@@ -119,7 +119,6 @@ def _validate_cycles(
             names = list(trail)
             cycle = names[names.index(name) :]
             at = str(_PATH.index(min(position_of[one] for one in cycle)).child("parent"))
-            shown = " -> ".join([*cycle, name])
-            text = f"cycle detected in subgroups: {shown}"
-            findings.append(FieldError(at, REASON_INVALID, text, text))
+            message = f"Invalid value: {quote(parents[cycle[0]])}: cycle: {' -> '.join([*cycle, name])}"
+            findings.append(FieldError(at, REASON_INVALID, message, "cycle detected in subgroups"))
         done.update(trail)

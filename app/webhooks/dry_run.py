@@ -82,7 +82,7 @@ class Judgement:
 
 
 def read_documents(text: str) -> list[dict[str, Any]]:
-    """The documents of YAML or JSON text; the items of a List count as documents. UnusableInput where there are none."""
+    """The documents of YAML or JSON text; the items of a List count as documents. UnusableInput where there is none."""
     documents: list[dict[str, Any]] = []
     try:
         for position, document in enumerate(_load(text)):

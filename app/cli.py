@@ -1,0 +1,167 @@
+"""argv -> settings -> serve | check. Exit codes: 0 done, 1 a refusal or a failure, 2 unusable input."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from app import __version__, logs, runtime
+from app.config import Configuration, ConfigurationError, load_configuration, with_overrides
+from app.webhooks.dry_run import Asker, Judgement, UnusableInput, describe, read_documents
+
+REFUSED, UNUSABLE = 1, 2
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; gives the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except (ConfigurationError, UnusableInput) as problem:
+        print(problem, file=sys.stderr)
+        return UNUSABLE
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="grove-admission", description="Admission webhooks for Grove, the KAI Scheduler and NVIDIA ComputeDomains."
+    )
+    parser.add_argument("--version", action="version", version=f"grove-admission {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_serve(commands)
+    _add_check(commands)
+    return parser
+
+
+def _add_serve(commands: Any) -> None:
+    serve = commands.add_parser("serve", help="serve the admission webhooks over HTTPS until SIGTERM")
+    serve.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    serve.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
+    serve.add_argument("--port", type=_port, help="port to listen on, 0 for a free one (default: server.port)")
+    serve.add_argument(
+        "--certs",
+        type=Path,
+        default=Path("certs"),
+        metavar="DIR",
+        help="directory with tls.crt and tls.key; a development pair is made where there is none (default: certs)",
+    )
+    serve.add_argument(
+        "--objects", type=Path, metavar="DIR", help="facts from the YAML and JSON files of DIR, in place of a cluster"
+    )
+    serve.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    serve.set_defaults(run=_serve)
+
+
+def _add_check(commands: Any) -> None:
+    check = commands.add_parser(
+        "check",
+        help="verdicts on files, offline",
+        description="Verdicts on the documents of FILES, with no cluster. The documents are facts for each other. "
+        "Topology support counts as enabled unless --config says otherwise. Schemas are not checked. "
+        "Exit code: 0 all allowed, 1 a refusal, 2 unusable input.",
+    )
+    check.add_argument("files", nargs="+", metavar="FILES", help="YAML or JSON files, directories of them, or -")
+    check.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    check.add_argument("--operation", default="CREATE", choices=("CREATE", "UPDATE", "DELETE"))
+    check.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
+    check.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
+    check.add_argument("--groups", default="", help="the groups of the user, separated by commas")
+    check.add_argument("--output", default="text", choices=("text", "json"))
+    check.set_defaults(run=_check)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port number")
+    return int(text)
+
+
+def _configuration(path: Path | None) -> Configuration:
+    """The configuration of `path`; without one, the defaults with topology support on."""
+    if path is not None:
+        return load_configuration(path)
+    defaults = Configuration()
+    topology = defaults.cluster_topology.model_copy(update={"enabled": True})
+    return defaults.model_copy(update={"cluster_topology": topology})
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    logs.set_up(arguments.log_level)
+    flags = {"host": arguments.host, "port": arguments.port}
+    configuration = with_overrides(_configuration(arguments.config), os.environ, flags)
+    if arguments.objects is None:
+        raise UnusableInput("serve needs --objects DIR with the facts to judge by")
+    objects = tuple(document for _, document in _documents([str(arguments.objects)]))
+    settings = runtime.ServeSettings(configuration, arguments.certs, objects)
+    try:
+        uvloop.run(runtime.serve(settings))
+    except OSError as problem:
+        print(f"can't serve: {problem}", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    configuration = _configuration(arguments.config)
+    sourced = _documents(arguments.files)
+    old = tuple(document for _, document in _documents([arguments.old])) if arguments.old else ()
+    user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
+    asker = Asker(user, tuple(filter(None, arguments.groups.split(","))), arguments.operation, old)
+    judged = asyncio.run(runtime.check(configuration, [document for _, document in sourced], asker))
+    refused = [one for one in judged if one.verdict is not None and not one.verdict.allowed]
+    if arguments.output == "json":
+        reports = [{"file": name, **one.report()} for (name, _), one in zip(sourced, judged, strict=True)]
+        print(json.dumps({"allowed": not refused, "results": reports}, indent=2))
+    else:
+        _print_text([name for name, _ in sourced], judged, len(refused))
+    return REFUSED if refused else 0
+
+
+def _print_text(names: list[str], judged: list[Judgement], refused: int) -> None:
+    before = ""
+    for name, one in zip(names, judged, strict=True):
+        if name != before:
+            print(name)
+            before = name
+        for line in describe(one):
+            print(f"  {line}")
+    looked_at = sum(one.verdict is not None for one in judged)
+    print(f"\n{looked_at} judged, {refused} refused, {len(judged) - looked_at} without a webhook")
+
+
+def _documents(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """(file, document) of every document in the files, directories or standard input (-) called `names`."""
+    found = []
+    for name in names:
+        for path in _files(name):
+            try:
+                found += [(path, document) for document in read_documents(_text(path))]
+            except UnusableInput as problem:
+                raise UnusableInput(f"{path}: {problem}") from None
+    return found
+
+
+def _files(name: str) -> list[str]:
+    path = Path(name)
+    if name == "-" or not path.is_dir():
+        return [name]
+    files = sorted(str(one) for one in path.rglob("*") if one.suffix in _SUFFIXES and one.is_file())
+    if not files:
+        raise UnusableInput(f"{name}: no {', '.join(_SUFFIXES)} file in this directory")
+    return files
+
+
+def _text(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UnusableInput(f"can't be read: {problem}") from None

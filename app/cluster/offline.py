@@ -1,0 +1,141 @@
+"""Facts without a cluster, from documents: `check`, `serve --objects` and the tests.
+
+The same caches, the same ClusterMnnvl and the same facts as on a live cluster, over a MemoryClient.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from app.cluster.api import Change, Key, Object, Store
+from app.cluster.facts import CachedFacts, Stores, read_topology_levels
+from app.cluster.memory import MemoryClient
+from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.domain.kinds import (
+    CLUSTER_TOPOLOGY,
+    COMPUTE_DOMAIN,
+    NODE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+    Resource,
+)
+from app.domain.labels import labels_of
+from app.domain.ownership import Gang, read_gang, read_resource
+from app.domain.podcliqueset import read_pod_clique_set
+from app.domain.topology import Level
+
+T = TypeVar("T")
+
+
+class FilledStore(Generic[T]):
+    """A Store that is filled once and kept by `note`."""
+
+    synced = True
+    served = True
+
+    def __init__(
+        self, project: Callable[[Object], T], indexes: dict[str, Callable[[T], Iterable[Key]]] | None = None
+    ) -> None:
+        self._project = project
+        self._indexes = indexes or {}
+        self._held: dict[Key, T] = {}
+        self._subscribers: list[Change[T]] = []
+
+    def get(self, namespace: str, name: str) -> T | None:
+        return self._held.get((namespace, name))
+
+    def by_index(self, index: str, value: Key) -> list[T]:
+        keys = self._indexes[index]
+        return [one for one in self._held.values() if value in keys(one)]
+
+    def values(self) -> list[T]:
+        return list(self._held.values())
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def note(self, obj: Object) -> None:
+        metadata = obj["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        before, after = self._held.get(key), self._project(obj)
+        self._held[key] = after
+        for change in self._subscribers:
+            change(key, before, after)
+
+    def subscribe(self, change: Change[T]) -> None:
+        self._subscribers.append(change)
+
+
+def read_stored_gang(obj: Object) -> Gang:
+    """Projection of a stored PodGang for the cache."""
+    return read_gang(obj, obj["metadata"].get("namespace", ""))
+
+
+class OfflineCluster:
+    """A cluster that holds just `objects`. Without a ClusterTopology of the managed name, one with `levels` stands in,
+    as the operator would create it."""
+
+    def __init__(
+        self,
+        objects: Iterable[Object] = (),
+        *,
+        topology_name: str = "grove-topology",
+        topology_enabled: bool = True,
+        levels: Sequence[Level] = (),
+    ) -> None:
+        self.client = MemoryClient()
+        known = [one for one in objects if _is_known(one)]
+        if levels and not any(_names(one, topology_name) for one in known):
+            known.append(desired_cluster_topology(topology_name, levels))
+        loaded = self.client.load(known)
+        topologies = FilledStore(read_topology_levels)
+        sets = FilledStore(read_pod_clique_set)
+        nodes = FilledStore(labels_of)
+        gangs = FilledStore(read_stored_gang)
+        domains = FilledStore(read_resource, {BY_REPLICA: replica_keys})
+        claims = FilledStore(read_resource, {BY_REPLICA: replica_keys})
+        by_resource: dict[Resource, Store[object]] = {
+            CLUSTER_TOPOLOGY: topologies,
+            POD_CLIQUE_SET: sets,
+            NODE: nodes,
+            POD_GANG: gangs,
+            COMPUTE_DOMAIN: domains,
+            RESOURCE_CLAIM: claims,
+        }
+        for obj in loaded:
+            for resource, store in by_resource.items():
+                if _is(obj, resource):
+                    store.note(obj)
+        self.stores = Stores(topologies, sets, nodes, gangs, domains, claims)
+        self.facts = CachedFacts(
+            self.client, self.stores, topology_name=topology_name, topology_enabled=topology_enabled
+        )
+        self.resources = ClusterMnnvl(self.client, self.facts, gangs, domains, claims)
+
+
+def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
+    """The managed ClusterTopology that the configuration asks for."""
+    return {
+        "apiVersion": CLUSTER_TOPOLOGY.api_version(),
+        "kind": CLUSTER_TOPOLOGY.kind,
+        "metadata": {"name": name},
+        "spec": {"levels": [{"domain": level.domain, "key": level.key} for level in levels]},
+    }
+
+
+_FACTS = (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, NODE, POD_GANG, COMPUTE_DOMAIN, RESOURCE_CLAIM)
+
+
+def _is_known(obj: Object) -> bool:
+    metadata = obj.get("metadata")
+    named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+    return named and any(_is(obj, resource) for resource in _FACTS)
+
+
+def _is(obj: Object, resource: Resource) -> bool:
+    group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+    return (group, obj.get("kind")) == (resource.group, resource.kind)
+
+
+def _names(obj: Object, topology: str) -> bool:
+    return _is(obj, CLUSTER_TOPOLOGY) and obj["metadata"]["name"] == topology

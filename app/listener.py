@@ -1,0 +1,74 @@
+"""The HTTPS listener: uvicorn, told when to stop instead of catching signals itself."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+
+import uvicorn
+
+from app.admission.http import App
+
+KEEP_ALIVE_SECONDS = 120
+"""An API server keeps idle connections for 90 s and doesn't send a POST again: it has to be the one who closes."""
+
+_SHUTDOWN_SECONDS = 10
+
+
+class Listener(uvicorn.Server):
+    """Serves `app` on `sock` over TLS until `stop` is called."""
+
+    def __init__(self, app: App, sock: socket.socket, context: ssl.SSLContext) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                backlog=2048,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+                ssl_context_factory=lambda _config, _default: context,
+            )
+        )
+        self._sock = sock
+
+    @property
+    def port(self) -> int:
+        return int(self._sock.getsockname()[1])
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def run_until_stopped(self) -> None:
+        await self.serve([self._sock])
+
+    async def wait_started(self) -> None:
+        while not self.started:
+            await asyncio.sleep(0.01)
+
+    def stop(self) -> None:
+        """No new connections; the open ones are finished and closed."""
+        self.should_exit = True
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening address; OSError where it can't be had. Port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.set_inheritable(True)
+    except OSError:
+        sock.close()
+        raise
+    return sock
