@@ -39,6 +39,7 @@ class Listener(uvicorn.Server):
             )
         )
         self._sock = sock
+        self._listening = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -51,9 +52,12 @@ class Listener(uvicorn.Server):
     async def run_until_stopped(self) -> None:
         await self.serve([self._sock])
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._listening.set()
+
     async def wait_started(self) -> None:
-        while not self.started:
-            await asyncio.sleep(0.01)
+        await self._listening.wait()
 
     def stop(self) -> None:
         """No new connections; the open ones are finished and closed."""

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from app.admission.handler import Route
@@ -20,6 +21,8 @@ from app.listener import Listener, bind
 from app.logs import VerdictLog
 from app.metrics import Metrics
 from app.server import build_app
+from app.tls.development import ensure_development_certificate
+from app.tls.reload import ServingCertificate
 from app.webhooks import registry
 from app.webhooks.dry_run import Asker, Judgement, judge
 
@@ -71,13 +74,17 @@ class Readiness:
     """What `/readyz` and `/healthz` say."""
 
     stores: Stores
+    certificate: ServingCertificate
     draining: bool = False
 
     def live(self) -> dict[str, str | None]:
         return {"process": None}
 
     def ready(self) -> dict[str, str | None]:
-        checks: dict[str, str | None] = {"draining": "is shutting down" if self.draining else None}
+        checks: dict[str, str | None] = {
+            "draining": "is shutting down" if self.draining else None,
+            "certificate": "has expired" if self.certificate.not_after <= datetime.now(UTC) else None,
+        }
         for name, store in self.stores.by_name().items():
             checks[f"cache/{name}"] = None if store.synced else "the first list is not in yet"
         return checks
@@ -86,10 +93,10 @@ class Readiness:
 async def serve(settings: ServeSettings) -> None:
     """Serves until SIGTERM or SIGINT. OSError where the port can't be had or the certificate can't be used."""
     server = settings.configuration.server
-    certificate = ensure_certificate(settings.certificates)
+    certificate = serving_certificate(settings.certificates)
     sock = bind(server.host, server.port)
     cluster = offline_cluster(settings.configuration, settings.objects)
-    readiness = Readiness(cluster.stores)
+    readiness = Readiness(cluster.stores, certificate)
     log = VerdictLog(sys.stdout.buffer)
     metrics = Metrics()
     app = build_app(build_routes(settings.configuration, cluster), metrics, log, readiness.live, readiness.ready)
@@ -114,7 +121,13 @@ async def serve(settings: ServeSettings) -> None:
         log.close()
 
 
-def _gauges(stores: Stores, certificate: Certificate) -> Iterator[tuple[str, str, dict[str, str], float]]:
+def serving_certificate(directory: Path) -> ServingCertificate:
+    """The pair of `directory`; a development pair is made where there is none."""
+    ensure_development_certificate(directory, datetime.now(UTC))
+    return ServingCertificate(directory / "tls.crt", directory / "tls.key")
+
+
+def _gauges(stores: Stores, certificate: ServingCertificate) -> Iterator[tuple[str, str, dict[str, str], float]]:
     for name, store in stores.by_name().items():
         yield "cache_objects", "Objects in the cache.", {"resource": name}, len(store)
     for name, store in stores.by_name().items():
