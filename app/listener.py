@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import uvicorn
 
+from app.admission.connection import Connection
 from app.admission.http import App
 
 KEEP_ALIVE_SECONDS = 120
@@ -24,7 +25,7 @@ class Listener(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=Connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -77,7 +77,7 @@ class VerdictLog:
             line["dryRun"] = request.dry_run
         line["verdict"] = verdict.outcome
         line["code"] = verdict.code
-        line["ms"] = round(seconds * 1000, 3)
+        line["ms"] = int(seconds * 1_000_000) / 1000
         if verdict.message:
             line["message"] = verdict.message[:_MAX_MESSAGE]
         self._lines.append(dumps(line))

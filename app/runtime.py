@@ -4,6 +4,7 @@ Start: certificate -> caches -> listener -> leader-only work. Stop: not ready ->
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -108,6 +109,7 @@ async def serve(settings: ServeSettings) -> None:
             flushing = tasks.create_task(_flush(log), name="log")
             watching = tasks.create_task(certificate.run(), name="certificate")
             await listener.wait_started()
+            settle_garbage_collector()
             logger.info("serving on https://%s:%d", server.host, listener.port)
             await _signalled()
             readiness.draining = True
@@ -119,6 +121,14 @@ async def serve(settings: ServeSettings) -> None:
             watching.cancel()
     finally:
         log.close()
+
+
+def settle_garbage_collector() -> None:
+    """What is here now stays: the collector need not walk it again, and looks at young objects less often. A request
+    leaves no cycles behind."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def serving_certificate(directory: Path) -> ServingCertificate:

@@ -29,31 +29,61 @@ class Route:
     handler: Handler
 
 
-async def decide(route: Route, request: Request, seconds: float) -> Verdict:
-    """The verdict of `route` on `request`, within `seconds`. Raises nothing but CancelledError."""
-    misplaced = _misplaced(route, request)
-    if misplaced is not None:
-        return bad_request(misplaced)
+def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
+    """The verdict of `route` on `request`: at once where the facts are cached, else an awaitable that gives it within
+    `seconds`. Neither raises anything but CancelledError."""
     try:
-        if request.operation == "UPDATE" and request.is_deleting:
-            return ALLOWED
-        if request.operation != "DELETE":
-            findings = shape_findings(request)
-            if findings:
-                return judged(findings)
-        answer = route.handler(request)
-        if not isinstance(answer, Verdict):
-            async with asyncio.timeout(seconds):
-                answer = await answer
-        if answer.patch and not applies(request.object, answer.patch):
-            log.error("patch does not apply", extra={"path": route.path, "uid": request.uid})
-            return inapplicable()
-        return answer
+        verdict = _judge_envelope(route, request)
+        if verdict is None:
+            answer = route.handler(request)
+            if not isinstance(answer, Verdict):
+                return _awaited(route, request, answer, seconds)
+            verdict = answer
+        return _checked(route, request, verdict) if verdict.patch else verdict
+    except Exception:
+        return _crashed(route, request)
+
+
+async def decided(route: Route, request: Request, seconds: float) -> Verdict:
+    """`decide`, awaited where it has to be."""
+    answer = decide(route, request, seconds)
+    return answer if isinstance(answer, Verdict) else await answer
+
+
+async def _awaited(route: Route, request: Request, answer: Awaitable[Verdict], seconds: float) -> Verdict:
+    try:
+        async with asyncio.timeout(seconds):
+            return _checked(route, request, await answer)
     except TimeoutError:
         return unavailable(f"no verdict within {seconds:g} s: the cluster was too slow to answer; try again")
     except Exception:
-        log.exception("verdict failed", extra={"path": route.path, "uid": request.uid})
-        return failed()
+        return _crashed(route, request)
+
+
+def _judge_envelope(route: Route, request: Request) -> Verdict | None:
+    """A verdict that needs no rule of the webhook's; None where one is needed."""
+    misplaced = _misplaced(route, request)
+    if misplaced is not None:
+        return bad_request(misplaced)
+    if request.operation == "UPDATE" and request.is_deleting:
+        return ALLOWED
+    if request.operation != "DELETE":
+        findings = shape_findings(request)
+        if findings:
+            return judged(findings)
+    return None
+
+
+def _checked(route: Route, request: Request, verdict: Verdict) -> Verdict:
+    if applies(request.object, verdict.patch):
+        return verdict
+    log.error("patch does not apply", extra={"path": route.path, "uid": request.uid})
+    return inapplicable()
+
+
+def _crashed(route: Route, request: Request) -> Verdict:
+    log.exception("verdict failed", extra={"path": route.path, "uid": request.uid})
+    return failed()
 
 
 def _misplaced(route: Route, request: Request) -> str | None:

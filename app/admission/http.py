@@ -3,6 +3,7 @@
 Everything else is passed on to `otherwise` (health, metrics, dry-run, docs).
 """
 
+import functools
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -16,6 +17,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_BODY = 7 * 1024 * 1024
@@ -25,7 +27,8 @@ DEFAULT_TIMEOUT = 10.0
 _MARGIN = 0.9
 _DURATION = re.compile(rb"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
-_JSON = (b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8")
+_CONTENT_TYPE = (b"content-type", b"application/json")
+_HUNG_UP = "the caller hung up before its request was whole"
 
 
 class Observer(Protocol):
@@ -48,56 +51,56 @@ class AdmissionApp:
         route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
         if route is None:
             await self._otherwise(scope, receive, send)
-        elif scope["method"] != "POST":
+            return
+        if scope["method"] != "POST":
             await _answer(send, 405, _plain(405, f"{route.path} takes POST, not {scope['method']}"))
-        else:
-            await self._review(route, scope, receive, send)
-
-    async def _review(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+            return
         begin = time.perf_counter()
         self._observe.started()
         request: Request | None = None
+        status = 200
         try:
-            body = await _read(scope, receive)
-            request = parse(body)
+            message = await receive()
+            body = message.get("body", b"")
+            if _is_sound(scope["headers"]) and not message.get("more_body", True):
+                request = parse(body)
+            else:
+                request = parse(await _read(scope, receive, message))
             uid = request.uid
-            verdict = await decide(route, request, deadline(scope["query_string"]))
+            answer = decide(route, request, deadline(scope["query_string"]))
+            verdict = answer if isinstance(answer, Verdict) else await answer
         except BadReview as bad:
             uid, verdict = bad.uid, bad_request(bad.message, bad.code)
-        except Disconnected:
-            uid, verdict = "", bad_request("the caller hung up before its request was whole")
-        if uid:
-            await _answer(send, 200, encode(uid, verdict))
-        else:
-            await _answer(send, verdict.code, _plain(verdict.code, verdict.message))
+            status = 200 if uid else verdict.code
+        await _answer(send, status, encode(uid, verdict) if status == 200 else _plain(status, verdict.message))
         self._observe(route.path, uid, request, verdict, time.perf_counter() - begin)
 
 
-class Disconnected(Exception):
-    """The client went away in the middle of its request."""
-
-
-async def _read(scope: Scope, receive: Receive) -> bytes:
-    """The body of an admission request. BadReview for a wrong content type or a body over the limit; of such a body
-    only the beginning, with the uid, is ever held."""
-    content_type, length = b"", 0
-    for name, value in scope["headers"]:
+def _is_sound(headers: Headers) -> bool:
+    """Whether the content type is JSON as an API server writes it and the length within the limit, at one look."""
+    sound = False
+    for name, value in headers:
         if name == b"content-type":
-            content_type = value
-        elif name == b"content-length":
-            length = int(value) if value.isdigit() else 0
-    message = await receive()
-    if message["type"] != "http.request":
-        raise Disconnected
-    body: bytes = message.get("body", b"")
-    if content_type not in _JSON and content_type.split(b";")[0].strip().lower() != _JSON[0]:
+            sound = value == b"application/json"
+        elif name == b"content-length" and (len(value) > 7 or int(value) > MAX_BODY):
+            return False
+    return sound
+
+
+async def _read(scope: Scope, receive: Receive, first: Message) -> bytes:
+    """The body of an admission request. BadReview for a wrong content type, a body over the limit, or one that breaks
+    off; of a body that is too large only the beginning, with the uid, is ever held."""
+    if first["type"] != "http.request":
+        raise BadReview(_HUNG_UP)
+    body: bytes = first.get("body", b"")
+    headers = dict(scope["headers"])
+    content_type = headers.get(b"content-type", b"")
+    if content_type.split(b";")[0].strip().lower() != b"application/json":
         shown = content_type.decode("latin-1") or "none"
         raise BadReview(f"the content type must be application/json, not {shown[:100]}", salvage_uid(body), 415)
-    if length > MAX_BODY:
+    if int(headers.get(b"content-length") or 0) > MAX_BODY:
         raise _too_large(body)
-    if message.get("more_body", False):
-        return await _read_rest(body, receive)
-    return body
+    return await _read_rest(body, receive) if first.get("more_body", False) else body
 
 
 async def _read_rest(first: bytes, receive: Receive) -> bytes:
@@ -105,7 +108,7 @@ async def _read_rest(first: bytes, receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise Disconnected
+            raise BadReview(_HUNG_UP)
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > MAX_BODY:
@@ -120,10 +123,9 @@ def _too_large(beginning: bytes) -> BadReview:
     return BadReview(f"the body is larger than the limit of {limit} MiB", salvage_uid(beginning), 413)
 
 
+@functools.lru_cache(maxsize=64)
 def deadline(query: bytes) -> float:
     """Seconds in which to answer, from the API server's `?timeout=10s`, less a margin for the way back."""
-    if query == b"timeout=10s" or not query:
-        return DEFAULT_TIMEOUT * _MARGIN
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")
         if name == b"timeout":
@@ -138,7 +140,7 @@ def _plain(code: int, message: str) -> bytes:
 
 
 async def _answer(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    headers = [_CONTENT_TYPE, (b"content-length", b"%d" % len(body))]
     if status == 405:
         headers.append((b"allow", b"POST"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -14,9 +14,14 @@ LABEL_RULE = (
 )
 
 
+def is_label(name: str) -> bool:
+    """Whether `name` is a DNS-1123 label."""
+    return len(name) <= MAX_LABEL and _LABEL.fullmatch(name) is not None
+
+
 def label_problem(name: str) -> str | None:
     """Why `name` is no DNS-1123 label, in the words of `designs/lowercase-subgroup-names.md`; None where it is one."""
-    if _LABEL.fullmatch(name) and len(name) <= MAX_LABEL:
+    if is_label(name):
         return None
     if not name:
         return "name cannot be empty"

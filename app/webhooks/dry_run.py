@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import yaml
 
-from app.admission.handler import Route, decide
+from app.admission.handler import Route, decided
 from app.admission.patch import apply
 from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
 from app.admission.verdict import Verdict, bad_request
@@ -216,7 +216,7 @@ def _review(document: dict[str, Any], resource: Resource, subresource: str, aske
 
 async def _decide(route: Route, review: dict[str, Any]) -> Verdict:
     try:
-        return await decide(route, parse(dumps(review)), _TIMEOUT)
+        return await decided(route, parse(dumps(review)), _TIMEOUT)
     except BadReview as bad:
         return bad_request(bad.message, bad.code)
 
