@@ -82,7 +82,8 @@ def _validate_name(position: int, name: Any, findings: list[FieldError]) -> bool
     problem = label_problem(name)
     if problem is not None:
         reason = REASON_INVALID if name else REASON_REQUIRED
-        findings.append(FieldError(str(at), reason, problem, f"invalid subgroup name {quote(name)}: {problem}"))
+        text = f"invalid subgroup name {quote(name)}: {problem}"
+        findings.append(FieldError(str(at), reason, f"Invalid value: {quote(name)}: {problem}", text))
     return True
 
 
@@ -96,7 +97,7 @@ def _validate_parent(position: int, name: Any, parent: Any, findings: list[Field
     problem = label_problem(parent)
     if problem is not None:
         text = f"invalid parent name {quote(parent)} for subgroup {quote(name)}: {problem}"
-        findings.append(FieldError(str(at), REASON_INVALID, problem, text))
+        findings.append(FieldError(str(at), REASON_INVALID, f"Invalid value: {quote(parent)}: {problem}", text))
 
 
 def _validate_duplicates(known: list[tuple[int, str, str | None]], findings: list[FieldError]) -> dict[str, str | None]:
