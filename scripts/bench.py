@@ -1,0 +1,213 @@
+"""Verdicts per second, beside a bare ASGI floor and kopf, in one run on one machine.
+
+TLS, keep-alive, 16 connections, every server alone on one core, `wrk` on the other. Rounds go from server to server, so
+that a noisy machine is noisy for all; a figure is the median of its rounds. What counts are the ratios.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from app.tls.development import ensure_development_certificate
+
+ROOT = Path(__file__).parent.parent
+REVIEWS = ROOT / "tests" / "testdata" / "reviews"
+CONNECTIONS = 16
+PODCLIQUE_BYTES = 12 * 1024
+
+SCRIPT = """
+local file = assert(io.open(os.getenv("BODY"), "rb"))
+wrk.body = file:read("*a")
+file:close()
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+"""
+
+
+@dataclass
+class Case:
+    """One server and path under load. `ratio_to` names the case that it is compared with."""
+
+    name: str
+    server: str
+    path: str
+    body: bytes
+    ratio_to: str = ""
+    rates: list[float] = field(default_factory=list)
+    medians: list[float] = field(default_factory=list)
+    p99s: list[float] = field(default_factory=list)
+
+
+def cases() -> list[Case]:
+    podgroup = review("podgroup.valid")
+    podcliqueset = review("podcliqueset.topology-three-levels")
+    podclique = padded(review("podclique.replica-scope-0-worker"))
+    return [
+        Case("floor, 2 KB", "floor", "/", podgroup),
+        Case("/validate/podgroup", "ours", "/validate/podgroup?timeout=5s", podgroup, "floor, 2 KB"),
+        Case("kopf, the same rule", "kopf", "/", podgroup, "/validate/podgroup"),
+        Case("/validate/podcliqueset", "ours", "/validate/podcliqueset?timeout=5s", podcliqueset, "floor, 2 KB"),
+        Case("floor, 12 KB", "floor", "/", podclique),
+        Case("/mutate/podclique", "ours", "/mutate/podclique?timeout=10s", podclique, "floor, 12 KB"),
+    ]
+
+
+def review(name: str) -> bytes:
+    """A recorded request, as compact as an API server sends it."""
+    return orjson.dumps(orjson.loads((REVIEWS / f"{name}.json").read_bytes()))
+
+
+def padded(body: bytes) -> bytes:
+    """The same PodClique with as much environment as makes its review 12 KB."""
+    loaded = orjson.loads(body)
+    container = loaded["request"]["object"]["spec"]["podSpec"]["containers"][0]
+    container["env"] = []
+    while len(orjson.dumps(loaded)) < PODCLIQUE_BYTES:
+        container["env"].append({"name": f"VARIABLE_{len(container['env'])}", "value": "some setting of the workload"})
+    return orjson.dumps(loaded)
+
+
+def facts() -> bytes:
+    """What the server under load knows: the ClusterTopology, and a PodCliqueSet whose MNNVL resources are there."""
+    levels = [
+        ("zone", "topology.kubernetes.io/zone"),
+        ("rack", "topology.kubernetes.io/rack"),
+        ("host", "kubernetes.io/hostname"),
+    ]
+    topology = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "metadata": {"name": "grove-topology"},
+        "spec": {"levels": [{"domain": domain, "key": key} for domain, key in levels]},
+    }
+    pcs = orjson.loads(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
+    return orjson.dumps({"kind": "List", "items": [topology, pcs]})
+
+
+@contextlib.contextmanager
+def servers(directory: Path, wanted: set[str]) -> Iterator[dict[str, int]]:
+    """The servers, each on its own port, all on the first core."""
+    ensure_development_certificate(directory, datetime.now(UTC))
+    (directory / "facts").mkdir()
+    (directory / "facts" / "facts.json").write_bytes(facts())
+    ports = {name: free_port() for name in sorted(wanted)}
+    with contextlib.ExitStack() as stack:
+        for name, port in ports.items():
+            log = stack.enter_context((directory / f"{name}.log").open("wb"))
+            command = ["taskset", "-c", "0", sys.executable, *arguments(name, port, directory)]
+            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment())
+            stack.callback(stop, process)
+            wait_for(port, process, directory / f"{name}.log")
+        yield ports
+
+
+def arguments(name: str, port: int, directory: Path) -> list[str]:
+    if name != "ours":
+        return ["scripts/bench_peers.py", name, str(port), str(directory)]
+    options = ["--objects", str(directory / "facts"), "--certs", str(directory), "--port", str(port)]
+    return ["-m", "app", "serve", "--host", "127.0.0.1", "--log-level", "warning", *options]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    for _ in range(200):
+        if process.poll() is not None:
+            raise SystemExit(f"a server ended before it was ready:\n{log.read_text()}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"no server on port {port} within 10 s")
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+def measure(case: Case, port: int, seconds: int, directory: Path) -> None:
+    """One round of `wrk`; a refused or failed answer ends the benchmark."""
+    body, script = directory / "body.json", directory / "post.lua"
+    body.write_bytes(case.body)
+    script.write_text(SCRIPT)
+    command = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", "-s", str(script)]
+    url = f"https://127.0.0.1:{port}{case.path}"
+    output = subprocess.run(
+        [*command, url], env={**environment(), "BODY": str(body)}, capture_output=True, text=True, check=True
+    ).stdout
+    if "Non-2xx" in output or "Socket errors" in output:
+        raise SystemExit(f"{case.name}: not every request was answered:\n{output}")
+    case.rates.append(float(found(r"Requests/sec:\s+([\d.]+)", output)))
+    case.medians.append(milliseconds(found(r"(?m)^\s+50%\s+(\S+)", output)))
+    case.p99s.append(milliseconds(found(r"(?m)^\s+99%\s+(\S+)", output)))
+
+
+def found(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    if match is None:
+        raise SystemExit(f"wrk printed something else than expected:\n{text}")
+    return match.group(1)
+
+
+def milliseconds(text: str) -> float:
+    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s)", text).groups()  # type: ignore[union-attr]
+    return float(number) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[unit]
+
+
+def report(measured: list[Case]) -> None:
+    rates = {case.name: statistics.median(case.rates) for case in measured}
+    print(f"\n{'':24} {'verdicts/s':>11} {'p50 ms':>8} {'p99 ms':>8}   ratio")
+    for case in measured:
+        ratio = f"{rates[case.name] / rates[case.ratio_to]:.2f} of {case.ratio_to}" if case.ratio_to in rates else ""
+        p50, p99 = statistics.median(case.medians), statistics.median(case.p99s)
+        print(f"{case.name:24} {rates[case.name]:11,.0f} {p50:8.3f} {p99:8.3f}   {ratio}")
+    kopf = rates.get("kopf, the same rule")
+    if kopf:
+        print(f"\n/validate/podgroup gives {rates['/validate/podgroup'] / kopf:.1f} verdicts for one of kopf's")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=3, help="length of a round")
+    options = parser.parse_args()
+    missing = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
+    if missing:
+        raise SystemExit(f"the benchmark needs {' and '.join(missing)}: install the packages wrk and util-linux")
+    if (os.cpu_count() or 1) < 2:
+        raise SystemExit("the benchmark needs two cores, one for the server and one for the load")
+    measured = cases()
+    with tempfile.TemporaryDirectory() as name, servers(Path(name), {case.server for case in measured}) as ports:
+        for turn in range(options.rounds):
+            for case in measured:
+                print(f"\rround {turn + 1} of {options.rounds}: {case.name:30}", end="", file=sys.stderr, flush=True)
+                measure(case, ports[case.server], options.seconds, Path(name))
+    print(file=sys.stderr)
+    report(measured)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

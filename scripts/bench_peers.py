@@ -1,0 +1,86 @@
+"""What the server is measured beside, each over TLS on the same certificate.
+
+floor: an ASGI app on stock uvicorn that reads the request and answers the same bytes every time; it parses nothing.
+kopf: an admission handler of kopf's for the PodGroup rule, on kopf's own webhook server, with no cluster behind it.
+"""
+
+import asyncio
+import functools
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+ANSWER = (
+    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",'
+    b'"response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true}}'
+)
+
+
+def floor(port: int, certificates: Path) -> None:
+    async def app(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
+        while (await receive()).get("more_body", False):
+            pass
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": ANSWER})
+
+    uvicorn.run(
+        app,
+        host="127.0.0.1",
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        ssl_certfile=certificates / "tls.crt",
+        ssl_keyfile=certificates / "tls.key",
+        log_level="warning",
+        access_log=False,
+    )
+
+
+def kopf_server(port: int, certificates: Path) -> None:
+    import kopf
+    import uvloop
+    from kopf._cogs.structs.references import Insights, Resource
+    from kopf._core.engines.admission import serve_admission_request
+    from kopf._core.engines.indexing import OperatorIndexers
+    from kopf._core.reactor.inventory import ResourceMemories
+
+    from app.domain.subgroups import validate_pod_group
+
+    logging.basicConfig(level=logging.WARNING)
+    registry = kopf.OperatorRegistry()
+    group, version, plural = "scheduling.run.ai", "v2alpha2", "podgroups"
+
+    @kopf.on.validate(group, version, plural, registry=registry)
+    def validate(body: Any, **_: Any) -> None:
+        findings = validate_pod_group(dict(body))
+        if findings:
+            raise kopf.AdmissionError(str(findings[0]), code=422)
+
+    served = Resource(group, version, plural, kind="PodGroup", namespaced=True)
+    answer = functools.partial(
+        serve_admission_request,
+        settings=kopf.OperatorSettings(),
+        registry=registry,
+        insights=Insights(webhook_resources={served}),
+        memories=ResourceMemories(),
+        memobase=kopf.Memo(),
+        indices=OperatorIndexers().indices,
+    )
+    server = kopf.WebhookServer(
+        addr="127.0.0.1", port=port, certfile=certificates / "tls.crt", pkeyfile=certificates / "tls.key"
+    )
+
+    async def run() -> None:
+        async for _ in server(answer):
+            await asyncio.Event().wait()
+
+    uvloop.run(run())
+
+
+if __name__ == "__main__":
+    {"floor": floor, "kopf": kopf_server}[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))
