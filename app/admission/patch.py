@@ -71,6 +71,8 @@ class _Builder:
             self._removed.add(path)
 
     def _at(self, path: Path) -> Any:
+        if not self._fresh and not self._removed:
+            return value_at(self._obj, path)
         for depth in range(len(path), 0, -1):
             if path[:depth] in self._fresh:
                 return value_at(self._fresh[path[:depth]], path[depth:])
@@ -95,26 +97,30 @@ def applies(obj: Any, patch: Iterable[Operation]) -> bool:
     """Whether every operation finds its place in `obj`: a parent to add to, a value to replace or remove. For patches
     as `operations` makes them, where no operation reaches into what another one added."""
     for operation in patch:
-        path = tuple(_step(step) for step in operation["path"].split("/")[1:])
-        parent = _resolve(obj, path[:-1])
+        steps = operation["path"].split("/")
+        last = _unescaped(steps.pop())
+        parent = _resolve(obj, steps)
         if isinstance(parent, list):
-            if path[-1] != "-":
+            if last != "-":
                 return False
-        elif not isinstance(parent, dict) or (operation["op"] != "add" and path[-1] not in parent):
+        elif not isinstance(parent, dict) or (operation["op"] != "add" and last not in parent):
             return False
     return True
 
 
-def _step(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~")
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~") if "~" in step else step
 
 
-def _resolve(target: Any, path: tuple[str, ...]) -> Any:
-    for step in path:
-        if isinstance(target, list):
-            target = target[int(step)] if step.isdecimal() and int(step) < len(target) else None
+def _resolve(target: Any, steps: list[str]) -> Any:
+    """What stands at a pointer, split at its slashes (so the first step is empty); None where nothing does."""
+    for step in steps[1:]:
+        if isinstance(target, dict):
+            target = target.get(_unescaped(step))
+        elif isinstance(target, list) and step.isdecimal() and int(step) < len(target):
+            target = target[int(step)]
         else:
-            target = target.get(step) if isinstance(target, dict) else None
+            return None
     return target
 
 
@@ -122,7 +128,7 @@ def apply(obj: Any, patch: list[Operation]) -> Any:
     """`obj` with `patch` applied; the original is left alone. PatchError where an operation doesn't apply."""
     result = copy.deepcopy(obj)
     for operation in patch:
-        steps = [_step(step) for step in operation["path"].split("/")[1:]]
+        steps = [_unescaped(step) for step in operation["path"].split("/")[1:]]
         try:
             _apply_one(result, operation, steps)
         except (KeyError, IndexError, TypeError, ValueError) as problem:

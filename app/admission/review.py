@@ -23,6 +23,7 @@ OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 _UID = re.compile(rb'"uid"\s*:\s*"([^"\\\x00-\x1f]{1,128})"')
 _SALVAGE = 4096
 _MAX_WARNING = 256
+_METADATA = FieldPath("metadata")
 _NO_MAP: dict[str, Any] = {}
 
 
@@ -166,14 +167,14 @@ def shape_findings(request: Request) -> list[FieldError]:
     metadata = request.object.get("metadata")
     if metadata is None:
         return []
-    at = FieldPath("metadata")
+    at = _METADATA
     if not isinstance(metadata, dict):
         return [wrong_type(at, metadata, "a map")]
-    findings = [
-        wrong_type(at.child(name), metadata[name], "a map")
-        for name in ("labels", "annotations")
-        if metadata.get(name) is not None and not isinstance(metadata[name], dict)
-    ]
+    findings = []
+    for held in ("labels", "annotations"):
+        value = metadata.get(held)
+        if value is not None and not isinstance(value, dict):
+            findings.append(wrong_type(at.child(held), value, "a map"))
     name = metadata.get("name")
     if name is not None and (not isinstance(name, str) or (name and not is_subdomain(name))):
         detail = "must be a lowercase DNS subdomain: alphanumeric characters, '-' or '.', at most 253 characters"

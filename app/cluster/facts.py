@@ -42,7 +42,7 @@ def read_topology_levels(obj: Object) -> Levels:
     return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
 
 
-def ready(store: Store[Any], what: str) -> None:
+def ready(store: Store[Any], what: object) -> None:
     """Unavailable while `store` hasn't got its first list."""
     if not store.synced:
         raise Unavailable(f"the cache of {what} is not filled yet; try again in a few seconds")

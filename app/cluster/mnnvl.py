@@ -53,7 +53,7 @@ class ClusterMnnvl:
 
     def is_ensured(self, plan: Plan) -> bool:
         for wanted in self._wanted(plan):
-            ready(wanted.store, str(wanted.resource))
+            ready(wanted.store, wanted.resource)
             stored = wanted.store.get(plan.namespace, wanted.name)
             if stored is None or not self._is_sound(stored, plan):
                 return False
@@ -178,7 +178,7 @@ class ClusterMnnvl:
         key = (f"{gang.namespace}/{gang.place.pcs}", gang.place.replica)
         found: list[MnnvlResource] = []
         for resource, store in self._stores.items():
-            ready(store, str(resource))
+            ready(store, resource)
             found += [one for one in store.by_index(BY_REPLICA, key) if belongs_to(one, gang)]
         return sorted(found, key=lambda one: (one.kind, one.name))
 

@@ -33,23 +33,31 @@ class FieldError:
         return self.text or f"{self.field}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
 class FieldPath:
-    """A path such as `spec.template.cliques[0].name`. Built only where something is wrong, so it may cost."""
+    """A path such as `spec.template.cliques[0].name`. Steps are linked, and joined only where something is wrong."""
 
-    text: str
+    __slots__ = ("_parent", "_step")
+
+    def __init__(self, step: str, parent: "FieldPath | None" = None) -> None:
+        self._step = step
+        self._parent = parent
 
     def child(self, *names: str) -> "FieldPath":
-        return FieldPath(".".join((self.text, *names)) if self.text else ".".join(names))
+        return FieldPath("." + ".".join(names), self)
 
     def index(self, position: int) -> "FieldPath":
-        return FieldPath(f"{self.text}[{position}]")
+        return FieldPath(f"[{position}]", self)
 
     def key(self, name: str) -> "FieldPath":
-        return FieldPath(f"{self.text}[{name}]")
+        return FieldPath(f"[{name}]", self)
 
     def __str__(self) -> str:
-        return self.text
+        steps: list[str] = []
+        path: FieldPath | None = self
+        while path is not None:
+            steps.append(path._step)
+            path = path._parent
+        return "".join(reversed(steps)).removeprefix(".")
 
 
 def quote(value: Any) -> str:

@@ -51,18 +51,12 @@ class Constraints:
 
 
 def validate_pod_clique_set(
-    obj: Mapping[str, Any], old: Mapping[str, Any] | None, topology: Topology
+    constraints: Constraints, old: Mapping[str, Any] | None, topology: Topology
 ) -> tuple[list[FieldError], list[str]]:
-    """Findings and warnings about `obj`; `old` is what an UPDATE replaces, None at CREATE.
+    """Findings and warnings about the constraints of a set; `old` is what an UPDATE replaces, None at CREATE.
 
     Ratchet: what is wrong with constraints that the update leaves as they were becomes warnings.
     """
-    findings: list[FieldError] = []
-    constraints = read_constraints(obj, findings)
-    if findings:
-        return findings, []
-    if not constraints.found:
-        return [], []
     findings = validate_constraints(constraints, topology)
     if findings and old is not None and read_constraints(old, []).as_facts() == constraints.as_facts():
         return [], [f"topology constraint ignored, it was stored before: {finding}" for finding in findings]

@@ -5,7 +5,7 @@ Source: `designs/mnnvl-annotations-and-webhooks.md`. Reads nothing but its argum
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
@@ -68,7 +68,7 @@ class Owner:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
     """What one PodClique needs: the names of its resources, their labels and first owner, and the changes in it."""
 
@@ -137,7 +137,11 @@ def plan_injection(obj: Mapping[str, Any], namespace: str, claim_mode: ClaimMode
         owner=_owner(obj, place.pcs),
         replicas=_count(value_at(obj, ("spec", "replicas"))),
     )
-    return _inject(plan, pod_spec, gpu_containers)
+    plan.mode = _claim_in_place(plan, pod_spec, findings) or claim_mode
+    if findings:
+        return Injection(findings=tuple(findings))
+    plan.changes = _changes(plan, pod_spec, gpu_containers)
+    return Injection(plan=plan)
 
 
 def _no_gpu(name: str) -> str:
@@ -274,28 +278,28 @@ def _is_zero(amount: Any) -> bool:
         return False
 
 
-def _inject(plan: Plan, pod_spec: dict[str, Any], containers: list[tuple[str, int, dict[str, Any]]]) -> Injection:
-    findings: list[FieldError] = []
-    wanted = claim_entries(plan)
-    path: tuple[str | int, ...] = ("spec", "podSpec", "resourceClaims")
-    mode: ClaimMode | None = None
+def _claim_in_place(plan: Plan, pod_spec: dict[str, Any], findings: list[FieldError]) -> ClaimMode | None:
+    """The mode of our claim where the pod spec has it already; a different one of its name is a finding."""
     for position, entry in enumerate(walk_list(pod_spec, "resourceClaims", _POD_SPEC, findings)):
         if isinstance(entry, dict) and entry.get("name") == CLAIM:
+            wanted = claim_entries(plan)
             mode = next((one for one in wanted if wanted[one] == entry), None)
             if mode is None:
                 findings.append(_taken(plan, _POD_SPEC.child("resourceClaims").index(position), entry))
-    if findings:
-        return Injection(findings=tuple(findings))
+            return mode
+    return None
+
+
+def _changes(plan: Plan, pod_spec: dict[str, Any], containers: list[tuple[str, int, dict[str, Any]]]) -> list[Change]:
     changes: list[Change] = []
-    if mode is None:
-        mode = plan.mode
-        changes.append(Append(path, wanted[mode]))
+    entries = pod_spec.get("resourceClaims") or ()
+    if not any(isinstance(one, dict) and one.get("name") == CLAIM for one in entries):
+        changes.append(Append(("spec", "podSpec", "resourceClaims"), claim_entries(plan)[plan.mode]))
     for listed, position, container in containers:
-        claims = value_at(container, ("resources", "claims"))
-        held = claims if isinstance(claims, list) else []
+        held = container["resources"].get("claims") or ()
         if not any(isinstance(one, dict) and one.get("name") == CLAIM for one in held):
             changes.append(Append(("spec", "podSpec", listed, position, "resources", "claims"), {"name": CLAIM}))
-    return Injection(plan=replace(plan, mode=mode, changes=changes))
+    return changes
 
 
 def claim_entries(plan: Plan) -> dict[ClaimMode, dict[str, str]]:

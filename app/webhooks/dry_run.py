@@ -264,7 +264,7 @@ def _readable(pointer: str) -> str:
         if name.isdecimal():
             path = path.index(int(name))
         elif name == "-":
-            path = FieldPath(f"{path}[+]")
+            path = path.key("+")
         else:
             path = path.key(name) if "/" in name else path.child(name)
     return str(path)

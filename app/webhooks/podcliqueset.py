@@ -1,8 +1,9 @@
 """PodCliqueSet: topology constraints, validated against the managed ClusterTopology."""
 
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict, judged
+from app.admission.verdict import Verdict, judged
 from app.cluster.api import TopologyReader
+from app.domain.fields import FieldError
 from app.domain.hierarchy import read_constraints, validate_pod_clique_set
 
 
@@ -11,7 +12,8 @@ class PodCliqueSetWebhook:
         self._topology = topology
 
     def __call__(self, request: Request) -> Verdict:
-        findings = []  # type: ignore[var-annotated]
-        if not read_constraints(request.object, findings).found:
-            return judged(findings) if findings else ALLOWED
-        return judged(*validate_pod_clique_set(request.object, request.old, self._topology.topology()))
+        findings: list[FieldError] = []
+        constraints = read_constraints(request.object, findings)
+        if findings or not constraints.found:
+            return judged(findings)
+        return judged(*validate_pod_clique_set(constraints, request.old, self._topology.topology()))
