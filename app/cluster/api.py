@@ -6,7 +6,7 @@ memory. All of them pass `tests/cluster/contract.py`.
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from app.domain.kinds import Resource
 
@@ -15,6 +15,9 @@ Object = dict[str, Any]
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
+
+Patch = Object | list[Object]
+"""A merge patch (a map), or a JSON patch (a list of operations)."""
 
 PatchKind = Literal["merge", "json"]
 T = TypeVar("T")
@@ -30,7 +33,7 @@ class ClusterError(Exception):
         self.message, self.code, self.reason, self.retry_after = message, code, reason, retry_after
 
 
-class NotFound(ClusterError):  # noqa: N818 - the API's own words
+class NotFound(ClusterError):
     """404: no such object, or (`no_resource`) the cluster doesn't serve such a resource."""
 
     no_resource = False
@@ -42,7 +45,7 @@ class NotServed(NotFound):
     no_resource = True
 
 
-class Conflict(ClusterError):  # noqa: N818
+class Conflict(ClusterError):
     """409: the object exists (reason AlreadyExists), or was changed since it was read (reason Conflict)."""
 
     @property
@@ -50,15 +53,15 @@ class Conflict(ClusterError):  # noqa: N818
         return self.reason == "AlreadyExists"
 
 
-class Gone(ClusterError):  # noqa: N818
+class Gone(ClusterError):
     """410: the resource version is too old; list again."""
 
 
-class Forbidden(ClusterError):  # noqa: N818
+class Forbidden(ClusterError):
     """The API server will not do it however often it is asked: 400, 401, 403, 405, 413, 415, 422."""
 
 
-class Unavailable(ClusterError):  # noqa: N818
+class Unavailable(ClusterError):
     """429, 5xx, time-outs and broken connections: the same call may go through later."""
 
 
@@ -129,7 +132,7 @@ class Client(Protocol):
         self,
         resource: Resource,
         name: str,
-        patch: Object | list[Object],
+        patch: Patch,
         namespace: str | None = None,
         *,
         kind: PatchKind = "merge",
@@ -161,7 +164,7 @@ Change = Callable[[Key, T | None, T | None], None]
 """Called after a store has changed, with the key, what stood there before and what stands there now."""
 
 
-class Store(Protocol, Generic[T]):
+class Store(Protocol[T_co]):
     """A cache of one resource, projected to what is needed of each object. Reads never wait."""
 
     @property
@@ -172,13 +175,13 @@ class Store(Protocol, Generic[T]):
     @property
     def served(self) -> bool: ...
 
-    def get(self, namespace: str, name: str) -> T | None: ...
+    def get(self, namespace: str, name: str) -> T_co | None: ...
 
-    def by_index(self, index: str, value: Key) -> Iterable[T]:
+    def by_index(self, index: str, value: Key) -> Iterable[T_co]:
         """The objects whose index function gave `value`. KeyError where no such index was declared."""
         ...
 
-    def values(self) -> Iterable[T]: ...
+    def values(self) -> Iterable[T_co]: ...
 
     def __len__(self) -> int: ...
 
@@ -187,4 +190,4 @@ class Store(Protocol, Generic[T]):
         the watch does; an older version than the one cached is passed over."""
         ...
 
-    def subscribe(self, change: Change[T]) -> None: ...
+    def subscribe(self, change: Change[T_co]) -> None: ...

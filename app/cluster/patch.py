@@ -1,0 +1,110 @@
+"""The two patch types in use, as pure functions: JSON merge patch (RFC 7386) and JSON patch (RFC 6902).
+
+Of JSON patch, the operations add, replace, remove and test: the ones this program sends.
+"""
+
+from typing import Any
+
+from app.cluster.api import Forbidden, Object
+
+
+def apply_merge_patch(target: Any, patch: Any) -> Any:
+    """`target` with `patch` merged in: null deletes, maps merge, lists and scalars replace. Changes neither."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = apply_merge_patch(result.get(name), value)
+    return result
+
+
+def apply_json_patch(target: Any, operations: list[Object]) -> Any:
+    """`target` after `operations`; `target` itself is changed in place where it can be, so hand in a copy.
+
+    Raises Forbidden (422, as the API server answers) for an operation that doesn't apply.
+    """
+    for operation in operations:
+        target = _apply(target, operation)
+    return target
+
+
+def _apply(target: Any, operation: Object) -> Any:
+    name, path = operation.get("op"), str(operation.get("path", ""))
+    if name not in ("add", "replace", "remove", "test"):
+        raise _refused(operation, f"unsupported operation {name!r}")
+    if name != "remove" and "value" not in operation:
+        raise _refused(operation, "no value")
+    tokens = _tokens(operation, path)
+    if not tokens:
+        return _apply_to_root(target, operation)
+    parent = target
+    for token in tokens[:-1]:
+        parent = _child(parent, token, operation)
+    _apply_to_child(parent, tokens[-1], operation)
+    return target
+
+
+def _tokens(operation: Object, path: str) -> list[str]:
+    if path and not path.startswith("/"):
+        raise _refused(operation, "a path begins with /")
+    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+
+
+def _apply_to_root(target: Any, operation: Object) -> Any:
+    if operation["op"] == "remove":
+        raise _refused(operation, "the whole object can't be removed")
+    if operation["op"] == "test":
+        _test(target, operation)
+        return target
+    return operation["value"]
+
+
+def _apply_to_child(parent: Any, token: str, operation: Object) -> None:
+    if operation["op"] == "add":
+        _add(parent, token, operation)
+        return
+    current = _child(parent, token, operation)
+    key: Any = int(token) if isinstance(parent, list) else token
+    if operation["op"] == "test":
+        _test(current, operation)
+    elif operation["op"] == "replace":
+        parent[key] = operation["value"]
+    else:
+        del parent[key]
+
+
+def _add(parent: Any, token: str, operation: Object) -> None:
+    if isinstance(parent, dict):
+        parent[token] = operation["value"]
+    elif isinstance(parent, list):
+        position = len(parent) if token == "-" else _position(token, len(parent) + 1, operation)
+        parent.insert(position, operation["value"])
+    else:
+        raise _refused(operation, "the parent is neither a map nor a list")
+
+
+def _child(parent: Any, token: str, operation: Object) -> Any:
+    if isinstance(parent, dict) and token in parent:
+        return parent[token]
+    if isinstance(parent, list):
+        return parent[_position(token, len(parent), operation)]
+    raise _refused(operation, "no such path")
+
+
+def _position(token: str, length: int, operation: Object) -> int:
+    if not token.isascii() or not token.isdigit() or int(token) >= length:
+        raise _refused(operation, "no such list position")
+    return int(token)
+
+
+def _test(current: Any, operation: Object) -> None:
+    if current != operation["value"]:
+        raise _refused(operation, "the test failed")
+
+
+def _refused(operation: Object, why: str) -> Forbidden:
+    text = f"JSON patch operation {operation.get('op')} {operation.get('path')!r} doesn't apply: {why}"
+    return Forbidden(text, code=422, reason="Invalid")
