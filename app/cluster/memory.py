@@ -1,0 +1,563 @@
+"""A cluster in memory: the `Client` that tests, offline checks and `serve --objects` run against.
+
+It keeps the API server's contract where this program depends on it (versions, preconditions, the status subresource,
+watches, finalizers, owner references) and knows no schema, no defaulting and no admission. `calls` records every call
+made, so that a test can prove that none was; `fail_next` makes calls fail.
+"""
+
+import asyncio
+import itertools
+import uuid
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from app.cluster.api import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Key,
+    NotFound,
+    NotServed,
+    Object,
+    Page,
+    Patch,
+    PatchKind,
+    WatchEvent,
+)
+from app.cluster.patch import apply_json_patch, apply_merge_patch
+from app.cluster.selector import field_selector, label_selector
+from app.domain import kinds
+from app.domain.kinds import Resource
+
+EVERYTHING: Mapping[Resource, str] = {resource: resource.versions[0] for resource in kinds.ALL}
+WITHOUT_STATUS: Collection[Resource] = frozenset({kinds.EVENT, kinds.SECRET, kinds.LEASE})
+
+
+Place = tuple[Resource, Key]
+Places = list[Place]
+Objects = list[Object]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a client: verb is get, list, watch, create, patch or delete."""
+
+    verb: str
+    resource: Resource
+    namespace: str | None = None
+    name: str = ""
+    subresource: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One write, in the order they were made. `before` is None for a new object, `after` for one that is gone;
+    `last` is the object as the DELETED event shows it."""
+
+    version: int
+    resource: Resource
+    before: Object | None
+    after: Object | None
+    last: Object
+
+
+@dataclass(slots=True)
+class _Fault:
+    verb: str
+    resource: Resource | None
+    error: ClusterError
+    times: int
+    after_effect: bool
+
+
+Calls = list[Call]
+_Changes = list[_Change]
+_Faults = list[_Fault]
+_Stored = list[tuple[Resource, Key, Object]]
+
+
+class MemoryClient:
+    """`Client` over a map of objects.
+
+    `served` maps each resource that this cluster serves to its version; change it to install or remove an API.
+    `without_status` names the resources whose status is an ordinary field. `history` bounds how many changes a watch
+    can catch up on before it is Gone.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[Object] = (),
+        *,
+        served: Mapping[Resource, str] = EVERYTHING,
+        without_status: Collection[Resource] = WITHOUT_STATUS,
+        history: int = 10_000,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.served: dict[Resource, str] = dict(served)
+        self.without_status = set(without_status)
+        self.calls: Calls = []
+        self._now = now
+        self._objects: dict[Resource, dict[Key, Object]] = {}
+        self._version = 1
+        self._oldest = 1
+        self._history: deque[_Change] = deque(maxlen=history)
+        self._pages: dict[str, tuple[Objects, int]] = {}
+        self._tokens = itertools.count(1)
+        self._tick = asyncio.Event()
+        self._cut: tuple[int, ClusterError | None] = (0, None)
+        self._faults: _Faults = []
+        self.load(objects)
+
+    # What tests and offline commands add to the Protocol.
+
+    def load(self, objects: Iterable[Object]) -> Objects:
+        """Puts objects in as they are, status and uid included; lists (kind List) are unpacked. Only the
+        resourceVersion is always new. Raises NotServed for a kind that isn't served."""
+        return [_copy(self._load_one(obj)) for given in objects for obj in _unpacked(given)]
+
+    def objects(self, resource: Resource) -> Objects:
+        """Every stored object of `resource`, by namespace and name. Not recorded as a call."""
+        return [_copy(obj) for _, obj in sorted(self._objects.get(resource, {}).items())]
+
+    def writes(self) -> Calls:
+        """The recorded calls that change something, dry runs not counted."""
+        return [call for call in self.calls if call.verb in ("create", "patch", "delete") and not call.dry_run]
+
+    def fail_next(
+        self,
+        verb: str,
+        resource: Resource | None,
+        error: ClusterError,
+        *,
+        times: int = 1,
+        after_effect: bool = False,
+    ) -> None:
+        """Lets the next `times` calls of `verb` on `resource` (None: on any) raise `error`; with `after_effect` only
+        once the write has been done, as when the answer is lost on the way."""
+        self._faults.append(_Fault(verb, resource, error, times, after_effect))
+
+    def drop_watches(self, error: ClusterError | None = None) -> None:
+        """Ends every open watch, with `error` or as a server does that has closed the stream."""
+        self._cut = (self._cut[0] + 1, error)
+        self._wake()
+
+    def forget_history(self) -> None:
+        """Watches from any earlier version, and the later pages of lists under way, are Gone from now on."""
+        self._version += 1
+        self._oldest = self._version
+        self._history.clear()
+        self._pages.clear()
+
+    def collect_garbage(self) -> Places:
+        """Deletes what has owners of which none exists any more, until nothing changes, and removes references to
+        missing owners from the rest, as the garbage collector does. Gives what was deleted (or began to be)."""
+        collected: Places = []
+        while doomed := self._orphans():
+            for resource, key in doomed:
+                self._delete(resource, key)
+            collected += doomed
+        self._prune_owner_references()
+        return collected
+
+    # The Protocol.
+
+    def served_version(self, resource: Resource) -> str | None:
+        return self.served.get(resource)
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        version: str | None = None,
+        metadata_only: bool = False,
+    ) -> Object:
+        await self._begin(Call("get", resource, namespace, name))
+        if version is not None and version != self.served[resource]:
+            raise _not_served(resource)
+        return _shown(self._existing(resource, (namespace or "", name)), metadata_only)
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        continue_token: str = "",
+        metadata_only: bool = False,
+    ) -> Page:
+        await self._begin(Call("list", resource, namespace))
+        if continue_token:
+            if continue_token not in self._pages:
+                raise Gone("the provided continue parameter is too old", code=410, reason="Expired")
+            rest, version = self._pages.pop(continue_token)
+        else:
+            wanted = _selection(namespace, label_selector, field_selector)
+            stored = sorted(self._objects.get(resource, {}).items())
+            rest, version = [obj for _, obj in stored if wanted(obj)], self._version
+        page, rest = (rest[:limit], rest[limit:]) if limit else (rest, [])
+        token = f"page-{next(self._tokens)}" if rest else ""
+        if token:
+            self._pages[token] = (rest, version)
+        return Page([_shown(obj, metadata_only) for obj in page], str(version), token)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        timeout_seconds: int = 270,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        await self._begin(Call("watch", resource, namespace))
+        wanted = _selection(namespace, label_selector, field_selector)
+        since, cut = int(resource_version or 0), self._cut[0]
+        if since == 0:
+            since = self._version
+            for obj in [obj for _, obj in sorted(self._objects.get(resource, {}).items()) if wanted(obj)]:
+                yield WatchEvent("ADDED", _shown(obj, metadata_only))
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        while not self._is_cut(cut) and await self._changed_since(since, cut, deadline):
+            for change in self._changes_since(since):
+                since = change.version
+                event = _event(change, wanted) if change.resource == resource else None
+                if event is not None:
+                    yield WatchEvent(event.type, _shown(event.object, metadata_only))
+        if not self._is_cut(cut):
+            kind, api_version = _kind_of(resource, self.served, metadata_only)
+            bookmark = {"apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": str(self._version)}}
+            yield WatchEvent("BOOKMARK", bookmark)
+
+    async def create(
+        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+    ) -> Object:
+        new = self._prepared(resource, obj, namespace)
+        key = _key(new)
+        await self._begin(Call("create", resource, namespace, key[1], dry_run=dry_run))
+        if key in self._objects.get(resource, {}):
+            raise Conflict(f'{resource} "{key[1]}" already exists', code=409, reason="AlreadyExists")
+        if resource not in self.without_status:
+            new.pop("status", None)
+        self._assign_identity(resource, new)
+        return self._finish("create", resource, key, None, new, dry_run=dry_run)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        namespace: str | None = None,
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        await self._begin(Call("patch", resource, namespace, name, subresource, dry_run))
+        key = (namespace or "", name)
+        before = self._existing(resource, key)
+        if subresource and (subresource != "status" or resource in self.without_status):
+            raise _not_found(resource, name)
+        after = _patched(before, patch, kind)
+        _check_preconditions(resource, name, before, after.get("metadata") or {})
+        after = self._merged(resource, before, after, subresource)
+        if after == before:
+            return _copy(before)
+        return self._finish("patch", resource, key, before, after, dry_run=dry_run)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
+        await self._begin(Call("delete", resource, namespace, name))
+        key = (namespace or "", name)
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        _check_preconditions(resource, name, self._existing(resource, key), wanted)
+        self._delete(resource, key)
+        self._raise_fault("delete", resource, after_effect=True)
+
+    # Calls and faults.
+
+    async def _begin(self, call: Call) -> None:
+        self.calls.append(call)
+        await asyncio.sleep(0)
+        self._raise_fault(call.verb, call.resource, after_effect=False)
+        if call.resource not in self.served:
+            raise _not_served(call.resource)
+
+    def _raise_fault(self, verb: str, resource: Resource, *, after_effect: bool) -> None:
+        for fault in self._faults:
+            if (fault.verb, fault.after_effect) == (verb, after_effect) and fault.resource in (None, resource):
+                fault.times -= 1
+                if fault.times <= 0:
+                    self._faults.remove(fault)
+                raise fault.error
+
+    # Objects. What is stored is never changed in place: pages and history refer to it.
+
+    def _existing(self, resource: Resource, key: Key) -> Object:
+        try:
+            return self._objects[resource][key]
+        except KeyError:
+            raise _not_found(resource, key[1]) from None
+
+    def _load_one(self, obj: Object) -> Object:
+        group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+        known = (r for r in self.served if (r.group, r.kind) == (group, obj.get("kind")))
+        resource = next(known, None)
+        if resource is None:
+            raise NotServed(f"no served resource for {obj.get('apiVersion')} {obj.get('kind')}", code=404)
+        new = _copy(obj)
+        metadata = new.setdefault("metadata", {})
+        if resource.namespaced:
+            metadata.setdefault("namespace", "default")
+        metadata = new["metadata"] = {**self._identity(resource, _key(new)), **metadata}
+        return self._store(resource, _key(new), self._objects.get(resource, {}).get(_key(new)), new)
+
+    def _prepared(self, resource: Resource, obj: Object, namespace: str | None) -> Object:
+        """A copy of `obj` with its name, namespace, kind and apiVersion in place."""
+        new = _copy(obj)
+        metadata = new.setdefault("metadata", {})
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = f"{metadata['generateName']}{self._version:05d}"
+        if not metadata.get("name"):
+            raise Forbidden("metadata.name: Required value: name or generateName", code=422, reason="Invalid")
+        if resource.namespaced != bool(namespace) or metadata.get("namespace", namespace) != namespace:
+            raise Forbidden("the namespace of the object doesn't match the request", code=400, reason="BadRequest")
+        if metadata.get("resourceVersion"):
+            raise Forbidden("resourceVersion should not be set on objects to be created", code=400)
+        if new.setdefault("kind", resource.kind) != resource.kind:
+            raise Forbidden(f"a {new['kind']} can't be created as {resource}", code=400, reason="BadRequest")
+        new.setdefault("apiVersion", resource.api_version(self.served.get(resource)))
+        if namespace:
+            metadata["namespace"] = namespace
+        return new
+
+    def _identity(self, resource: Resource, key: Key) -> Object:
+        name = f"{resource}/{key[0]}/{key[1]}/{self._version}"
+        stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {"uid": str(uuid.uuid5(uuid.NAMESPACE_URL, name)), "creationTimestamp": stamp, "generation": 1}
+
+    def _assign_identity(self, resource: Resource, obj: Object) -> None:
+        for server_side in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            obj["metadata"].pop(server_side, None)
+        obj["metadata"] |= self._identity(resource, _key(obj))
+
+    def _merged(self, resource: Resource, before: Object, after: Object, subresource: str) -> Object:
+        """What a write of `after` leaves: the server's own metadata stays, and a write reaches either the status or
+        everything else."""
+        if subresource:
+            kept = {**before, "status": after.get("status")}
+            return {k: v for k, v in kept.items() if k != "status" or v is not None}
+        merged = {**after, "apiVersion": before["apiVersion"], "kind": before["kind"]}
+        if resource not in self.without_status:
+            merged.pop("status", None)
+            merged |= {"status": before["status"]} if "status" in before else {}
+        merged["metadata"] = _server_metadata(before["metadata"], after.get("metadata") or {})
+        if _without(merged, "metadata", "status") != _without(before, "metadata", "status"):
+            merged["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
+        return merged
+
+    def _finish(
+        self, verb: str, resource: Resource, key: Key, before: Object | None, after: Object, *, dry_run: bool
+    ) -> Object:
+        if dry_run:
+            return _copy(after)
+        stored = self._store(resource, key, before, after)
+        if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
+            self._remove(resource, key)
+        self._raise_fault(verb, resource, after_effect=True)
+        return _copy(stored)
+
+    def _store(self, resource: Resource, key: Key, before: Object | None, after: Object) -> Object:
+        stored = _copy({**after, "metadata": {**after["metadata"], "resourceVersion": str(self._version + 1)}})
+        self._objects.setdefault(resource, {})[key] = stored
+        self._record(resource, before, stored, stored)
+        return stored
+
+    def _delete(self, resource: Resource, key: Key) -> None:
+        before = self._existing(resource, key)
+        metadata = before["metadata"]
+        if not metadata.get("finalizers"):
+            self._remove(resource, key)
+        elif not metadata.get("deletionTimestamp"):
+            stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            generation = metadata.get("generation", 1) + 1
+            self._store(
+                resource,
+                key,
+                before,
+                {**before, "metadata": {**metadata, "deletionTimestamp": stamp, "generation": generation}},
+            )
+
+    def _remove(self, resource: Resource, key: Key) -> None:
+        before = self._objects[resource].pop(key)
+        last = {**before, "metadata": {**before["metadata"], "resourceVersion": str(self._version + 1)}}
+        self._record(resource, before, None, last)
+
+    # Owner references.
+
+    def _orphans(self) -> Places:
+        return [(resource, key) for resource, key, obj in self._all() if self._is_orphan(obj)]
+
+    def _is_orphan(self, obj: Object) -> bool:
+        references = obj["metadata"].get("ownerReferences") or []
+        being_deleted = bool(obj["metadata"].get("deletionTimestamp"))
+        return bool(references) and not being_deleted and not any(self._owner_exists(ref) for ref in references)
+
+    def _owner_exists(self, reference: Object) -> bool:
+        """Owners of a kind that isn't served can't be looked up: the garbage collector leaves such objects alone."""
+        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+        known = [r for r in self.served if (r.group, r.kind) == (group, reference.get("kind"))]
+        owners = (obj for r in known for obj in self._objects.get(r, {}).values())
+        return not known or any(obj["metadata"].get("uid") == reference.get("uid") for obj in owners)
+
+    def _prune_owner_references(self) -> None:
+        for resource, key, obj in self._all():
+            references = obj["metadata"].get("ownerReferences") or []
+            kept = [reference for reference in references if self._owner_exists(reference)]
+            if kept and len(kept) < len(references):
+                self._store(resource, key, obj, {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}})
+
+    def _all(self) -> _Stored:
+        return [(resource, key, obj) for resource, held in self._objects.items() for key, obj in held.items()]
+
+    # Watches.
+
+    def _record(self, resource: Resource, before: Object | None, after: Object | None, last: Object) -> None:
+        self._version += 1
+        if len(self._history) == self._history.maxlen:
+            self._oldest = self._history[0].version
+        self._history.append(_Change(self._version, resource, before, after, last))
+        self._wake()
+
+    def _wake(self) -> None:
+        self._tick.set()
+        self._tick = asyncio.Event()
+
+    def _is_cut(self, cut: int) -> bool:
+        """Whether watches that began at `cut` were dropped; raises the error they were dropped with."""
+        now, error = self._cut
+        if now != cut and error is not None:
+            raise error
+        return now != cut
+
+    async def _changed_since(self, since: int, cut: int, deadline: float) -> bool:
+        """Waits until there is a change later than `since`, or the watches are cut; False once `deadline` is past."""
+        self._check_not_gone(since)
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self._version <= since and self._cut[0] == cut:
+                    await self._tick.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _check_not_gone(self, since: int) -> None:
+        if since < self._oldest:
+            raise Gone(f"too old resource version: {since} ({self._oldest})", code=410, reason="Expired")
+
+    def _changes_since(self, since: int) -> _Changes:
+        self._check_not_gone(since)
+        later = itertools.takewhile(lambda change: change.version > since, reversed(self._history))
+        return list(later)[::-1]
+
+
+def _copy(obj: Object) -> Object:
+    copied: Object = orjson.loads(orjson.dumps(obj))
+    return copied
+
+
+def _key(obj: Object) -> Key:
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def _unpacked(obj: Object) -> list[Object]:
+    return list(obj.get("items") or []) if obj.get("kind") == "List" else [obj]
+
+
+def _without(obj: Object, *names: str) -> Object:
+    return {name: value for name, value in obj.items() if name not in names}
+
+
+def _shown(obj: Object, metadata_only: bool) -> Object:
+    if metadata_only:
+        obj = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
+    return _copy(obj)
+
+
+def _kind_of(resource: Resource, served: Mapping[Resource, str], metadata_only: bool) -> tuple[str, str]:
+    if metadata_only:
+        return "PartialObjectMetadata", "meta.k8s.io/v1"
+    return resource.kind, resource.api_version(served.get(resource))
+
+
+def _selection(namespace: str | None, labels: str, fields: str) -> Callable[[Object], bool]:
+    has_labels, has_fields = label_selector(labels), field_selector(fields)
+
+    def wanted(obj: Object) -> bool:
+        metadata = obj["metadata"]
+        in_namespace = namespace is None or metadata.get("namespace") == namespace
+        return in_namespace and has_labels(metadata.get("labels") or {}) and has_fields(obj)
+
+    return wanted
+
+
+def _event(change: _Change, wanted: Callable[[Object], bool]) -> WatchEvent | None:
+    """What a watch with a selection says of a change: an object that leaves the selection is DELETED for it."""
+    was = change.before is not None and wanted(change.before)
+    is_now = change.after is not None and wanted(change.after)
+    if is_now:
+        return WatchEvent("MODIFIED" if was else "ADDED", change.last)
+    return WatchEvent("DELETED", change.last) if was else None
+
+
+def _patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
+    if isinstance(patch, list) != (kind == "json"):
+        raise Forbidden("a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest")
+    result: Any = (
+        apply_json_patch(_copy(before), patch) if isinstance(patch, list) else apply_merge_patch(before, patch)
+    )
+    if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
+        raise Forbidden("the patched object has no metadata", code=422, reason="Invalid")
+    return _copy(result)
+
+
+def _check_preconditions(resource: Resource, name: str, current: Object, wanted: Object) -> None:
+    for field in ("uid", "resourceVersion"):
+        given, held = wanted.get(field), current["metadata"].get(field)
+        if given and given != held:
+            text = f'Operation cannot be fulfilled on {resource} "{name}": {field} is {held}, not {given}'
+            raise Conflict(text, code=409, reason="Conflict")
+
+
+def _server_metadata(before: Object, after: Object) -> Object:
+    """The metadata a write leaves: what the server owns is as it was, whatever the caller wrote."""
+    owned = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp")
+    kept = {name: before[name] for name in owned if name in before}
+    return {**_without(after, *owned), **kept}
+
+
+def _not_found(resource: Resource, name: str) -> NotFound:
+    return NotFound(f'{resource} "{name}" not found', code=404, reason="NotFound")
+
+
+def _not_served(resource: Resource) -> NotServed:
+    return NotServed(f"the cluster doesn't serve {resource}", code=404, reason="NotFound")
