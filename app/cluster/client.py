@@ -29,7 +29,7 @@ from app.cluster.credentials import Credentials
 from app.cluster.discovery import Discovery
 from app.cluster.lines import LineTooLong, lines_of
 from app.cluster.ratelimit import TokenBucket
-from app.domain.kinds import Resource
+from app.domain.kinds import LEASE, Resource
 
 Params = dict[str, str]
 
@@ -37,6 +37,8 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
+_UNLIMITED = frozenset({str(LEASE)})
+"""A leader that must wait behind its own work to renew its lease would lose it."""
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
 
@@ -262,7 +264,8 @@ class HttpClient:
             await asyncio.sleep(pause)
 
     async def _try(self, request: _Request) -> Object:
-        await self._turn()
+        if request.resource not in _UNLIMITED:
+            await self._turn()
         fences = aiohttp.ClientTimeout(total=self._limits.total, sock_connect=self._limits.connect)
         async with _translated(), self._send(request, fences) as response:
             body = await response.read()

@@ -20,7 +20,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Never
 
 from app.cluster.api import Client, ClusterError, Conflict, NotFound, Object
 from app.domain.kinds import LEASE
@@ -163,19 +163,18 @@ class Elector:
         try:
             await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            finished = working.done()
             cancelled = await self._stopped(working)
-            renewing.cancel()
-            await asyncio.wait({renewing})
+            lost = await _cancelled(renewing)
             self._leading = False
-            if renewing.cancelled():
+            if lost is None:
                 await self._release()
         if cancelled is not None:
             raise cancelled
-        if not working.cancelled():
+        failed = None if working.cancelled() else working.exception()
+        if failed is not None or lost is None or finished:
             return working.result()
-        if not renewing.cancelled():
-            renewing.result()
-        raise asyncio.CancelledError
+        raise lost
 
     async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
         """Cancels the work and waits for its end, as long as the lease holds (which is renewed meanwhile, if it can
@@ -196,7 +195,7 @@ class Elector:
     def _expires(self) -> float:
         return self._held_from + self._timing.lease
 
-    async def _renew_until_lost(self) -> None:
+    async def _renew_until_lost(self) -> Never:
         """Renews every `retry` seconds; raises Lost when the lease is another's, gone, or not renewed in time."""
         while True:
             await asyncio.sleep(self._timing.retry)
@@ -217,7 +216,6 @@ class Elector:
                     assert self._seen is not None
                     begun = self._clock()
                     self._held(await self._write(self._seen, self._renewed()), begun)
-                return
             except NotFound:
                 raise Lost("the lease was deleted") from None
             except Conflict:
@@ -226,6 +224,8 @@ class Elector:
                 stale = True
                 log.info("lease %s/%s not renewed: %s", self._namespace, self._name, str(error) or "no answer in time")
                 await asyncio.sleep(self._timing.retry / 4)
+            else:
+                return
 
     async def _look_again(self) -> None:
         """After a write whose end we don't know, or that met another's: is the lease still ours?"""
@@ -281,6 +281,13 @@ class Elector:
 async def lead(client: Client, namespace: str, name: str, identity: str, work: Work, **options: Any) -> None:
     """Runs `work` whenever we lead; see `Elector`, which takes the same `options`."""
     await Elector(client, namespace, name, identity, **options).lead(work)
+
+
+async def _cancelled(renewing: "asyncio.Future[Never]") -> BaseException | None:
+    """Ends the renewals; gives why they had ended before, if they had."""
+    renewing.cancel()
+    await asyncio.wait({renewing})
+    return None if renewing.cancelled() else renewing.exception()
 
 
 def _spec(lease: Object | None) -> Object:
