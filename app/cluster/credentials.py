@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.incluster_config import (
@@ -17,7 +18,7 @@ from kubernetes_asyncio.config.kube_config import load_kube_config
 
 from app.cluster.api import ClusterError, Unavailable
 
-_UNREADABLE = (ConfigException, OSError, ValueError, TypeError)
+_UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 
 
 class Credentials(Protocol):
