@@ -187,12 +187,13 @@ class Replacement(Generic[T]):
         for item in items:
             self._keys.add(self._store._list_item(item))
 
-    def vanished(self) -> list[Key]:
-        """The keys that the store has and the list had not."""
-        return [key for key in self._store.known_keys() if key not in self._keys]
+    def held(self) -> list[Key]:
+        """The keys that the store has, vanished or not; a list, so that `drop` can be called in slices."""
+        return self._store.known_keys()
 
     def drop(self, keys: Iterable[Key], resource_version: str) -> None:
-        self._store._list_vanished(keys, resource_version)
+        """Drops those of `keys` that the list, which shows the cluster at `resource_version`, had not."""
+        self._store._list_vanished((key for key in keys if key not in self._keys), resource_version)
 
     def done(self, resource_version: str) -> None:
         self._store._list_done(resource_version)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
@@ -165,6 +165,43 @@ def test_a_hung_renewal_does_not_leave_the_work_running() -> None:
     virtual.run(main())
 
 
+class LateAnswers:
+    """Writes take effect at once and are answered three seconds later; then nothing is answered any more."""
+
+    def __init__(self, cluster: MemoryClient, down_from: float) -> None:
+        self._cluster, self._down_from = cluster, down_from
+
+    async def get(self, *args: Any, **kwargs: Any) -> Object:
+        return await self._answer(self._cluster.get(*args, **kwargs), 0.0)
+
+    async def create(self, *args: Any, **kwargs: Any) -> Object:
+        return await self._answer(self._cluster.create(*args, **kwargs), 3.0)
+
+    async def patch(self, *args: Any, **kwargs: Any) -> Object:
+        return await self._answer(self._cluster.patch(*args, **kwargs), 3.0)
+
+    async def _answer(self, call: Coroutine[Any, Any, Object], late: float) -> Object:
+        if virtual.now() >= self._down_from:
+            call.close()
+            await asyncio.Event().wait()
+        answer = await call
+        await asyncio.sleep(late)
+        return answer
+
+
+def test_a_lease_counts_from_when_its_renewal_began_not_from_the_answer() -> None:
+    async def main() -> None:
+        cluster, stage = MemoryClient(), Stage()
+        first: Any = LateAnswers(cluster, down_from=30.0)
+        given = (elector(first, "a"), stage.work("a", lambda: 4.9)), (elector(cluster, "b"), stage.work("b"))
+        async with candidates(*given):
+            await asyncio.sleep(70)
+            assert stage.names() == ["a", "b"]
+            assert stage.overlaps == []
+
+    virtual.run(main())
+
+
 @pytest.mark.parametrize("outcome", ["raises", "returns"])
 def test_work_that_ends_ends_the_election_and_releases(outcome: str) -> None:
     async def work() -> None:
@@ -293,7 +330,7 @@ class FaultyClient:
         return await self._fault(call)
 
     async def _fault(self, call: Callable[[], Awaitable[Object]]) -> Object:
-        kind = self._dice.choice(["refused", "lost", "hung", "late", "slow", "fine"])
+        kind = self._dice.choice(["refused", "lost", "hung", "late", "slow", "slow answer", "fine"])
         if kind == "refused":
             raise Unavailable("refused")
         if kind == "late":
@@ -304,6 +341,8 @@ class FaultyClient:
         if kind == "slow":
             await asyncio.sleep(self._dice.uniform(0, 12))
         answer = await call()
+        if kind == "slow answer":
+            await asyncio.sleep(self._dice.uniform(0, 12))
         if kind == "lost":
             raise Unavailable("the answer was lost")
         return answer
