@@ -4,7 +4,7 @@
 memory. All of them pass `tests/cluster/contract.py`.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -126,7 +126,10 @@ class Client(Protocol):
         field_selector: str = "",
         metadata_only: bool = False,
         timeout_seconds: int = 270,
-    ) -> AsyncIterator[WatchEvent]: ...
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """The changes after `resource_version`, bookmarks included, until the server ends the stream. A caller that
+        stops early closes it (`contextlib.aclosing`). Raises Gone where the version is too old."""
+        ...
 
     async def create(
         self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
