@@ -6,12 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.domain.edits import ABSENT, Append, Change, Path, value_at
+from app.domain.jsonpatch import apply_json_patch
 
 Operation = dict[str, Any]
-
-
-class PatchError(ValueError):
-    """An operation doesn't apply; the message names it."""
 
 
 def pointer(path: Path) -> str:
@@ -124,33 +121,7 @@ def _resolve(target: Any, steps: list[str]) -> Any:
     return target
 
 
-def apply(obj: Any, patch: list[Operation]) -> Any:
+def apply(obj: dict[str, Any], patch: Iterable[Operation]) -> dict[str, Any]:
     """`obj` with `patch` applied; the original is left alone. PatchError where an operation doesn't apply."""
-    result = copy.deepcopy(obj)
-    for operation in patch:
-        steps = [_unescaped(step) for step in operation["path"].split("/")[1:]]
-        try:
-            _apply_one(result, operation, steps)
-        except (KeyError, IndexError, TypeError, ValueError) as problem:
-            raise PatchError(f"{operation['op']} {operation['path']} does not apply: {problem!r}") from problem
+    result: dict[str, Any] = apply_json_patch(copy.deepcopy(obj), copy.deepcopy(list(patch)))
     return result
-
-
-def _apply_one(target: Any, operation: Operation, steps: list[str]) -> None:
-    for step in steps[:-1]:
-        target = target[int(step)] if isinstance(target, list) else target[step]
-    last, op = steps[-1], operation["op"]
-    if isinstance(target, list):
-        if op == "add":
-            target.insert(len(target) if last == "-" else int(last), copy.deepcopy(operation["value"]))
-            return
-        slot: Any = int(last)
-        target[slot]
-    else:
-        slot = last
-        if op != "add":
-            target[slot]
-    if op == "remove":
-        del target[slot]
-    else:
-        target[slot] = copy.deepcopy(operation["value"])

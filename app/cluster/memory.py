@@ -30,9 +30,9 @@ from app.cluster.api import (
     PatchKind,
     WatchEvent,
 )
-from app.cluster.patch import apply_json_patch, apply_merge_patch
 from app.cluster.selector import field_selector, label_selector
 from app.domain import kinds
+from app.domain.jsonpatch import apply_json_patch, apply_merge_patch
 from app.domain.kinds import Resource
 
 EVERYTHING: Mapping[Resource, str] = {resource: resource.versions[0] for resource in kinds.ALL}
@@ -532,9 +532,12 @@ def _event(change: _Change, wanted: Callable[[Object], bool]) -> WatchEvent | No
 def _patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
     if isinstance(patch, list) != (kind == "json"):
         raise Forbidden("a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest")
-    result: Any = (
-        apply_json_patch(_copy(before), patch) if isinstance(patch, list) else apply_merge_patch(before, patch)
-    )
+    try:
+        result: Any = (
+            apply_json_patch(_copy(before), patch) if isinstance(patch, list) else apply_merge_patch(before, patch)
+        )
+    except PatchError as problem:
+        raise Forbidden(str(problem), code=422, reason="Invalid") from None
     if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
         raise Forbidden("the patched object has no metadata", code=422, reason="Invalid")
     return _copy(result)

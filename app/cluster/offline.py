@@ -3,13 +3,14 @@
 The same caches, the same ClusterMnnvl and the same facts as on a live cluster, over a MemoryClient.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from app.cluster.api import Change, Key, Object, Store
+from app.cluster.api import Object
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
 from app.cluster.memory import MemoryClient
 from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.cluster.store import WatchStore
 from app.domain.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
@@ -25,45 +26,6 @@ from app.domain.podcliqueset import read_pod_clique_set
 from app.domain.topology import Level
 
 T = TypeVar("T")
-
-
-class FilledStore(Generic[T]):
-    """A Store that is filled once and kept by `note`."""
-
-    synced = True
-    served = True
-
-    def __init__(
-        self, project: Callable[[Object], T], indexes: dict[str, Callable[[T], Iterable[Key]]] | None = None
-    ) -> None:
-        self._project = project
-        self._indexes = indexes or {}
-        self._held: dict[Key, T] = {}
-        self._subscribers: list[Change[T]] = []
-
-    def get(self, namespace: str, name: str) -> T | None:
-        return self._held.get((namespace, name))
-
-    def by_index(self, index: str, value: Key) -> list[T]:
-        keys = self._indexes[index]
-        return [one for one in self._held.values() if value in keys(one)]
-
-    def values(self) -> list[T]:
-        return list(self._held.values())
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def note(self, obj: Object) -> None:
-        metadata = obj["metadata"]
-        key = (metadata.get("namespace", ""), metadata["name"])
-        before, after = self._held.get(key), self._project(obj)
-        self._held[key] = after
-        for change in self._subscribers:
-            change(key, before, after)
-
-    def subscribe(self, change: Change[T]) -> None:
-        self._subscribers.append(change)
 
 
 def read_stored_gang(obj: Object) -> Gang:
@@ -88,29 +50,25 @@ class OfflineCluster:
         if levels and not any(_names(one, topology_name) for one in known):
             known.append(desired_cluster_topology(topology_name, levels))
         loaded = self.client.load(known)
-        topologies = FilledStore(read_topology_levels)
-        sets = FilledStore(read_pod_clique_set)
-        nodes = FilledStore(labels_of)
-        gangs = FilledStore(read_stored_gang)
-        domains = FilledStore(read_resource, {BY_REPLICA: replica_keys})
-        claims = FilledStore(read_resource, {BY_REPLICA: replica_keys})
-        by_resource: dict[Resource, Store[object]] = {
-            CLUSTER_TOPOLOGY: topologies,
-            POD_CLIQUE_SET: sets,
-            NODE: nodes,
-            POD_GANG: gangs,
-            COMPUTE_DOMAIN: domains,
-            RESOURCE_CLAIM: claims,
-        }
-        for obj in loaded:
-            for resource, store in by_resource.items():
-                if _is(obj, resource):
-                    store.note(obj)
+        topologies = filled(loaded, CLUSTER_TOPOLOGY, WatchStore(read_topology_levels))
+        sets = filled(loaded, POD_CLIQUE_SET, WatchStore(read_pod_clique_set))
+        nodes = filled(loaded, NODE, WatchStore(labels_of))
+        gangs = filled(loaded, POD_GANG, WatchStore(read_stored_gang))
+        domains = filled(loaded, COMPUTE_DOMAIN, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
+        claims = filled(loaded, RESOURCE_CLAIM, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
         self.stores = Stores(topologies, sets, nodes, gangs, domains, claims)
         self.facts = CachedFacts(
             self.client, self.stores, topology_name=topology_name, topology_enabled=topology_enabled
         )
         self.resources = ClusterMnnvl(self.client, self.facts, gangs, domains, claims)
+
+
+def filled(objects: Iterable[Object], resource: Resource, store: WatchStore[T]) -> WatchStore[T]:
+    """`store`, holding those of `objects` that are of `resource`."""
+    replacement = store.replace()
+    replacement.take(one for one in objects if _is(one, resource))
+    replacement.done("0")
+    return store
 
 
 def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:

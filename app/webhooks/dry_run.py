@@ -51,8 +51,7 @@ class Judgement:
     def patched_object(self) -> dict[str, Any] | None:
         if self.verdict is None or not self.verdict.patch:
             return None
-        result: dict[str, Any] = apply(self.document, list(self.verdict.patch))
-        return result
+        return apply(self.document, self.verdict.patch)
 
     def report(self) -> dict[str, Any]:
         """The judgement as JSON."""

@@ -5,7 +5,11 @@ Of JSON patch, the operations add, replace, remove and test: the ones this progr
 
 from typing import Any
 
-from app.cluster.api import Forbidden, Object
+Object = dict[str, Any]
+
+
+class PatchError(ValueError):
+    """An operation doesn't apply; the message names it."""
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
@@ -24,7 +28,7 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 def apply_json_patch(target: Any, operations: list[Object]) -> Any:
     """`target` after `operations`; `target` itself is changed in place where it can be, so hand in a copy.
 
-    Raises Forbidden (422, as the API server answers) for an operation that doesn't apply.
+    Raises PatchError for an operation that doesn't apply.
     """
     for operation in operations:
         target = _apply(target, operation)
@@ -105,6 +109,5 @@ def _test(current: Any, operation: Object) -> None:
         raise _refused(operation, "the test failed")
 
 
-def _refused(operation: Object, why: str) -> Forbidden:
-    text = f"JSON patch operation {operation.get('op')} {operation.get('path')!r} doesn't apply: {why}"
-    return Forbidden(text, code=422, reason="Invalid")
+def _refused(operation: Object, why: str) -> PatchError:
+    return PatchError(f"JSON patch operation {operation.get('op')} {operation.get('path')!r} doesn't apply: {why}")
