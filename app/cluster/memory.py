@@ -32,7 +32,7 @@ from app.cluster.api import (
 )
 from app.cluster.selector import field_selector, label_selector
 from app.domain import kinds
-from app.domain.jsonpatch import apply_json_patch, apply_merge_patch
+from app.domain.jsonpatch import PatchError, apply_json_patch, apply_merge_patch
 from app.domain.kinds import Resource
 
 EVERYTHING: Mapping[Resource, str] = {resource: resource.versions[0] for resource in kinds.ALL}
