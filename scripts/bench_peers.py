@@ -1,6 +1,7 @@
 """What the server is measured beside, each over TLS on the same certificate.
 
-floor: an ASGI app on stock uvicorn that reads the request and answers the same bytes every time; it parses nothing.
+floor: an ASGI app on stock uvicorn that reads the request and answers the same bytes every time.
+parsing: the same, but it parses the review and answers with its uid, which no webhook can do without.
 kopf: an admission handler of kopf's for the PodGroup rule, on kopf's own webhook server, with no cluster behind it.
 """
 
@@ -12,21 +13,33 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import uvicorn
 
+UID = b"705ab4f5-6393-11e8-b7cc-42010a800002"
 ANSWER = (
-    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",'
-    b'"response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true}}'
+    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"' + UID + b'","allowed":true}}'
 )
 
 
 def floor(port: int, certificates: Path) -> None:
+    serve(lambda _: ANSWER, port, certificates)
+
+
+def parsing(port: int, certificates: Path) -> None:
+    serve(lambda body: ANSWER.replace(UID, orjson.loads(body)["request"]["uid"].encode()), port, certificates)
+
+
+def serve(answer: Callable[[bytes], bytes], port: int, certificates: Path) -> None:
     async def app(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-        while (await receive()).get("more_body", False):
-            pass
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        content = answer(body)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": ANSWER})
+        await send({"type": "http.response.body", "body": content})
 
     uvicorn.run(
         app,
@@ -83,4 +96,4 @@ def kopf_server(port: int, certificates: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"floor": floor, "kopf": kopf_server}[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))
+    {"floor": floor, "parsing": parsing, "kopf": kopf_server}[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))
