@@ -305,7 +305,7 @@ class HttpClient:
                     server_hostname=self._credentials.server_hostname,
                     allow_redirects=False,
                 )
-        except BaseException:
+        except Exception:
             self._count(request, "error")
             raise
         self._count(request, str(response.status))

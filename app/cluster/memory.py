@@ -12,9 +12,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-import orjson
 
 from app.cluster.api import (
     ClusterError,
@@ -30,17 +27,24 @@ from app.cluster.api import (
     PatchKind,
     WatchEvent,
 )
-from app.cluster.selector import field_selector, label_selector
+from app.cluster.garbage import Places, orphans, with_missing_owners
+from app.cluster.objects import (
+    check_preconditions,
+    copy_of,
+    key_of,
+    patched,
+    selection,
+    server_metadata,
+    shown,
+    without,
+)
 from app.domain import kinds
-from app.domain.jsonpatch import PatchError, apply_json_patch, apply_merge_patch
 from app.domain.kinds import Resource
 
 EVERYTHING: Mapping[Resource, str] = {resource: resource.versions[0] for resource in kinds.ALL}
 WITHOUT_STATUS: Collection[Resource] = frozenset({kinds.EVENT, kinds.SECRET, kinds.LEASE})
 
 
-Place = tuple[Resource, Key]
-Places = list[Place]
 Objects = list[Object]
 
 
@@ -80,7 +84,6 @@ class _Fault:
 Calls = list[Call]
 _Changes = list[_Change]
 _Faults = list[_Fault]
-_Stored = list[tuple[Resource, Key, Object]]
 
 
 class MemoryClient:
@@ -120,11 +123,11 @@ class MemoryClient:
     def load(self, objects: Iterable[Object]) -> Objects:
         """Puts objects in as they are, status and uid included; lists (kind List) are unpacked. Only the
         resourceVersion is always new. Raises NotServed for a kind that isn't served."""
-        return [_copy(self._load_one(obj)) for given in objects for obj in _unpacked(given)]
+        return [copy_of(self._load_one(obj)) for given in objects for obj in _unpacked(given)]
 
     def objects(self, resource: Resource) -> Objects:
         """Every stored object of `resource`, by namespace and name. Not recorded as a call."""
-        return [_copy(obj) for _, obj in sorted(self._objects.get(resource, {}).items())]
+        return [copy_of(obj) for _, obj in sorted(self._objects.get(resource, {}).items())]
 
     def writes(self) -> Calls:
         """The recorded calls that change something, dry runs not counted."""
@@ -159,11 +162,13 @@ class MemoryClient:
         """Deletes what has owners of which none exists any more, until nothing changes, and removes references to
         missing owners from the rest, as the garbage collector does. Gives what was deleted (or began to be)."""
         collected: Places = []
-        while doomed := self._orphans():
+        while doomed := orphans(self._objects, self.served):
             for resource, key in doomed:
                 self._delete(resource, key)
             collected += doomed
-        self._prune_owner_references()
+        for (resource, key), kept in with_missing_owners(self._objects, self.served):
+            obj = self._objects[resource][key]
+            self._store(resource, key, obj, {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}})
         return collected
 
     # The Protocol.
@@ -183,7 +188,7 @@ class MemoryClient:
         await self._begin(Call("get", resource, namespace, name))
         if version is not None and version != self.served[resource]:
             raise _not_served(resource)
-        return _shown(self._existing(resource, (namespace or "", name)), metadata_only)
+        return shown(self._existing(resource, (namespace or "", name)), metadata_only)
 
     async def list(
         self,
@@ -202,14 +207,14 @@ class MemoryClient:
                 raise Gone("the provided continue parameter is too old", code=410, reason="Expired")
             rest, version = self._pages.pop(continue_token)
         else:
-            wanted = _selection(namespace, label_selector, field_selector)
+            wanted = selection(namespace, label_selector, field_selector)
             stored = sorted(self._objects.get(resource, {}).items())
             rest, version = [obj for _, obj in stored if wanted(obj)], self._version
         page, rest = (rest[:limit], rest[limit:]) if limit else (rest, [])
         token = f"page-{next(self._tokens)}" if rest else ""
         if token:
             self._pages[token] = (rest, version)
-        return Page([_shown(obj, metadata_only) for obj in page], str(version), token)
+        return Page([shown(obj, metadata_only) for obj in page], str(version), token)
 
     async def watch(
         self,
@@ -223,19 +228,19 @@ class MemoryClient:
         timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
         await self._begin(Call("watch", resource, namespace))
-        wanted = _selection(namespace, label_selector, field_selector)
+        wanted = selection(namespace, label_selector, field_selector)
         since, cut = int(resource_version or 0), self._cut[0]
         if since == 0:
             since = self._version
             for obj in [obj for _, obj in sorted(self._objects.get(resource, {}).items()) if wanted(obj)]:
-                yield WatchEvent("ADDED", _shown(obj, metadata_only))
+                yield WatchEvent("ADDED", shown(obj, metadata_only))
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         while not self._is_cut(cut) and await self._changed_since(since, cut, deadline):
             for change in self._changes_since(since):
                 since = change.version
                 event = _event(change, wanted) if change.resource == resource else None
                 if event is not None:
-                    yield WatchEvent(event.type, _shown(event.object, metadata_only))
+                    yield WatchEvent(event.type, shown(event.object, metadata_only))
         if not self._is_cut(cut):
             kind, api_version = _kind_of(resource, self.served, metadata_only)
             bookmark = {"apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": str(self._version)}}
@@ -245,7 +250,7 @@ class MemoryClient:
         self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
     ) -> Object:
         new = self._prepared(resource, obj, namespace)
-        key = _key(new)
+        key = key_of(new)
         await self._begin(Call("create", resource, namespace, key[1], dry_run=dry_run))
         if key in self._objects.get(resource, {}):
             raise Conflict(f'{resource} "{key[1]}" already exists', code=409, reason="AlreadyExists")
@@ -270,11 +275,11 @@ class MemoryClient:
         before = self._existing(resource, key)
         if subresource and (subresource != "status" or resource in self.without_status):
             raise _not_found(resource, name)
-        after = _patched(before, patch, kind)
-        _check_preconditions(resource, name, before, after.get("metadata") or {})
+        after = patched(before, patch, kind)
+        check_preconditions(resource, name, before, after.get("metadata") or {})
         after = self._merged(resource, before, after, subresource)
         if after == before:
-            return _copy(before)
+            return copy_of(before)
         return self._finish("patch", resource, key, before, after, dry_run=dry_run)
 
     async def delete(
@@ -289,7 +294,7 @@ class MemoryClient:
         await self._begin(Call("delete", resource, namespace, name))
         key = (namespace or "", name)
         wanted = {"uid": uid, "resourceVersion": resource_version}
-        _check_preconditions(resource, name, self._existing(resource, key), wanted)
+        check_preconditions(resource, name, self._existing(resource, key), wanted)
         self._delete(resource, key)
         self._raise_fault("delete", resource, after_effect=True)
 
@@ -324,16 +329,16 @@ class MemoryClient:
         resource = next(known, None)
         if resource is None:
             raise NotServed(f"no served resource for {obj.get('apiVersion')} {obj.get('kind')}", code=404)
-        new = _copy(obj)
+        new = copy_of(obj)
         metadata = new.setdefault("metadata", {})
         if resource.namespaced:
             metadata.setdefault("namespace", "default")
-        metadata = new["metadata"] = {**self._identity(resource, _key(new)), **metadata}
-        return self._store(resource, _key(new), self._objects.get(resource, {}).get(_key(new)), new)
+        metadata = new["metadata"] = {**self._identity(resource, key_of(new)), **metadata}
+        return self._store(resource, key_of(new), self._objects.get(resource, {}).get(key_of(new)), new)
 
     def _prepared(self, resource: Resource, obj: Object, namespace: str | None) -> Object:
         """A copy of `obj` with its name, namespace, kind and apiVersion in place."""
-        new = _copy(obj)
+        new = copy_of(obj)
         metadata = new.setdefault("metadata", {})
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = f"{metadata['generateName']}{self._version:05d}"
@@ -358,7 +363,7 @@ class MemoryClient:
     def _assign_identity(self, resource: Resource, obj: Object) -> None:
         for server_side in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             obj["metadata"].pop(server_side, None)
-        obj["metadata"] |= self._identity(resource, _key(obj))
+        obj["metadata"] |= self._identity(resource, key_of(obj))
 
     def _merged(self, resource: Resource, before: Object, after: Object, subresource: str) -> Object:
         """What a write of `after` leaves: the server's own metadata stays, and a write reaches either the status or
@@ -370,8 +375,8 @@ class MemoryClient:
         if resource not in self.without_status:
             merged.pop("status", None)
             merged |= {"status": before["status"]} if "status" in before else {}
-        merged["metadata"] = _server_metadata(before["metadata"], after.get("metadata") or {})
-        if _without(merged, "metadata", "status") != _without(before, "metadata", "status"):
+        merged["metadata"] = server_metadata(before["metadata"], after.get("metadata") or {})
+        if without(merged, "metadata", "status") != without(before, "metadata", "status"):
             merged["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
         return merged
 
@@ -379,15 +384,15 @@ class MemoryClient:
         self, verb: str, resource: Resource, key: Key, before: Object | None, after: Object, *, dry_run: bool
     ) -> Object:
         if dry_run:
-            return _copy(after)
+            return copy_of(after)
         stored = self._store(resource, key, before, after)
         if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
             self._remove(resource, key)
         self._raise_fault(verb, resource, after_effect=True)
-        return _copy(stored)
+        return copy_of(stored)
 
     def _store(self, resource: Resource, key: Key, before: Object | None, after: Object) -> Object:
-        stored = _copy({**after, "metadata": {**after["metadata"], "resourceVersion": str(self._version + 1)}})
+        stored = copy_of({**after, "metadata": {**after["metadata"], "resourceVersion": str(self._version + 1)}})
         self._objects.setdefault(resource, {})[key] = stored
         self._record(resource, before, stored, stored)
         return stored
@@ -411,33 +416,6 @@ class MemoryClient:
         before = self._objects[resource].pop(key)
         last = {**before, "metadata": {**before["metadata"], "resourceVersion": str(self._version + 1)}}
         self._record(resource, before, None, last)
-
-    # Owner references.
-
-    def _orphans(self) -> Places:
-        return [(resource, key) for resource, key, obj in self._all() if self._is_orphan(obj)]
-
-    def _is_orphan(self, obj: Object) -> bool:
-        references = obj["metadata"].get("ownerReferences") or []
-        being_deleted = bool(obj["metadata"].get("deletionTimestamp"))
-        return bool(references) and not being_deleted and not any(self._owner_exists(ref) for ref in references)
-
-    def _owner_exists(self, reference: Object) -> bool:
-        """Owners of a kind that isn't served can't be looked up: the garbage collector leaves such objects alone."""
-        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-        known = [r for r in self.served if (r.group, r.kind) == (group, reference.get("kind"))]
-        owners = (obj for r in known for obj in self._objects.get(r, {}).values())
-        return not known or any(obj["metadata"].get("uid") == reference.get("uid") for obj in owners)
-
-    def _prune_owner_references(self) -> None:
-        for resource, key, obj in self._all():
-            references = obj["metadata"].get("ownerReferences") or []
-            kept = [reference for reference in references if self._owner_exists(reference)]
-            if kept and len(kept) < len(references):
-                self._store(resource, key, obj, {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}})
-
-    def _all(self) -> _Stored:
-        return [(resource, key, obj) for resource, held in self._objects.items() for key, obj in held.items()]
 
     # Watches.
 
@@ -480,44 +458,14 @@ class MemoryClient:
         return list(later)[::-1]
 
 
-def _copy(obj: Object) -> Object:
-    copied: Object = orjson.loads(orjson.dumps(obj))
-    return copied
-
-
-def _key(obj: Object) -> Key:
-    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
-
-
 def _unpacked(obj: Object) -> list[Object]:
     return list(obj.get("items") or []) if obj.get("kind") == "List" else [obj]
-
-
-def _without(obj: Object, *names: str) -> Object:
-    return {name: value for name, value in obj.items() if name not in names}
-
-
-def _shown(obj: Object, metadata_only: bool) -> Object:
-    if metadata_only:
-        obj = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
-    return _copy(obj)
 
 
 def _kind_of(resource: Resource, served: Mapping[Resource, str], metadata_only: bool) -> tuple[str, str]:
     if metadata_only:
         return "PartialObjectMetadata", "meta.k8s.io/v1"
     return resource.kind, resource.api_version(served.get(resource))
-
-
-def _selection(namespace: str | None, labels: str, fields: str) -> Callable[[Object], bool]:
-    has_labels, has_fields = label_selector(labels), field_selector(fields)
-
-    def wanted(obj: Object) -> bool:
-        metadata = obj["metadata"]
-        in_namespace = namespace is None or metadata.get("namespace") == namespace
-        return in_namespace and has_labels(metadata.get("labels") or {}) and has_fields(obj)
-
-    return wanted
 
 
 def _event(change: _Change, wanted: Callable[[Object], bool]) -> WatchEvent | None:
@@ -527,35 +475,6 @@ def _event(change: _Change, wanted: Callable[[Object], bool]) -> WatchEvent | No
     if is_now:
         return WatchEvent("MODIFIED" if was else "ADDED", change.last)
     return WatchEvent("DELETED", change.last) if was else None
-
-
-def _patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
-    if isinstance(patch, list) != (kind == "json"):
-        raise Forbidden("a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest")
-    try:
-        result: Any = (
-            apply_json_patch(_copy(before), patch) if isinstance(patch, list) else apply_merge_patch(before, patch)
-        )
-    except PatchError as problem:
-        raise Forbidden(str(problem), code=422, reason="Invalid") from None
-    if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
-        raise Forbidden("the patched object has no metadata", code=422, reason="Invalid")
-    return _copy(result)
-
-
-def _check_preconditions(resource: Resource, name: str, current: Object, wanted: Object) -> None:
-    for field in ("uid", "resourceVersion"):
-        given, held = wanted.get(field), current["metadata"].get(field)
-        if given and given != held:
-            text = f'Operation cannot be fulfilled on {resource} "{name}": {field} is {held}, not {given}'
-            raise Conflict(text, code=409, reason="Conflict")
-
-
-def _server_metadata(before: Object, after: Object) -> Object:
-    """The metadata a write leaves: what the server owns is as it was, whatever the caller wrote."""
-    owned = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp")
-    kept = {name: before[name] for name in owned if name in before}
-    return {**_without(after, *owned), **kept}
 
 
 def _not_found(resource: Resource, name: str) -> NotFound:

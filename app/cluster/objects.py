@@ -1,0 +1,70 @@
+"""What the API server does with one object, as pure functions: select, show, patch, check preconditions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from app.cluster.api import Conflict, Forbidden, Key, Object, Patch, PatchKind
+from app.cluster.selector import field_selector, label_selector
+from app.domain.jsonpatch import PatchError, apply_json_patch, apply_merge_patch
+from app.domain.kinds import Resource
+
+
+def copy_of(obj: Object) -> Object:
+    copied: Object = orjson.loads(orjson.dumps(obj))
+    return copied
+
+
+def key_of(obj: Object) -> Key:
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def without(obj: Object, *names: str) -> Object:
+    return {name: value for name, value in obj.items() if name not in names}
+
+
+def shown(obj: Object, metadata_only: bool) -> Object:
+    if metadata_only:
+        obj = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
+    return copy_of(obj)
+
+
+def selection(namespace: str | None, labels: str, fields: str) -> Callable[[Object], bool]:
+    has_labels, has_fields = label_selector(labels), field_selector(fields)
+
+    def wanted(obj: Object) -> bool:
+        metadata = obj["metadata"]
+        in_namespace = namespace is None or metadata.get("namespace") == namespace
+        return in_namespace and has_labels(metadata.get("labels") or {}) and has_fields(obj)
+
+    return wanted
+
+
+def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
+    if isinstance(patch, list) != (kind == "json"):
+        raise Forbidden("a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest")
+    try:
+        result: Any = (
+            apply_json_patch(copy_of(before), patch) if isinstance(patch, list) else apply_merge_patch(before, patch)
+        )
+    except PatchError as problem:
+        raise Forbidden(str(problem), code=422, reason="Invalid") from None
+    if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
+        raise Forbidden("the patched object has no metadata", code=422, reason="Invalid")
+    return copy_of(result)
+
+
+def check_preconditions(resource: Resource, name: str, current: Object, wanted: Object) -> None:
+    for field in ("uid", "resourceVersion"):
+        given, held = wanted.get(field), current["metadata"].get(field)
+        if given and given != held:
+            text = f'Operation cannot be fulfilled on {resource} "{name}": {field} is {held}, not {given}'
+            raise Conflict(text, code=409, reason="Conflict")
+
+
+def server_metadata(before: Object, after: Object) -> Object:
+    """The metadata a write leaves: what the server owns is as it was, whatever the caller wrote."""
+    owned = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp")
+    kept = {name: before[name] for name in owned if name in before}
+    return {**without(after, *owned), **kept}
