@@ -1,0 +1,127 @@
+"""The recorded AdmissionReviews, the facts they were recorded under, and a caller that asks as an API server does."""
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app.admission.http import AdmissionApp
+from app.admission.review import Request
+from app.admission.verdict import Verdict
+from app.cluster.offline import OfflineCluster
+from app.config import Configuration
+from app.domain.topology import Level
+from app.runtime import build_routes
+
+DIRECTORY = Path(__file__).parent / "testdata" / "reviews"
+OPERATOR = "system:serviceaccount:grove-system:grove-admission"
+LEVELS = tuple(
+    Level(domain, "kubernetes.io/hostname" if domain == "host" else f"topology.kubernetes.io/{domain}")
+    for domain in ("zone", "block", "rack", "host", "numa")
+)
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "gpu-node-1",
+        "labels": {
+            "topology.kubernetes.io/region": "us-east-1",
+            "topology.kubernetes.io/zone": "us-east-1a",
+            "topology.kubernetes.io/block": "b3",
+            "topology.kubernetes.io/rack": "r12",
+            "kubernetes.io/hostname": "gpu-node-1",
+        },
+    },
+}
+PATHS = {
+    "clustertopology": "/validate/clustertopology",
+    "podcliqueset": "/validate/podcliqueset",
+    "podgroup": "/validate/podgroup",
+    "podclique": "/mutate/podclique",
+    "podgang": "/mutate/podgang",
+    "pod-binding": "/mutate/pod-binding",
+}
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in DIRECTORY.glob("*.json"))
+
+
+def load(name: str) -> dict[str, Any]:
+    review: dict[str, Any] = json.loads((DIRECTORY / f"{name}.json").read_text())
+    return review
+
+
+def path_of(name: str) -> str:
+    return PATHS[name.partition(".")[0]]
+
+
+def recorded_sets() -> list[dict[str, Any]]:
+    cases = ("mnnvl-replica-scope", "mnnvl-clique-scope", "mnnvl-scaling-group-scope")
+    return [load(f"podcliqueset.{case}")["request"]["object"] for case in cases]
+
+
+def cluster(*objects: dict[str, Any], enabled: bool = True) -> OfflineCluster:
+    """The recording's cluster, with `objects` beside it."""
+    return OfflineCluster([*recorded_sets(), NODE, *objects], topology_enabled=enabled, levels=LEVELS)
+
+
+@dataclass
+class Seen:
+    """What the server's observer was told."""
+
+    begun: int = 0
+    verdicts: list[tuple[str, str, Verdict]] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.verdicts = []
+
+    def started(self) -> None:
+        self.begun += 1
+
+    def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
+        assert seconds >= 0
+        self.verdicts.append((path, uid, verdict))
+
+
+async def not_found(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 404, "headers": []})
+    await send({"type": "http.response.body", "body": b"elsewhere"})
+
+
+class Caller:
+    """An API server's side of the admission paths, over an offline cluster."""
+
+    def __init__(self, offline: OfflineCluster | None = None, configuration: Configuration | None = None) -> None:
+        self.cluster = offline or cluster()
+        self.seen = Seen()
+        routes = build_routes(configuration or Configuration(), self.cluster)
+        self.app = AdmissionApp(routes, not_found, self.seen)
+
+    async def post(self, path: str, body: bytes, content_type: str | None = "application/json") -> httpx.Response:
+        headers = {"content-type": content_type} if content_type is not None else {}
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="https://server") as client:
+            return await client.post(path, content=body, headers=headers, params={"timeout": "10s"})
+
+    async def ask(self, path: str, review: dict[str, Any]) -> dict[str, Any]:
+        """The response part of the review that answers `review`."""
+        answer = await self.post(path, json.dumps(review).encode())
+        assert answer.status_code == 200, answer.text
+        answered: dict[str, Any] = answer.json()
+        assert answered["apiVersion"] == "admission.k8s.io/v1"
+        assert answered["kind"] == "AdmissionReview"
+        response: dict[str, Any] = answered["response"]
+        assert response["uid"] == review["request"]["uid"]
+        return response
+
+
+def patch_of(response: dict[str, Any]) -> list[dict[str, Any]]:
+    if "patch" not in response:
+        return []
+    assert response["patchType"] == "JSONPatch"
+    patch: list[dict[str, Any]] = json.loads(base64.b64decode(response["patch"]))
+    return patch

@@ -1,0 +1,97 @@
+"""Every recorded request, through bytes and the whole admission path: verdict, code, message, patch and what was made.
+
+`testdata/verdicts.json` is the table. It was written once from what the server gave and read line by line against the
+designs; the SubGroup messages are written out here as well.
+"""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from app.admission.patch import apply
+from tests.reviews import DIRECTORY, Caller, load, names, patch_of, path_of
+
+EXPECTED: dict[str, Any] = json.loads((DIRECTORY.parent / "verdicts.json").read_text())
+
+DNS_LABEL = "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
+SUBGROUP_MESSAGES = {
+    "podgroup.mixed-case-name": f'invalid subgroup name "DecodeWorkers": {DNS_LABEL}',
+    "podgroup.mixed-case-parent": f'invalid parent name "Workers" for subgroup "leaders": {DNS_LABEL}',
+    "podgroup.underscore": f'invalid subgroup name "decode_workers": {DNS_LABEL}',
+    "podgroup.trailing-newline": f'invalid subgroup name "workers\\n": {DNS_LABEL}',
+    "podgroup.too-long": f'invalid subgroup name "{"a" * 64}": name must be no more than 63 characters',
+    "podgroup.update-to-invalid": f'invalid subgroup name "Prefill": {DNS_LABEL}',
+    "podgroup.duplicate": "duplicate subgroup name a",
+    "podgroup.missing-parent": "parent zzz of a was not found",
+    "podgroup.cycle": "cycle detected in subgroups",
+}
+
+
+async def judged(name: str) -> dict[str, Any]:
+    """What the server answers and does, without the uid."""
+    caller = Caller()
+    response = await caller.ask(path_of(name), load(name))
+    result: dict[str, Any] = {"allowed": response["allowed"]}
+    if "status" in response:
+        result["status"] = response["status"]
+    if "warnings" in response:
+        result["warnings"] = response["warnings"]
+    if "patch" in response:
+        result["patch"] = patch_of(response)
+    written = [f"{call.verb} {call.resource} {call.name}" for call in caller.cluster.client.writes()]
+    if written:
+        result["writes"] = written
+    return result
+
+
+def test_every_recording_has_its_row() -> None:
+    assert sorted(EXPECTED) == names()
+
+
+@pytest.mark.parametrize("name", names())
+async def test_a_recorded_request_gets_its_verdict(name: str) -> None:
+    assert await judged(name) == EXPECTED[name]
+
+
+@pytest.mark.parametrize(("name", "message"), SUBGROUP_MESSAGES.items())
+async def test_subgroup_messages_are_the_designs_letter_for_letter(name: str, message: str) -> None:
+    assert (await judged(name))["status"]["message"] == message
+
+
+def mutated() -> list[str]:
+    return [name for name in names() if EXPECTED.get(name, {}).get("patch")]
+
+
+@pytest.mark.parametrize("name", mutated())
+async def test_a_second_pass_over_a_mutated_object_changes_nothing(name: str) -> None:
+    caller, review = Caller(), load(name)
+    first = await caller.ask(path_of(name), review)
+    review["request"]["object"] = apply(review["request"]["object"], patch_of(first))
+    again = await caller.ask(path_of(name), review)
+    assert again == {"uid": review["request"]["uid"], "allowed": True}
+
+
+@pytest.mark.parametrize("name", mutated())
+async def test_what_we_do_not_know_survives_a_mutation(name: str) -> None:
+    review = load(name)
+    obj = review["request"]["object"]
+    obj["unknown"] = {"a/b~c": [1, None, {"x": 2}]}
+    obj["metadata"]["labels"]["some.where/label"] = "kept"
+    obj["metadata"].setdefault("annotations", {})["some.where/note"] = "kept"
+    before = copy.deepcopy(obj)
+    after = apply(obj, patch_of(await Caller().ask(path_of(name), review)))
+    assert after["unknown"] == before["unknown"]
+    assert after["metadata"]["labels"]["some.where/label"] == "kept"
+    assert after["metadata"]["annotations"]["some.where/note"] == "kept"
+    assert obj == before
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.startswith(("podclique.", "podgang."))])
+async def test_a_dry_run_writes_nothing_and_answers_the_same(name: str) -> None:
+    caller, review = Caller(), load(name)
+    review["request"]["dryRun"] = True
+    response = await caller.ask(path_of(name), review)
+    assert caller.cluster.client.writes() == []
+    assert patch_of(response) == EXPECTED[name].get("patch", [])
