@@ -15,14 +15,14 @@ from tests.reviews import DIRECTORY, Caller, load, names, patch_of, path_of
 
 EXPECTED: dict[str, Any] = json.loads((DIRECTORY.parent / "verdicts.json").read_text())
 
-DNS_LABEL = "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
+RULE = "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
 SUBGROUP_MESSAGES = {
-    "podgroup.mixed-case-name": f'invalid subgroup name "DecodeWorkers": {DNS_LABEL}',
-    "podgroup.mixed-case-parent": f'invalid parent name "Workers" for subgroup "leaders": {DNS_LABEL}',
-    "podgroup.underscore": f'invalid subgroup name "decode_workers": {DNS_LABEL}',
-    "podgroup.trailing-newline": f'invalid subgroup name "workers\\n": {DNS_LABEL}',
+    "podgroup.mixed-case-name": f'invalid subgroup name "DecodeWorkers": {RULE}',
+    "podgroup.mixed-case-parent": f'invalid parent name "Workers" for subgroup "leaders": {RULE}',
+    "podgroup.underscore": f'invalid subgroup name "decode_workers": {RULE}',
+    "podgroup.trailing-newline": f'invalid subgroup name "workers\\n": {RULE}',
     "podgroup.too-long": f'invalid subgroup name "{"a" * 64}": name must be no more than 63 characters',
-    "podgroup.update-to-invalid": f'invalid subgroup name "Prefill": {DNS_LABEL}',
+    "podgroup.update-to-invalid": f'invalid subgroup name "Prefill": {RULE}',
     "podgroup.duplicate": "duplicate subgroup name a",
     "podgroup.missing-parent": "parent zzz of a was not found",
     "podgroup.cycle": "cycle detected in subgroups",

@@ -1,0 +1,283 @@
+"""What can be wrong with a request: always a review, or a 4xx where there is no uid to answer to; never a 500, never
+an allow by accident."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from app.admission.handler import Route
+from app.admission.http import MAX_BODY, AdmissionApp, deadline
+from app.admission.verdict import patched
+from tests.reviews import Caller, Seen, load, not_found
+
+UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
+PATH = "/validate/podgroup"
+
+
+def review(**changes: Any) -> dict[str, Any]:
+    found = load("podgroup.valid")
+    found["request"]["uid"] = UID
+    found["request"].update(changes)
+    return found
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def with_metadata(metadata: Any) -> dict[str, Any]:
+    obj = load("podgroup.valid")["request"]["object"]
+    return review(object={**obj, "metadata": metadata})
+
+
+PADDING = {"note": "x" * MAX_BODY}
+
+WITH_UID: list[Any] = [
+    pytest.param(encoded(review())[:-40], 400, "not JSON", id="truncated"),
+    pytest.param(encoded({**review(), "apiVersion": "admission.k8s.io/v1beta1"}), 400, "apiVersion", id="old version"),
+    pytest.param(encoded({**review(), "kind": "Review"}), 400, "kind must be", id="another kind of envelope"),
+    pytest.param(encoded(review(object=None)), 400, "request.object is missing", id="no object"),
+    pytest.param(encoded(review(object=[1])), 400, "request.object must be a map, not a list", id="object is a list"),
+    pytest.param(encoded(review(object="x")), 400, "request.object must be a map, not a string", id="object is text"),
+    pytest.param(encoded(review(operation="UPDATE", oldObject=3)), 400, "oldObject must be a map", id="old a number"),
+    pytest.param(encoded(review(operation="DELETE", oldObject=None)), 400, "oldObject is missing", id="no old one"),
+    pytest.param(encoded(review(operation="PATCH")), 400, 'request.operation is "PATCH"', id="unknown operation"),
+    pytest.param(encoded(review(operation=None)), 400, "request.operation is null", id="no operation"),
+    pytest.param(encoded(review(operation="CONNECT")), 400, "judges CREATE, UPDATE", id="not one of ours"),
+    pytest.param(encoded(review(kind=[])), 400, "request.kind must be a map", id="kind is a list"),
+    pytest.param(encoded(review(userInfo="me")), 400, "request.userInfo must be a map", id="user is text"),
+    pytest.param(
+        encoded(review(kind={"group": "grove.io", "version": "v1alpha1", "kind": "PodClique"})),
+        400,
+        '"PodClique"',
+        id="wrong kind for the path",
+    ),
+    pytest.param(encoded(review(subResource="status")), 400, "podgroups/status", id="a subresource we don't judge"),
+    pytest.param(encoded(with_metadata([])), 422, "metadata: Invalid value: []: must be a map", id="metadata a list"),
+    pytest.param(
+        encoded(with_metadata({"name": "a", "labels": ["x"]})), 422, "metadata.labels: Invalid", id="labels are a list"
+    ),
+    pytest.param(
+        encoded(with_metadata({"name": "a", "annotations": 1})),
+        422,
+        "metadata.annotations",
+        id="annotations a number",
+    ),
+    pytest.param(encoded(with_metadata({"name": "a\n"})), 422, r'metadata.name: Invalid value: "a\n"', id="newline"),
+    pytest.param(encoded(with_metadata({"name": "a\u0000b"})), 422, r"a\u0000b", id="NUL in the name"),
+    pytest.param(encoded(review(object={"spec": []})), 422, "spec: Invalid value: []: must be a map", id="spec a list"),
+    pytest.param(
+        encoded(review(object={"spec": {"subGroups": {}}})), 422, "spec.subGroups: Invalid value", id="subGroups a map"
+    ),
+    pytest.param(encoded(with_metadata({"name": "\ud800"})), 400, "not JSON", id="a lone surrogate"),
+    pytest.param(
+        encoded(review())[:-1] + b',"deep":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        400,
+        "not JSON",
+        id="deep nesting",
+    ),
+    pytest.param(encoded({**review(), **PADDING}), 413, "larger than the limit of 7 MiB", id="more than 7 MiB"),
+]
+
+WITHOUT_UID: list[Any] = [
+    pytest.param(b"", 400, "no body", id="empty"),
+    pytest.param(b"hello", 400, "not JSON", id="not JSON"),
+    pytest.param(b"[]", 400, "not a list", id="a list"),
+    pytest.param(b"null", 400, "not null", id="null"),
+    pytest.param(b"true", 400, "not a boolean", id="a boolean"),
+    pytest.param(b"\x00", 400, "not JSON", id="NUL"),
+    pytest.param(encoded({**review(), "request": None}), 400, "request must be a map, not null", id="no request"),
+    pytest.param(encoded({**review(), "request": []}), 400, "request must be a map, not a list", id="request a list"),
+    pytest.param(encoded(review(uid="")), 400, "request.uid is missing", id="empty uid"),
+    pytest.param(encoded(review(uid=7)), 400, "request.uid is missing", id="uid is a number"),
+    pytest.param(b"[" * 100_000, 400, "not JSON", id="deep nesting and nothing else"),
+    pytest.param(b"x" * (MAX_BODY + 1), 413, "larger than the limit", id="large and meaningless"),
+]
+
+
+@pytest.mark.parametrize(("body", "code", "message"), WITH_UID)
+async def test_a_bad_request_with_a_uid_gets_a_review(body: bytes, code: int, message: str) -> None:
+    answer = await Caller().post(PATH, body)
+    assert answer.status_code == 200
+    response = answer.json()["response"]
+    assert response["uid"] == UID
+    assert response["allowed"] is False
+    assert response["status"]["code"] == code
+    assert message in response["status"]["message"]
+
+
+@pytest.mark.parametrize(("body", "code", "message"), WITHOUT_UID)
+async def test_a_bad_request_without_a_uid_gets_a_status(body: bytes, code: int, message: str) -> None:
+    caller = Caller()
+    answer = await caller.post(PATH, body)
+    assert answer.status_code == code
+    assert answer.json()["kind"] == "Status"
+    assert message in answer.json()["message"]
+    assert [verdict.allowed for _, _, verdict in caller.seen.verdicts] == [False]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        pytest.param("text/plain", id="text"),
+        pytest.param("application/yaml", id="YAML"),
+        pytest.param("application/jsonp", id="something like JSON"),
+        pytest.param(None, id="none"),
+    ],
+)
+async def test_a_wrong_content_type_is_named(content_type: str | None) -> None:
+    answer = await Caller().post(PATH, encoded(review()), content_type)
+    status = answer.json()["response"]["status"]
+    assert (status["code"], answer.json()["response"]["uid"]) == (415, UID)
+    assert f"not {content_type or 'none'}" in status["message"]
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
+async def test_json_is_recognised_however_it_is_written(content_type: str) -> None:
+    answer = await Caller().post(PATH, encoded(review()), content_type)
+    assert answer.json()["response"] == {"uid": UID, "allowed": True}
+
+
+@pytest.mark.parametrize("metadata", [None, {"name": "ok", "labels": None, "annotations": None}])
+async def test_null_labels_and_annotations_are_none(metadata: Any) -> None:
+    response = await Caller().ask(PATH, with_metadata(metadata))
+    assert response == {"uid": UID, "allowed": True}
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+async def test_an_admission_path_takes_post(method: str) -> None:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(Caller().app), base_url="https://server") as client:
+        answer = await client.request(method, PATH)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert method in answer.json()["message"]
+
+
+async def test_other_paths_go_elsewhere() -> None:
+    answer = await Caller().post("/validate/podgroups", b"{}")
+    assert (answer.status_code, answer.text) == (404, "elsewhere")
+
+
+async def test_a_body_in_pieces_is_put_together() -> None:
+    body = encoded(review())
+    sent = await raw(Caller().app, [body[:10], body[10:700], body[700:]])
+    assert json.loads(sent[1]["body"])["response"] == {"uid": UID, "allowed": True}
+
+
+async def test_a_large_body_in_pieces_is_refused_before_it_is_held() -> None:
+    taken = []
+
+    def pieces() -> Any:
+        yield encoded(review())[:-1]
+        while True:
+            taken.append(1)
+            yield b" " * (1024 * 1024)
+
+    sent = await raw(Caller().app, pieces())
+    response = json.loads(sent[1]["body"])["response"]
+    assert (response["uid"], response["status"]["code"]) == (UID, 413)
+    assert len(taken) == 7
+
+
+async def test_a_caller_that_hangs_up_is_no_verdict() -> None:
+    for pieces in ([], [encoded(review())[:100]]):
+        sent = await raw(Caller().app, pieces, hang_up=True)
+        assert sent[0]["status"] == 400
+
+
+async def raw(app: AdmissionApp, pieces: Any, *, hang_up: bool = False) -> list[Any]:
+    """The messages that `app` sends for a POST whose body comes in `pieces`."""
+    waiting, last = iter(pieces), None if isinstance(pieces, list) else object()
+    count = len(pieces) if isinstance(pieces, list) else -1
+    given = 0
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        nonlocal given
+        given += 1
+        try:
+            body = next(waiting)
+        except StopIteration:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": body, "more_body": hang_up or last is not None or given < count}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": PATH,
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+    }
+    await app(scope, receive, send)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        (b"timeout=10s", 9.0),
+        (b"timeout=500ms", 0.45),
+        (b"timeout=1m", 54.0),
+        (b"timeout=1m30s", 9.0),
+        (b"timeout=2.5s&x=y", 2.25),
+        (b"timeout=", 9.0),
+        (b"timeout=soon", 9.0),
+        (b"timeout=0s", 9.0),
+        (b"", 9.0),
+    ],
+)
+def test_the_deadline_is_the_api_servers_less_a_margin(query: bytes, seconds: float) -> None:
+    assert deadline(query) == pytest.approx(seconds)
+
+
+def app_with(handler: Callable[[Any], Any]) -> tuple[AdmissionApp, Seen]:
+    caller = Caller()
+    route = Route(PATH, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler)
+    return AdmissionApp({PATH: route}, not_found, caller.seen), caller.seen
+
+
+async def asked(app: AdmissionApp, limit: str) -> Any:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://server") as client:
+        headers = {"content-type": "application/json"}
+        answer = await client.post(PATH, content=encoded(review()), headers=headers, params={"timeout": limit})
+    return answer.json()["response"]
+
+
+async def test_a_verdict_that_does_not_come_is_a_503_in_time() -> None:
+    async def never(_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    app, _ = app_with(never)
+    response = await asked(app, "10ms")
+    assert (response["uid"], response["status"]["code"]) == (UID, 503)
+    assert "too slow" in response["status"]["message"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_crash_is_a_neutral_500_and_its_trace_is_in_the_log(late: bool, caplog: Any) -> None:
+    async def crash_late(_: Any) -> Any:
+        raise RuntimeError("the secret is 42")
+
+    def crash(_: Any) -> Any:
+        raise RuntimeError("the secret is 42")
+
+    app, seen = app_with(crash_late if late else crash)
+    response = await asked(app, "10s")
+    assert (response["uid"], response["allowed"], response["status"]["code"]) == (UID, False, 500)
+    assert "secret" not in json.dumps(response)
+    assert "the secret is 42" in caplog.text
+    assert caplog.records[-1].uid == UID
+    assert [verdict.outcome for _, _, verdict in seen.verdicts] == ["failed"]
+
+
+async def test_a_patch_that_does_not_fit_is_a_500() -> None:
+    app, _ = app_with(lambda _: patched([{"op": "remove", "path": "/spec/nowhere/x"}]))
+    response = await asked(app, "10s")
+    assert (response["allowed"], response["status"]["reason"]) == (False, "PatchDoesNotApply")
+    assert "patch" not in response
