@@ -1,0 +1,261 @@
+"""The races around ComputeDomains and ResourceClaims, and their adoption, over a cluster in memory."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.cluster.api import Conflict, NotFound, NotOurs, Unavailable
+from app.cluster.offline import OfflineCluster
+from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.domain.mnnvl import Plan, plan_injection
+from app.domain.ownership import Gang, ownership, read_gang
+
+LABELS = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
+MANAGED = {**LABELS, "grove.io/mnnvl-managed": "true"}
+SET = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "PodCliqueSet",
+    "metadata": {"name": "pcs", "namespace": "ns", "uid": "u"},
+}
+GANG = {
+    "apiVersion": "scheduler.grove.io/v1alpha1",
+    "kind": "PodGang",
+    "metadata": {"name": "pcs-0", "namespace": "ns", "uid": "g", "labels": LABELS},
+}
+BY_SET = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "pcs", "uid": "u", "controller": True}
+BY_GANG = {
+    "apiVersion": "scheduler.grove.io/v1alpha1",
+    "kind": "PodGang",
+    "name": "pcs-0",
+    "uid": "g",
+    "controller": True,
+}
+
+
+def plan(owner: str | None = "u", mode: Any = "shared") -> Plan:
+    references = [{**BY_SET, "uid": owner}] if owner else [{"kind": "PodCliqueScalingGroup", "name": "x", "uid": "y"}]
+    container = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    metadata = {
+        "name": "pcs-0-worker",
+        "labels": LABELS,
+        "annotations": {"grove.io/mnnvl-enabled": "true"},
+        "ownerReferences": references,
+    }
+    injection = plan_injection({"metadata": metadata, "spec": {"podSpec": {"containers": [container]}}}, "ns", mode)
+    assert injection.plan is not None
+    return injection.plan
+
+
+def domain(owners: Any = None, labels: Any = None, **metadata: Any) -> dict[str, Any]:
+    held = {"name": "pcs-0-cd", "namespace": "ns", "labels": MANAGED if labels is None else labels, **metadata}
+    held["ownerReferences"] = [BY_SET] if owners is None else owners
+    return {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": held, "spec": {}}
+
+
+def claim(owners: Any = None, **metadata: Any) -> dict[str, Any]:
+    made = domain(owners, **{"name": "pcs-0-mnnvl-claim", **metadata})
+    return {**made, "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+
+
+def unseen(cluster: OfflineCluster, *objects: dict[str, Any]) -> OfflineCluster:
+    """`cluster` with objects that its caches haven't seen."""
+    cluster.client.load(objects)
+    return cluster
+
+
+def verbs(cluster: OfflineCluster) -> list[str]:
+    return [f"{call.verb} {call.resource.kind}" for call in cluster.client.calls]
+
+
+async def test_both_are_made_and_the_next_clique_asks_nobody() -> None:
+    cluster = OfflineCluster([SET])
+    assert not cluster.resources.is_ensured(plan())
+    created = await cluster.resources.ensure(plan(), dry_run=False)
+    assert [one["metadata"]["name"] for one in created] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
+    assert verbs(cluster) == ["create ComputeDomain", "create ResourceClaim"]
+    assert cluster.resources.is_ensured(plan())
+    assert len(cluster.client.calls) == 2
+
+
+async def test_twenty_at_once_make_one_of_each() -> None:
+    cluster = OfflineCluster([SET])
+    made = await asyncio.gather(*(cluster.resources.ensure(plan(), dry_run=False) for _ in range(20)))
+    assert sum(map(len, made)) == 2
+    assert len(cluster.client.writes()) == 2
+
+
+async def test_a_template_needs_no_claim() -> None:
+    cluster = OfflineCluster([SET])
+    await cluster.resources.ensure(plan(mode="template"), dry_run=False)
+    assert verbs(cluster) == ["create ComputeDomain"]
+    assert cluster.resources.is_ensured(plan(mode="template"))
+
+
+async def test_a_dry_run_looks_and_makes_nothing() -> None:
+    cluster = OfflineCluster([SET])
+    planned = await cluster.resources.ensure(plan(), dry_run=True)
+    assert [one["kind"] for one in planned] == ["ComputeDomain", "ResourceClaim"]
+    assert verbs(cluster) == ["get ComputeDomain", "get ResourceClaim"]
+    assert not cluster.resources.is_ensured(plan())
+
+
+async def test_what_another_server_made_first_counts() -> None:
+    cluster = unseen(OfflineCluster([SET]), domain(), claim())
+    assert await cluster.resources.ensure(plan(), dry_run=False) == []
+    assert verbs(cluster) == ["create ComputeDomain", "get ComputeDomain", "create ResourceClaim", "get ResourceClaim"]
+    assert cluster.resources.is_ensured(plan())
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        pytest.param({}, "ComputeDomain", id="somebody's"),
+        pytest.param({**MANAGED, "grove.io/pcs-name": "other"}, "ComputeDomain", id="another set's"),
+    ],
+)
+async def test_what_is_not_ours_is_refused_by_name(labels: Any, named: str, dry_run: bool) -> None:
+    for cluster in (OfflineCluster([SET, domain(labels=labels)]), unseen(OfflineCluster([SET]), domain(labels=labels))):
+        with pytest.raises(NotOurs, match=f'{named} "pcs-0-cd" exists in namespace ns'):
+            await cluster.resources.ensure(plan(), dry_run=dry_run)
+        assert cluster.client.objects(RESOURCE_CLAIM) == []
+
+
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        pytest.param([SET, domain(**DELETED)], "is being deleted", id="on its way out"),
+        pytest.param([SET, domain([{**BY_SET, "uid": "old"}])], "an owner that is gone", id="of a former set"),
+        pytest.param([domain()], "an owner that is gone", id="of a set that is gone"),
+        pytest.param([SET, domain([BY_GANG])], "an owner that is gone", id="of a PodGang that is gone"),
+        pytest.param(
+            [SET, domain([{**BY_GANG, "uid": "old"}]), GANG], "an owner that is gone", id="of a former PodGang"
+        ),
+        pytest.param(
+            [SET, domain([BY_GANG]), {**GANG, "metadata": {**GANG["metadata"], **DELETED}}],  # type: ignore[dict-item]
+            "an owner that is gone",
+            id="of a PodGang on its way out",
+        ),
+    ],
+)
+async def test_what_will_not_stay_is_tried_again(objects: list[Any], text: str) -> None:
+    for cluster in (OfflineCluster(objects), unseen(OfflineCluster(), *objects)):
+        assert not cluster.resources.is_ensured(plan())
+        with pytest.raises(Unavailable, match=text):
+            await cluster.resources.ensure(plan(), dry_run=False)
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        pytest.param([BY_SET], id="its set"),
+        pytest.param([BY_GANG], id="its PodGang"),
+        pytest.param([], id="nobody"),
+        pytest.param([{"kind": "Thing", "name": "t", "uid": "t"}], id="something that we don't know"),
+    ],
+)
+async def test_what_is_owned_by_the_living_is_used(owners: Any) -> None:
+    objects = [SET, GANG, domain(owners), claim(owners)]
+    cluster = OfflineCluster(objects)
+    assert await cluster.resources.ensure(plan(), dry_run=False) == []
+    behind = unseen(OfflineCluster([domain(owners), claim(owners)]), SET, GANG)
+    assert await behind.resources.ensure(plan(), dry_run=False) == []
+    assert behind.client.writes() == []
+
+
+@pytest.mark.parametrize("cached", [True, False])
+async def test_a_scaling_group_has_a_set_behind_it(cached: bool) -> None:
+    cluster = OfflineCluster([SET]) if cached else unseen(OfflineCluster(), SET)
+    made = await cluster.resources.ensure(plan(owner=None), dry_run=False)
+    assert [one["metadata"]["ownerReferences"][0]["uid"] for one in made] == ["u", "u"]
+    reads = [call for call in cluster.client.calls if call.resource == POD_CLIQUE_SET]
+    assert len(reads) == (0 if cached else 1)
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param([], id="no set"),
+        pytest.param([{**SET, "metadata": {**SET["metadata"], **DELETED}}], id="a set on its way out"),  # type: ignore[dict-item]
+    ],
+)
+async def test_no_owner_no_resources(objects: list[Any]) -> None:
+    cluster = OfflineCluster(objects)
+    with pytest.raises(Unavailable, match='PodCliqueSet "pcs", which would own'):
+        await cluster.resources.ensure(plan(owner=None), dry_run=False)
+    assert cluster.client.writes() == []
+
+
+@pytest.mark.parametrize("missing", [COMPUTE_DOMAIN, RESOURCE_CLAIM])
+async def test_an_api_that_is_not_installed_is_a_refusal(missing: Any) -> None:
+    cluster = OfflineCluster([SET])
+    del cluster.client.served[missing]
+    with pytest.raises(NotOurs, match=f"{missing.kind} is not an API of this cluster"):
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert cluster.client.calls == []
+
+
+async def test_a_failing_cluster_leaves_nothing_claimed() -> None:
+    cluster = OfflineCluster([SET])
+    cluster.client.fail_next("create", RESOURCE_CLAIM, Unavailable("down", code=503))
+    with pytest.raises(Unavailable, match="down"):
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert not cluster.resources.is_ensured(plan())
+    assert [one["kind"] for one in await cluster.resources.ensure(plan(), dry_run=False)] == ["ResourceClaim"]
+
+
+async def test_there_and_gone_again_is_tried_again() -> None:
+    cluster = OfflineCluster([SET])
+    cluster.client.fail_next("create", COMPUTE_DOMAIN, Conflict("exists", code=409, reason="AlreadyExists"))
+    with pytest.raises(Unavailable, match="was there and is gone again"):
+        await cluster.resources.ensure(plan(), dry_run=False)
+
+
+def gang() -> Gang:
+    return read_gang(GANG, "ns")
+
+
+async def test_a_gang_adopts_what_is_its_own() -> None:
+    other = domain(name="pcs-1-cd", labels={**MANAGED, "grove.io/pcs-replica-index": "1", "grove.io/podgang": "pcs-1"})
+    cluster = OfflineCluster([SET, GANG, domain(), claim(), other])
+    written = await cluster.resources.adopt(gang(), dry_run=False)
+    assert [one["metadata"]["name"] for one in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
+    for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+        owners = cluster.client.objects(resource)[0]["metadata"]["ownerReferences"]
+        assert owners == [gang().reference()]
+    assert cluster.client.objects(COMPUTE_DOMAIN)[1]["metadata"]["ownerReferences"] == [BY_SET]
+    assert {ownership(one, gang()) for one in cluster.resources.resources_of(gang())} == {"owned"}
+    assert await cluster.resources.adopt(gang(), dry_run=False) == []
+
+
+async def test_a_gang_never_takes_what_another_controls() -> None:
+    owners = [{**BY_GANG, "name": "pcs-1", "uid": "x"}]
+    cluster = OfflineCluster([SET, GANG, domain(owners)])
+    assert await cluster.resources.adopt(gang(), dry_run=False) == []
+    assert cluster.client.writes() == []
+
+
+async def test_a_dry_adoption_writes_nothing() -> None:
+    cluster = OfflineCluster([SET, GANG, domain()])
+    (planned,) = await cluster.resources.adopt(gang(), dry_run=True)
+    assert planned["metadata"]["ownerReferences"] == [gang().reference()]
+    assert cluster.client.writes() == []
+
+
+async def test_an_adoption_is_of_what_was_read() -> None:
+    cluster = OfflineCluster([SET, GANG, domain()])
+    await cluster.client.patch(COMPUTE_DOMAIN, "pcs-0-cd", {"metadata": {"labels": {"a": "b"}}}, "ns")
+    with pytest.raises(Conflict):
+        await cluster.resources.adopt(gang(), dry_run=False)
+    assert cluster.client.objects(COMPUTE_DOMAIN)[0]["metadata"]["ownerReferences"] == [BY_SET]
+
+
+async def test_what_is_gone_can_not_be_adopted() -> None:
+    cluster = OfflineCluster([SET, GANG, domain()])
+    await cluster.client.delete(COMPUTE_DOMAIN, "pcs-0-cd", "ns")
+    with pytest.raises(NotFound):
+        await cluster.resources.adopt(gang(), dry_run=False)
