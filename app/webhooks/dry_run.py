@@ -21,6 +21,7 @@ from app.domain.kinds import ALL, POD, Resource
 
 MAX_DOCUMENTS = 1000
 _MAX_NODES = 1_000_000
+_MAX_DEPTH = 200
 _TIMEOUT = 10.0
 _BINDING = ("v1", "Binding")
 
@@ -90,11 +91,10 @@ def read_documents(text: str) -> list[dict[str, Any]]:
             if not isinstance(document, dict):
                 raise UnusableInput(f"document {position + 1} is not a map with apiVersion and kind")
             documents += _expand(document)
-    except (yaml.YAMLError, RecursionError, ValueError) as problem:
-        if isinstance(problem, UnusableInput):
-            raise
-        reason = "it is nested too deeply" if isinstance(problem, RecursionError) else " ".join(str(problem).split())
-        raise UnusableInput(f"not YAML or JSON that can be read: {reason}") from None
+    except UnusableInput:
+        raise
+    except (yaml.YAMLError, ValueError) as problem:
+        raise UnusableInput(f"not YAML or JSON that can be read: {' '.join(str(problem).split())}") from None
     if not documents:
         raise UnusableInput("there is no document in it")
     if len(documents) > MAX_DOCUMENTS:
@@ -111,9 +111,22 @@ def _load(text: str) -> Iterator[Any]:
         else:
             yield from loaded if isinstance(loaded, list) else [loaded]
             return
+    _check_depth(text)
     for document in yaml.load_all(text, Loader=_Loader):
         _count(document, [_MAX_NODES])
         yield document
+
+
+def _check_depth(text: str) -> None:
+    """Refuses nesting that the loader, which calls itself for each level, could not survive."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise UnusableInput(f"it is nested too deeply: more than {_MAX_DEPTH} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _count(value: Any, budget: list[int]) -> None:

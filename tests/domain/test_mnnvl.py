@@ -202,7 +202,8 @@ def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
 )
 def test_which_containers_ask_for_a_gpu(found: dict[str, Any], asks: bool) -> None:
     for listed in ("containers", "initContainers"):
-        obj = clique(containers=[CPU], **{listed: [found]}) if listed != "containers" else clique(containers=[found])
+        obj = clique(containers=[CPU])
+        obj["spec"]["podSpec"][listed] = [found]
         injection = plan_injection(obj, "ns", "shared")
         assert (injection.plan is not None) is asks
         assert (injection.warnings != ()) is not asks

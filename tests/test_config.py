@@ -1,0 +1,113 @@
+"""The configuration: strict, with all findings at once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config import Configuration, ConfigurationError, load_configuration, read_configuration, with_overrides
+from app.domain.topology import Level
+
+HEAD = "apiVersion: config.grove.io/v1alpha1\nkind: OperatorConfiguration\n"
+EXAMPLE = Path(__file__).parent.parent / "manifests" / "examples" / "configuration.yaml"
+
+
+def read(text: str) -> Configuration:
+    return read_configuration(HEAD + text, "file")
+
+
+def test_an_empty_configuration_is_the_defaults() -> None:
+    assert read("") == Configuration()
+    assert Configuration().cluster_topology.enabled is False
+
+
+def test_the_example_can_be_used_and_shows_defaults() -> None:
+    example = load_configuration(EXAMPLE)
+    assert [level.domain for level in example.levels] == ["zone", "block", "rack", "host"]
+    assert example.model_copy(update={"cluster_topology": Configuration().cluster_topology}) == Configuration()
+
+
+def test_levels_are_read_broadest_first() -> None:
+    text = "clusterTopology: {enabled: true, levels: [{domain: host, key: h}, {domain: rack, key: r}]}"
+    assert read(text).levels == (Level("rack", "r"), Level("host", "h"))
+
+
+@pytest.mark.parametrize(
+    ("text", "findings"),
+    [
+        pytest.param("colour: blue", ["file: colour: unknown key"], id="unknown key"),
+        pytest.param("server: {prot: 1}", ["file: server.prot: unknown key"], id="unknown key inside"),
+        pytest.param("server: {port: 99999}", ["file: server.port: Input should be less than"], id="port"),
+        pytest.param('server: {port: "8443"}', ["file: server.port: Input should be a valid integer"], id="text"),
+        pytest.param("mnnvl: {claimMode: both}", ["file: mnnvl.claimMode: Input should be 'shared' or"], id="mode"),
+        pytest.param("clusterTopology: {enabled: yep}", ["file: clusterTopology.enabled: Input should be"], id="bool"),
+        pytest.param("clusterTopology: {enabled: true}", ["clusterTopology: levels: Required value"], id="no levels"),
+        pytest.param("clusterTopology: {name: A_b}", ["clusterTopology.name: must be a lowercase"], id="name"),
+        pytest.param("clusterTopology:", ["file: clusterTopology: Input should be"], id="null section"),
+        pytest.param(
+            "clusterTopology: {enabled: true, levels: [{domain: rack, key: a}, {domain: rack, key: -}]}",
+            ['levels[1].domain: Duplicate value: "rack"; levels[1].key: Invalid value: "-"'],
+            id="every level's findings",
+        ),
+        pytest.param("podBinding: {nodeLabels: [a b, ok]}", ["podBinding.nodeLabels: 'a b' must be"], id="label keys"),
+        pytest.param(
+            "leaderElection: {leaseSeconds: 5, renewSeconds: 9}", ["leaderElection: retrySeconds must be"], id="lease"
+        ),
+        pytest.param(
+            "a: 1\nserver: {port: -1}\nmnnvl: {b: 2}",
+            ["server.port: Input", "mnnvl.b: unknown key", "a: unknown key"],
+            id="everything at once",
+        ),
+        pytest.param("server: {port: 1}\nserver: {port: 2}", ["key 'server' is given twice"], id="a key twice"),
+        pytest.param("a: [", ["not YAML that can be read"], id="not YAML"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, findings: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(text)
+    assert len(caught.value.findings) == len(findings)
+    lines = str(caught.value).split("\n")
+    for finding in findings:
+        assert any(finding in line for line in [*lines, str(caught.value)])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "hello"])
+def test_a_file_that_is_no_map(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be a map with apiVersion"):
+        read_configuration(text, "file")
+
+
+def test_another_kind_is_refused_with_the_rest() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read_configuration("kind: Pod\nx: 1", "file")
+    assert caught.value.findings == (
+        "apiVersion: must be config.grove.io/v1alpha1, not None",
+        "kind: must be OperatorConfiguration, not 'Pod'",
+        "x: unknown key",
+    )
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="can't be read"):
+        load_configuration(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "host", "port"),
+    [
+        ({}, {}, "0.0.0.0", 8443),
+        ({"GROVE_ADMISSION_HOST": "::1", "GROVE_ADMISSION_PORT": "1"}, {}, "::1", 1),
+        ({"GROVE_ADMISSION_PORT": "1"}, {"port": 2, "host": None}, "0.0.0.0", 2),
+    ],
+)
+def test_flags_stand_above_the_environment_above_the_file(
+    environment: dict[str, str], flags: dict[str, Any], host: str, port: int
+) -> None:
+    server = with_overrides(Configuration(), environment, flags).server
+    assert (server.host, server.port) == (host, port)
+
+
+@pytest.mark.parametrize("port", ["http", "-1", "70000", ""])
+def test_a_bad_port_in_the_environment(port: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be a port number"):
+        with_overrides(Configuration(), {"GROVE_ADMISSION_PORT": port}, {})
