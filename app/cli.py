@@ -95,12 +95,12 @@ def _configuration(path: Path | None) -> Configuration:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    logs.set_up(arguments.log_level)
     flags = {"host": arguments.host, "port": arguments.port}
     configuration = with_overrides(_configuration(arguments.config), os.environ, flags)
     if arguments.objects is None:
         raise UnusableInput("serve needs --objects DIR with the facts to judge by")
     objects = tuple(document for _, document in _documents([str(arguments.objects)]))
+    logs.set_up(arguments.log_level)
     settings = runtime.ServeSettings(configuration, arguments.certs, objects)
     try:
         uvloop.run(runtime.serve(settings))

@@ -1,0 +1,115 @@
+"""The command line: what it prints and how it ends."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app import __version__
+from app.cli import main
+from tests.reviews import load
+
+EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
+FACTS = str(EXAMPLES / "facts")
+
+
+def run(*arguments: str) -> int:
+    return main(["check", *arguments])
+
+
+def test_all_allowed_is_0(capsys: Any) -> None:
+    assert run(FACTS, str(EXAMPLES / "podclique-mnnvl.yaml"), str(EXAMPLES / "podcliqueset-three-levels.yaml")) == 0
+    printed = capsys.readouterr().out
+    assert "PATCHED  PodClique default/distributed-training-0-worker" in printed
+    assert "would create ComputeDomain default/distributed-training-0-cd" in printed
+    assert printed.endswith("6 judged, 0 refused, 1 without a webhook\n")
+
+
+def test_a_refusal_is_1_and_says_why(capsys: Any) -> None:
+    assert run(FACTS, str(EXAMPLES / "podcliqueset-refused.yaml")) == 1
+    printed = capsys.readouterr().out
+    assert "REFUSED  PodCliqueSet default/inverted (422 Invalid)" in printed
+    assert 'must be as strict as packDomain "host" of the PodCliqueSet, or stricter; allowed: host, numa' in printed
+    assert 'topology level not found in ClusterTopology "grove-topology", which has: zone, block, rack, host' in printed
+
+
+def test_json_is_for_programs(capsys: Any) -> None:
+    assert run("--output", "json", str(EXAMPLES / "podgroup-refused.yaml")) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["allowed"] is False
+    (result,) = report["results"]
+    assert result["file"].endswith("podgroup-refused.yaml")
+    assert [cause["field"] for cause in result["causes"]] == ["spec.subGroups[0].name", "spec.subGroups[1].parent"]
+
+
+def test_standard_input_is_a_file(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO((EXAMPLES / "podgroup-refused.yaml").read_text()))
+    assert run("-") == 1
+    assert "PodGroup default/mixed-case" in capsys.readouterr().out
+
+
+def test_levels_can_come_from_the_configuration(capsys: Any) -> None:
+    arguments = ("--config", str(EXAMPLES / "configuration.yaml"), str(EXAMPLES / "podcliqueset-three-levels.yaml"))
+    assert run(*arguments) == 0
+    assert run(arguments[2]) == 1
+    assert 'ClusterTopology "grove-topology" does not exist yet' in capsys.readouterr().out
+
+
+def test_a_user_may_be_refused_what_the_operator_may(capsys: Any) -> None:
+    file = str(EXAMPLES / "facts" / "clustertopology.yaml")
+    assert run(file) == 0
+    assert run(file, "--user", "alice", "--groups", "system:masters") == 1
+    assert run(file, "--user", "alice", "--operation", "DELETE") == 1
+    assert 'user "alice" cannot delete it' in capsys.readouterr().out
+
+
+def test_an_update_can_be_judged(tmp_path: Path, capsys: Any) -> None:
+    new = load("podcliqueset.topology-update-to-invalid")["request"]
+    files = {}
+    for name in ("object", "oldObject"):
+        files[name] = tmp_path / f"{name}.yaml"
+        files[name].write_text(yaml.safe_dump(new[name]))
+    arguments = (str(EXAMPLES / "facts"), str(files["object"]), "--operation", "UPDATE")
+    assert run(*arguments) == 0
+    assert "warning: topology constraint ignored, it was stored before" in capsys.readouterr().out
+    assert run(*arguments, "--old", str(files["oldObject"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        pytest.param(["no-such-file.yaml"], "no-such-file.yaml: can't be read", id="no file"),
+        pytest.param(["{empty}"], "no .yaml, .yml, .json file in this directory", id="an empty directory"),
+        pytest.param(["{broken}"], "broken.yaml: not YAML or JSON that can be read", id="broken YAML"),
+        pytest.param(["{broken}", "--config", "{broken}"], "not YAML that can be read", id="a broken configuration"),
+    ],
+)
+def test_unusable_input_is_2(arguments: list[str], text: str, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.yaml").write_text("a: [")
+    places = {"empty": str(tmp_path / "empty"), "broken": str(tmp_path / "broken.yaml")}
+    assert run(*(argument.format(**places) for argument in arguments)) == 2
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["check"], ["serve", "--port", "x"], ["check", "f", "--operation", "PATCH"]])
+def test_wrong_arguments_are_2(arguments: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: grove-admission" in capsys.readouterr().err
+
+
+def test_the_version(capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"grove-admission {__version__}\n"
+
+
+def test_serve_without_facts_is_2(capsys: Any) -> None:
+    assert main(["serve"]) == 2
+    assert "--objects DIR" in capsys.readouterr().err
