@@ -24,6 +24,7 @@ class Listener(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                interface="asgi3",
                 loop="uvloop",
                 http=Connection,
                 ws="none",

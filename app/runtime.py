@@ -23,11 +23,12 @@ from app.logs import VerdictLog
 from app.metrics import Metrics
 from app.server import build_app
 from app.tls.development import ensure_development_certificate
-from app.tls.reload import ServingCertificate
+from app.tls.reload import FileSource, ServingCertificate
 from app.webhooks import registry
 from app.webhooks.dry_run import Asker, Judgement, judge
 
 FLUSH_SECONDS = 0.2
+CERTIFICATE_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class Readiness:
     """What `/readyz` and `/healthz` say."""
 
     stores: Stores
-    certificate: ServingCertificate
+    certificate: FileSource
     draining: bool = False
 
     def live(self) -> dict[str, str | None]:
@@ -84,7 +85,7 @@ class Readiness:
     def ready(self) -> dict[str, str | None]:
         checks: dict[str, str | None] = {
             "draining": "is shutting down" if self.draining else None,
-            "certificate": "has expired" if self.certificate.not_after <= datetime.now(UTC) else None,
+            "certificate": None if self.certificate.healthy() else "has expired",
         }
         for name, store in self.stores.by_name().items():
             checks[f"cache/{name}"] = None if store.synced else "the first list is not in yet"
@@ -94,20 +95,20 @@ class Readiness:
 async def serve(settings: ServeSettings) -> None:
     """Serves until SIGTERM or SIGINT. OSError where the port can't be had or the certificate can't be used."""
     server = settings.configuration.server
-    certificate = serving_certificate(settings.certificates)
+    source = certificate_source(settings.certificates)
     sock = bind(server.host, server.port)
     cluster = offline_cluster(settings.configuration, settings.objects)
-    readiness = Readiness(cluster.stores, certificate)
+    readiness = Readiness(cluster.stores, source)
     log = VerdictLog(sys.stdout.buffer)
     metrics = Metrics()
     app = build_app(build_routes(settings.configuration, cluster), metrics, log, readiness.live, readiness.ready)
-    listener = Listener(app, sock, certificate.context)
-    metrics.add_gauges(lambda: _gauges(cluster.stores, certificate))
+    listener = Listener(app, sock, source.certificate.context)
+    metrics.add_gauges(lambda: _gauges(cluster.stores, source))
     try:
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
             flushing = tasks.create_task(_flush(log), name="log")
-            watching = tasks.create_task(certificate.run(), name="certificate")
+            watching = tasks.create_task(source.run(), name="certificate")
             await listener.wait_started()
             settle_garbage_collector()
             logger.info("serving on https://%s:%d", server.host, listener.port)
@@ -131,19 +132,27 @@ def settle_garbage_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def serving_certificate(directory: Path) -> ServingCertificate:
-    """The pair of `directory`; a development pair is made where there is none."""
-    ensure_development_certificate(directory, datetime.now(UTC))
-    return ServingCertificate(directory / "tls.crt", directory / "tls.key")
+def certificate_source(directory: Path) -> FileSource:
+    """The pair of `directory`, followed when its files change. Where there is no `tls.crt`, or one that was made here,
+    a development pair is seen to. OSError where none can be had."""
+    certificate, key = directory / "tls.crt", directory / "tls.key"
+    if not certificate.exists() or (directory / "ca.key").exists():
+        ensure_development_certificate(directory, CERTIFICATE_NAMES, datetime.now(UTC))
+    source = FileSource(certificate, key, ServingCertificate())
+    source.poll()
+    if source.not_after is None:
+        raise OSError(source.last_error)
+    return source
 
 
-def _gauges(stores: Stores, certificate: ServingCertificate) -> Iterator[tuple[str, str, dict[str, str], float]]:
+def _gauges(stores: Stores, certificate: FileSource) -> Iterator[tuple[str, str, dict[str, str], float]]:
     for name, store in stores.by_name().items():
         yield "cache_objects", "Objects in the cache.", {"resource": name}, len(store)
     for name, store in stores.by_name().items():
         yield "cache_synced", "1 once the first list is in.", {"resource": name}, float(store.synced)
     text = "When the serving certificate expires, in seconds since the epoch."
-    yield "certificate_expiry_timestamp_seconds", text, {}, certificate.not_after.timestamp()
+    if certificate.not_after is not None:
+        yield "certificate_expiry_timestamp_seconds", text, {}, certificate.not_after.timestamp()
 
 
 async def _flush(log: VerdictLog) -> None:

@@ -13,7 +13,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 REQUEST_SECONDS = 30.0
-"""From a connection's or request's beginning to the last byte of its body."""
+"""From the first byte of a request to the last one of its body. A connection that has sent nothing yet is idle: Go
+keeps such spare ones, and sends on them later."""
 
 WATCH_SECONDS = 10.0
 """How often a connection is looked at; limits hold to this precision."""
@@ -81,7 +82,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._asked_at = self.loop.time()
+        self._idle_at = self.loop.time()
         self._watch = self.loop.call_later(WATCH_SECONDS, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,47 +1,106 @@
-"""Certificates on disk for development: made at first start, reused while they last."""
+"""Certificates for development: a CA and a serving pair in a directory, made at the first start and kept."""
 
+import contextlib
+import fcntl
 import os
+import tempfile
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
-from app.tls.issue import Pair, make_ca, make_leaf, problems
+from app.tls.issue import Pair, check_pair, inspect, make_ca, make_leaf, split_names
 
-NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
-
-_BACKDATED = timedelta(minutes=5)
-_CA_LIFE = timedelta(days=365)
-_LEAF_LIFE = timedelta(days=90)
-_REUSE = timedelta(days=7)
+_CA_LIFE = timedelta(days=3650)
+_LEAF_LIFE = timedelta(days=365)
+_SPARE = timedelta(days=7)
+_CLOCK_SKEW = timedelta(minutes=5)
 
 
-def ensure_development_certificate(directory: Path, now: datetime) -> None:
-    """Makes `ca.crt`, `ca.key`, `tls.crt` and `tls.key` in `directory`, unless they are good for another week.
+class DevelopmentCertificate(NamedTuple):
+    """Where the files are."""
 
-    A pair that somebody else put there, without a `ca.key`, is left alone. OSError where files can't be written.
+    cert_path: Path
+    key_path: Path
+    ca_path: Path
+
+
+def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> DevelopmentCertificate:
+    """Sees to it that `directory` holds a pair (tls.crt, tls.key) for `names`, signed by its own CA (ca.crt, ca.key).
+
+    What is there is kept if it is good for another 7 days and covers the names; else the leaf is made anew, and the
+    CA only if it is at its end. A name is a DNS name or an IP address. FileExistsError where the directory holds
+    certificates that were not made here: they are not written over.
     """
-    leaf, authority = _read(directory, "tls"), _read(directory, "ca")
-    if leaf is not None and authority is None:
-        return
-    later = now + _REUSE
-    if authority is None or problems(authority, None, (), later):
-        authority, leaf = make_ca("grove-admission development CA", now - _BACKDATED, now + _CA_LIFE), None
-        _write(directory, "ca", authority)
-    if leaf is None or problems(leaf, authority.certificate, NAMES, later):
-        _write(directory, "tls", make_leaf(authority, NAMES, now - _BACKDATED, now + _LEAF_LIFE))
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = DevelopmentCertificate(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
+    ca_key_path = directory / "ca.key"
+    with _locked(directory):
+        if not ca_key_path.exists():
+            _refuse_foreign(paths)
+        ca = _read(paths.ca_path, ca_key_path)
+        if ca is None or not _is_good_ca(ca, now):
+            ca = make_ca("grove-admission development CA", now - _CLOCK_SKEW, now + _CA_LIFE)
+            _write(ca, paths.ca_path, ca_key_path)
+        leaf = _read(paths.cert_path, paths.key_path)
+        if leaf is None or not _is_good_leaf(leaf, ca, names, now):
+            _write(_make_leaf(ca, names, now), paths.cert_path, paths.key_path)
+    return paths
 
 
-def _read(directory: Path, name: str) -> Pair | None:
+def _refuse_foreign(paths: DevelopmentCertificate) -> None:
+    """ca.key is written before all others, so files without it are not ours."""
+    for path in paths:
+        if path.exists():
+            raise FileExistsError(f"{path} was not made here (no ca.key beside it): name it as a file, or move it away")
+
+
+def _is_good_ca(ca: Pair, now: datetime) -> bool:
+    if any(check_pair(ca, None, (), at) for at in (now, now + _SPARE)):
+        return False
+    return inspect(ca.cert_pem).is_ca
+
+
+def _is_good_leaf(leaf: Pair, ca: Pair, names: Sequence[str], now: datetime) -> bool:
+    return not any(check_pair(leaf, ca.cert_pem, names, at) for at in (now, now + _SPARE))
+
+
+def _make_leaf(ca: Pair, names: Sequence[str], now: datetime) -> Pair:
+    end = min(now + _LEAF_LIFE, inspect(ca.cert_pem).not_after)
+    return make_leaf(ca, *split_names(names), now - _CLOCK_SKEW, end)
+
+
+def _read(cert_path: Path, key_path: Path) -> Pair | None:
     try:
-        return Pair((directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes())
+        return Pair(cert_path.read_bytes(), key_path.read_bytes())
     except FileNotFoundError:
         return None
 
 
-def _write(directory: Path, name: str, pair: Pair) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    for suffix, content, mode in (("key", pair.key, 0o600), ("crt", pair.certificate, 0o644)):
-        path = directory / f"{name}.{suffix}"
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+def _write(pair: Pair, cert_path: Path, key_path: Path) -> None:
+    """The key first: a crash in between leaves a mismatch, which the next start sees and mends."""
+    _replace(key_path, pair.key_pem, 0o600)
+    _replace(cert_path, pair.cert_pem, 0o644)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600 from its first moment
+    try:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        temporary.replace(path)
+            os.fchmod(file.fileno(), mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Two processes may start at once; the second waits, and finds what the first has made."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,4 +1,7 @@
-"""Certificate arithmetic: functions of names, begin and end. No clock and no files here."""
+"""Makes and judges certificates. No clock and no files: names and times are passed in, times with their zone.
+
+Keys are EC P-256. What is made passes RFC 5280 read strictly (OpenSSL's X509_V_FLAG_X509_STRICT, Go's crypto/x509).
+"""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -6,149 +9,224 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_COMMON_NAME_LIMIT = 64
+_CHAIN_LIMIT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate (PEM, perhaps with its chain) and its private key (PEM, never shown)."""
+    """A certificate (PEM; intermediates may follow it) and its private key (PEM, not encrypted)."""
 
-    certificate: bytes
-    key: bytes = field(repr=False)
+    cert_pem: bytes
+    key_pem: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateInfo:
-    """What a certificate says. `names` are its DNS names and IP addresses; times are in UTC."""
+    """What a certificate says. `names` are its DNS names, then its IP addresses; `fingerprint` is SHA-256 in hex."""
 
     subject: str
     names: tuple[str, ...]
-    begin: datetime
-    end: datetime
+    not_before: datetime
+    not_after: datetime
     is_ca: bool
+    fingerprint: str
 
 
-def make_ca(name: str, begin: datetime, end: datetime) -> Pair:
-    """A self-signed authority that may sign leaves only."""
+def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
+    """A self-signed CA that may sign leaves and nothing below them."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = _subject(name)
+    subject = _subject(common_name)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     builder = (
-        _builder(subject, subject, key, begin, end)
+        _builder(subject, subject, key.public_key(), begin, end)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(ca=True), critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
     )
-    return _pair(builder.sign(key, hashes.SHA256()), key)
+    return _signed(builder, key, key)
 
 
-def make_leaf(authority: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
-    """A serving certificate for `names` (DNS names or IP addresses, the first its subject), signed by `authority`."""
-    issuer = x509.load_pem_x509_certificate(authority.certificate)
-    issuer_key = _load_key(authority.key)
+def make_leaf(
+    ca: Pair, dns_names: Sequence[str], ip_addresses: Sequence[str | IPAddress], begin: datetime, end: datetime
+) -> Pair:
+    """A serving certificate for these names, signed by `ca`.
+
+    ValueError where there is no name, a name can't stand in a certificate, or the leaf would outlive its CA.
+    """
+    addresses = [ipaddress.ip_address(address) for address in ip_addresses]
+    names = [*dns_names, *map(str, addresses)]
+    if not names:
+        raise ValueError("a serving certificate needs at least one name")
+    issuer = x509.load_pem_x509_certificate(ca.cert_pem)
+    if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates know whole seconds
+        raise ValueError(f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}")
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
-        _builder(_subject(names[0][:64]), issuer.subject, key, begin, end)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        _builder(_subject(_fitting(names)), issuer.subject, key.public_key(), begin, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(ca=False), critical=True)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([*map(x509.DNSName, dns_names), *map(x509.IPAddress, addresses)]),
+            critical=False,
+        )
+        .add_extension(_authority_key_identifier(issuer), critical=False)
     )
-    return _pair(builder.sign(issuer_key, hashes.SHA256()), key)
+    return _signed(builder, key, _ec_key(ca.key_pem))
+
+
+def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Sorts names into DNS names and IP addresses, as `make_leaf` takes them."""
+    dns_names: list[str] = []
+    addresses: list[str] = []
+    for name in names:
+        (dns_names if _address(name) is None else addresses).append(name)
+    return dns_names, addresses
 
 
 def inspect(pem: bytes) -> CertificateInfo:
-    """What the first certificate of `pem` says. ValueError where there is none."""
-    certificate = x509.load_pem_x509_certificate(pem)
-    return CertificateInfo(
-        subject=certificate.subject.rfc4514_string(),
-        names=tuple(_names(certificate)),
-        begin=certificate.not_valid_before_utc,
-        end=certificate.not_valid_after_utc,
-        is_ca=_is_ca(certificate),
-    )
+    """Reads the first certificate of `pem`. ValueError where there is none."""
+    return _info(x509.load_pem_x509_certificate(pem))
 
 
-def problems(pair: Pair, authority: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
-    """Everything that is wrong with `pair` for serving `names` at `now`; `authority` None doesn't ask who signed it."""
+def renewal_time(info: CertificateInfo, fraction: float = 2 / 3) -> datetime:
+    """When to replace a certificate: after this fraction of its life."""
+    return info.not_before + (info.not_after - info.not_before) * fraction
+
+
+def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
+    """Everything that keeps `pair` from serving `names` at `now`; empty where nothing does.
+
+    With a `ca_bundle` (PEM, one or more CAs) the certificate must lead to one of them, as a client that trusts only
+    this bundle would check it. A name is a DNS name or an IP address.
+    """
     try:
-        certificate = x509.load_pem_x509_certificate(pair.certificate)
-        key = _load_key(pair.key)
-    except ValueError as problem:
-        return [f"not a certificate and key that can be read: {problem}"]
-    found: list[str] = []
-    if key.public_key() != certificate.public_key():
-        found.append("the key is not the certificate's")
-    if now < certificate.not_valid_before_utc:
-        found.append(f"not valid before {certificate.not_valid_before_utc.isoformat()}")
-    if now >= certificate.not_valid_after_utc:
-        found.append(f"expired at {certificate.not_valid_after_utc.isoformat()}")
-    held = set(_names(certificate))
-    found += [f"not valid for {name}" for name in names if name not in held]
-    if authority is not None and not _signed_by_any(certificate, authority):
-        found.append("not signed by the certificate authority")
-    return found
+        leaf, *intermediates = x509.load_pem_x509_certificates(pair.cert_pem)
+        info = _info(leaf)
+    except ValueError as error:
+        return [f"the certificate can't be read: {error}"]
+    findings = [*_check_key(leaf, pair.key_pem), *_check_time(info, now), *_check_purpose(leaf)]
+    findings += [f"the certificate doesn't cover {name!r}" for name in names if not _covers(info.names, name)]
+    if ca_bundle is not None:
+        findings += _check_issuer(leaf, intermediates, ca_bundle, now)
+    return findings
 
 
-def _signed_by_any(certificate: x509.Certificate, bundle: bytes) -> bool:
-    for authority in x509.load_pem_x509_certificates(bundle):
-        try:
-            certificate.verify_directly_issued_by(authority)
-        except (ValueError, TypeError, InvalidSignature):
-            continue
-        return True
-    return False
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime, end: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(*, ca: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not ca,
-        key_cert_sign=ca,
-        crl_sign=ca,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _general_name(name: str) -> x509.GeneralName:
+def _check_key(leaf: x509.Certificate, key_pem: bytes) -> list[str]:
     try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+        key = load_pem_private_key(key_pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        return [f"the private key can't be read: {error}"]
+    encoding = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if key.public_key().public_bytes(*encoding) != leaf.public_key().public_bytes(*encoding):
+        return ["the private key doesn't belong to the certificate"]
+    return []
 
 
-def _names(certificate: x509.Certificate) -> list[str]:
+def _check_time(info: CertificateInfo, now: datetime) -> list[str]:
+    if now < info.not_before:
+        return [f"the certificate is not valid before {info.not_before.isoformat()}"]
+    if now > info.not_after:
+        return [f"the certificate expired at {info.not_after.isoformat()}"]
+    return []
+
+
+def _check_purpose(leaf: x509.Certificate) -> list[str]:
     try:
-        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return []
-    return [*held.get_values_for_type(x509.DNSName), *map(str, held.get_values_for_type(x509.IPAddress))]
+    if ExtendedKeyUsageOID.SERVER_AUTH in usage or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usage:
+        return []
+    return ["the certificate is not for servers (its extended key usage lacks serverAuth)"]
+
+
+def _check_issuer(
+    leaf: x509.Certificate, intermediates: list[x509.Certificate], ca_bundle: bytes, now: datetime
+) -> list[str]:
+    try:
+        anchors = x509.load_pem_x509_certificates(ca_bundle)
+    except ValueError as error:
+        return [f"the CA bundle can't be read: {error}"]
+    certificate = leaf
+    for _ in range(_CHAIN_LIMIT):
+        if _issuer_among(anchors, certificate, now):
+            return []
+        issuer = _issuer_among(intermediates, certificate, now)
+        if issuer is None or issuer == certificate:
+            break
+        certificate = issuer
+    return ["the certificate is not signed by a CA of the bundle that is valid now"]
+
+
+def _issuer_among(
+    candidates: list[x509.Certificate], certificate: x509.Certificate, now: datetime
+) -> x509.Certificate | None:
+    for candidate in candidates:
+        info = _info(candidate)
+        if info.is_ca and info.not_before <= now <= info.not_after and _issued_by(certificate, candidate):
+            return candidate
+    return None
+
+
+def _issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _covers(names: Sequence[str], wanted: str) -> bool:
+    """RFC 6125: DNS names in any case, one wildcard for one whole leftmost label; addresses by value."""
+    address = _address(wanted)
+    if address is not None:
+        return any(_address(name) == address for name in names)
+    wanted = wanted.lower()
+    wildcard = "*." + wanted.partition(".")[2]
+    return any(name.lower() in (wanted, wildcard) for name in names)
+
+
+def _address(name: str) -> IPAddress | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _info(certificate: x509.Certificate) -> CertificateInfo:
+    return CertificateInfo(
+        subject=certificate.subject.rfc4514_string(),
+        names=_names(certificate),
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+        is_ca=_is_ca(certificate),
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
+    )
+
+
+def _names(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    addresses = alternatives.get_values_for_type(x509.IPAddress)
+    return (*alternatives.get_values_for_type(x509.DNSName), *map(str, addresses))
 
 
 def _is_ca(certificate: x509.Certificate) -> bool:
@@ -158,16 +236,61 @@ def _is_ca(certificate: x509.Certificate) -> bool:
         return False
 
 
-def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """A private key of any kind; typed as ours, which is what signing needs."""
-    try:
-        return serialization.load_pem_private_key(pem, password=None)  # type: ignore[return-value]
-    except TypeError as problem:
-        raise ValueError("the key is encrypted") from problem
-
-
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
-    encoded = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, begin: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )
-    return Pair(certificate.public_bytes(serialization.Encoding.PEM), encoded)
+
+
+def _signed(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+) -> Pair:
+    certificate = builder.sign(signer, hashes.SHA256())
+    return Pair(
+        cert_pem=certificate.public_bytes(Encoding.PEM),
+        key_pem=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )
+
+
+def _ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = load_pem_private_key(key_pem, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type
+    return key
+
+
+def _authority_key_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
+
+
+def _subject(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _fitting(names: Sequence[str]) -> str:
+    """A common name has at most 64 characters; clients read the alternative names anyway."""
+    return next((name for name in names if len(name) <= _COMMON_NAME_LIMIT), "grove-admission")
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

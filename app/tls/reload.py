@@ -1,90 +1,167 @@
-"""The serving certificate: loaded from two files, and loaded again when they change. A broken or mismatched pair never
-replaces a good one: it is tried in a scratch context first, because loading a bad pair into a live one breaks every
-later handshake."""
+"""The certificate that the server shows, replaced while it serves, and a source that reads it from files."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import ssl
 import tempfile
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.tls.issue import Pair, inspect, problems
+from app.tls.issue import CertificateInfo, Pair, check_pair, inspect
 
-POLL_SECONDS = 5.0
-
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
-class CertificateError(OSError):
-    """A certificate and key that can't be served; the text names the files and says why."""
+class BrokenPairError(ValueError):
+    """This certificate and key can't serve; the message says why."""
 
 
 class ServingCertificate:
-    """An SSL context that follows `certificate` and `key`. CertificateError where they can't be used at the start."""
+    """A server-side SSL context whose certificate can be replaced between two handshakes.
 
-    def __init__(self, certificate: Path, key: Path) -> None:
-        self._paths = (certificate, key)
+    Every handshake is handed to the context of the newest good pair. Loading into one live context instead would
+    leave the old certificate beside the new one where the kind of key changes, and a half-loaded pair where it fails.
+    """
+
+    def __init__(self) -> None:
+        self.context = _server_context()
+        self.context.sni_callback = self._hand_over
+        self.info: CertificateInfo | None = None
+        self._newest: ssl.SSLContext | None = None
+
+    def load(self, pair: Pair) -> CertificateInfo:
+        """Shows `pair` from the next handshake on. BrokenPairError where it can't serve: then nothing has changed."""
+        context = _server_context()
+        try:
+            info = inspect(pair.cert_pem)
+            with _as_file(pair.cert_pem) as certificate, _as_file(pair.key_pem) as key:
+                context.load_cert_chain(certificate, key, password=_no_password)
+        except (ssl.SSLError, ValueError) as error:
+            raise BrokenPairError("; ".join(_reasons(pair)) or str(error)) from error
+        self._newest, self.info = context, info
+        return info
+
+    def _hand_over(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> int | None:
+        """Called in each handshake, with or without a server name, before a certificate is chosen."""
+        if self._newest is None:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        connection.context = self._newest
+        return None
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class FileSource:
+    """Keeps a ServingCertificate in step with two files, such as those of a mounted Secret.
+
+    It compares contents: symlinks that are swapped, files that are replaced and files that keep their time stamp are
+    all the same to it. A pair that is broken, mismatched (read in the middle of a change) or not valid now never
+    replaces one that serves; it is tried again at the next look.
+    """
+
+    def __init__(
+        self,
+        cert_path: Path,
+        key_path: Path,
+        certificate: ServingCertificate,
+        *,
+        interval: float = 10.0,
+        on_reload: Callable[[CertificateInfo], None] | None = None,
+        now: Callable[[], datetime] = _utc_now,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.last_error: str | None = None
+        self._paths = cert_path, key_path
+        self.certificate = certificate
+        self._interval, self._on_reload, self._now, self._sleep = interval, on_reload, now, sleep
         self._loaded: Pair | None = None
-        self._refused: Pair | None = None
-        self.problem: str | None = None
-        self.context = server_context()
-        self.not_after = datetime.now(UTC)
-        self.reload()
-        if self.problem is not None:
-            raise CertificateError(self.problem)
-
-    def reload(self) -> bool:
-        """Reads the files and takes over what changed; True where a new pair is served. `problem` says what is wrong
-        with the files, None where they are what is served."""
-        try:
-            pair = Pair(self._paths[0].read_bytes(), self._paths[1].read_bytes())
-        except OSError as problem:
-            self.problem = f"{self._paths[0]}: {problem.strerror or problem}"
-            return False
-        if pair == self._loaded:
-            self.problem = None
-            return False
-        if pair == self._refused:
-            return False
-        return self._take(pair)
-
-    def _take(self, pair: Pair) -> bool:
-        found = problems(pair, None, (), datetime.now(UTC))
-        try:
-            if not found:
-                load_pair(server_context(), pair)
-                load_pair(self.context, pair)
-        except ssl.SSLError as problem:
-            found = [str(problem)]
-        if found:
-            self._refused, self.problem = pair, f"{self._paths[0]}: {'; '.join(found)}"
-            log.error("certificate refused, the old one is kept: %s", self.problem)
-            return False
-        self._loaded, self._refused, self.problem = pair, None, None
-        self.not_after = inspect(pair.certificate).end
-        log.info("certificate loaded, valid until %s", self.not_after.isoformat())
-        return True
 
     async def run(self) -> None:
-        """Follows the files for ever. A poll: Secret volumes swap a symlink, and it is two small reads."""
+        """Looks at the files now and then every `interval` seconds, until cancelled."""
         while True:
-            await asyncio.sleep(POLL_SECONDS)
-            self.reload()
+            self.poll()
+            await self._sleep(self._interval)
+
+    def poll(self) -> bool:
+        """Looks once; True where a new pair was loaded. Never raises for what is in the files."""
+        try:
+            loaded = self._load_changes()
+        except (OSError, BrokenPairError) as error:
+            self._note_failure(str(error))
+            return False
+        self.last_error = None
+        if loaded is None:
+            return False
+        logger.info("serving certificate loaded: %s, valid until %s", loaded.subject, loaded.not_after.isoformat())
+        if self._on_reload:
+            self._on_reload(loaded)
+        return True
+
+    @property
+    def not_after(self) -> datetime | None:
+        """When the certificate that serves expires; None before one is loaded."""
+        return self.certificate.info.not_after if self.certificate.info else None
+
+    def healthy(self) -> bool:
+        """A certificate serves and has not expired. A failed reload alone (see `last_error`) is no reason to stop."""
+        return self.not_after is not None and self._now() <= self.not_after
+
+    def _load_changes(self) -> CertificateInfo | None:
+        pair = Pair(*(path.read_bytes() for path in self._paths))
+        if pair == self._loaded:
+            return None
+        if findings := check_pair(pair, None, (), self._now()):
+            raise BrokenPairError("; ".join(findings))
+        info = self.certificate.load(pair)
+        self._loaded = pair
+        return info
+
+    def _note_failure(self, reason: str) -> None:
+        if reason != self.last_error:
+            kept = "the one before goes on" if self._loaded else "nothing can be served"
+            logger.error("serving certificate %s not loaded, %s: %s", self._paths[0], kept, reason)
+        self.last_error = reason
 
 
-def server_context() -> ssl.SSLContext:
+def _server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
-    """Loads `pair` from memory; the ssl module reads files only. SSLError where key and certificate don't match."""
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "pair.pem"
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as opened:
-            opened.write(pair.certificate.rstrip() + b"\n" + pair.key)
-        context.load_cert_chain(file)
+def _no_password() -> str:
+    """Without this an encrypted key would ask on the terminal."""
+    raise BrokenPairError("the private key is encrypted")
+
+
+def _reasons(pair: Pair) -> list[str]:
+    """Why OpenSSL refused, in our words; when the pair is valid is not asked here."""
+    try:
+        now = inspect(pair.cert_pem).not_before
+    except ValueError:
+        now = datetime.min.replace(tzinfo=UTC)
+    return check_pair(pair, None, (), now)
+
+
+@contextlib.contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path for the ssl module, which reads keys only from files: in memory where the system can, so that a key
+    never reaches a disk and a read-only root file system will do."""
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+        return
+    descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{descriptor}"
