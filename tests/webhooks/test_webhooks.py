@@ -1,0 +1,203 @@
+"""What the adapters add to the rules: facts that are missing, ownership, and what is never refused."""
+
+from typing import Any
+
+import pytest
+
+from app.admission.patch import apply
+from app.cluster.api import Conflict
+from app.cluster.offline import OfflineCluster
+from app.cluster.store import WatchStore
+from app.config import Configuration, PodBinding
+from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.webhooks.registry import WEBHOOKS
+from tests.reviews import LEVELS, NODE, Caller, cluster, load, patch_of, path_of
+
+ADOPTED = "grove.io/mnnvl-resources-adopted"
+
+
+async def with_resources(caller: Caller) -> dict[str, Any]:
+    """Makes the resources of distributed-training-0, and gives its PodGang as an UPDATE."""
+    await caller.ask("/mutate/podclique", load("podclique.replica-scope-0-worker"))
+    return load("podgang.update")
+
+
+def owners(caller: Caller) -> list[Any]:
+    made = [*caller.cluster.client.objects(COMPUTE_DOMAIN), *caller.cluster.client.objects(RESOURCE_CLAIM)]
+    return [[(one["kind"], one["uid"]) for one in obj["metadata"]["ownerReferences"]] for obj in made]
+
+
+async def test_a_new_gang_waits_for_its_resources() -> None:
+    caller = Caller()
+    await with_resources(caller)
+    created = load("podgang.replica-0")
+    after = apply(created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created)))
+    assert after["metadata"]["annotations"][ADOPTED] == "false"
+    assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
+
+
+async def test_a_stored_gang_takes_them() -> None:
+    caller = Caller()
+    updated = await with_resources(caller)
+    uid = updated["request"]["object"]["metadata"]["uid"]
+    after = apply(updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated)))
+    assert after["metadata"]["annotations"][ADOPTED] == "true"
+    assert owners(caller) == [[("PodGang", uid)], [("PodGang", uid)]]
+    updated["request"]["object"] = after
+    assert await caller.ask("/mutate/podgang", updated) == {"uid": updated["request"]["uid"], "allowed": True}
+
+
+async def test_a_dry_update_answers_the_same_and_takes_nothing() -> None:
+    caller = Caller()
+    updated = await with_resources(caller)
+    updated["request"]["dryRun"] = True
+    after = apply(updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated)))
+    assert after["metadata"]["annotations"][ADOPTED] == "true"
+    assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
+
+
+async def test_a_claim_of_truth_without_resources_is_taken_away() -> None:
+    created = load("podgang.replica-0")
+    created["request"]["object"]["metadata"]["annotations"] = {ADOPTED: "true"}
+    after = apply(created["request"]["object"], patch_of(await Caller().ask("/mutate/podgang", created)))
+    assert ADOPTED not in after["metadata"]["annotations"]
+
+
+async def test_an_adoption_that_somebody_crossed_is_the_reconcilers() -> None:
+    caller = Caller()
+    updated = await with_resources(caller)
+    caller.cluster.client.fail_next("patch", COMPUTE_DOMAIN, Conflict("changed", code=409, reason="Conflict"))
+    response = await caller.ask("/mutate/podgang", updated)
+    after = apply(updated["request"]["object"], patch_of(response))
+    assert response["allowed"] is True
+    assert after["metadata"]["annotations"][ADOPTED] == "false"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_set_that_is_not_cached_is_read_once(exists: bool) -> None:
+    offline = OfflineCluster([NODE], levels=LEVELS)
+    if exists:
+        offline.client.load([load("podcliqueset.topology-three-levels")["request"]["object"]])
+    gang = load("podgang.replica-0")
+    gang["request"]["object"]["metadata"]["labels"] |= {"grove.io/pcs-name": "tas-deep"}
+    response = await Caller(offline).ask("/mutate/podgang", gang)
+    pack = apply(gang["request"]["object"], patch_of(response))["spec"]["topologyConstraint"]["packConstraint"]
+    assert pack.get("required") == ("topology.kubernetes.io/zone" if exists else None)
+    assert pack["preferred"] == "topology.kubernetes.io/numa"
+    assert [call.resource for call in offline.client.calls] == [POD_CLIQUE_SET]
+    assert ("warnings" in response) is not exists
+
+
+async def test_a_gang_without_labels_is_warned_about() -> None:
+    gang = load("podgang.replica-0")
+    gang["request"]["object"]["metadata"]["labels"] = None
+    response = await Caller().ask("/mutate/podgang", gang)
+    assert response["warnings"][0].startswith("the PodCliqueSet (no label names it) is not known: PodGang")
+
+
+@pytest.mark.parametrize("name", ["podcliqueset.topology-equal", "podgang.replica-0"])
+async def test_without_the_topology_a_later_try_is_asked_for(name: str) -> None:
+    response = await Caller(OfflineCluster([NODE])).ask(path_of(name), load(name))
+    assert response["status"]["code"] == 503
+    assert 'ClusterTopology "grove-topology" does not exist yet' in response["status"]["message"]
+
+
+async def test_topology_switched_off() -> None:
+    caller = Caller(cluster(enabled=False))
+    refused = await caller.ask("/validate/podcliqueset", load("podcliqueset.topology-equal"))
+    assert "topology support is not enabled in the operator" in refused["status"]["message"]
+    assert (await caller.ask("/validate/podcliqueset", load("podcliqueset.no-topology")))["allowed"]
+    kept = await caller.ask("/validate/podcliqueset", load("podcliqueset.topology-update-scale-only"))
+    assert kept["allowed"] is True
+    assert len(kept["warnings"]) > 0
+    assert (await caller.ask("/mutate/podgang", load("podgang.replica-0"))).get("patch") is None
+
+
+EMPTY: list[Any] = [
+    pytest.param("podcliqueset.topology-equal", "topologies", "ClusterTopologies", id="PodCliqueSet"),
+    pytest.param("podclique.replica-scope-0-worker", "domains", "computedomains", id="PodClique"),
+    pytest.param("podgang.replica-0", "sets", "PodCliqueSets", id="PodGang"),
+    pytest.param("pod-binding.gpu-node-1", "nodes", "Nodes", id="Binding"),
+]
+
+
+@pytest.mark.parametrize(("name", "store", "what"), EMPTY)
+async def test_a_cache_that_is_not_filled_is_a_503_by_name(name: str, store: str, what: str) -> None:
+    offline = cluster()
+    empty: WatchStore[Any] = WatchStore(lambda obj: obj)
+    object.__setattr__(offline.stores, store, empty)
+    offline.resources._stores[COMPUTE_DOMAIN] = offline.stores.domains
+    response = await Caller(offline).ask(path_of(name), load(name))
+    assert response["status"]["code"] == 503
+    assert f"the cache of {what}" in response["status"]["message"]
+
+
+async def test_what_is_on_its_way_out_is_never_refused() -> None:
+    for name in ("podcliqueset.topology-update-to-invalid", "podgroup.update-to-invalid", "podclique.update-scale"):
+        review = load(name)
+        review["request"]["object"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        caller = Caller()
+        assert await caller.ask(path_of(name), review) == {"uid": review["request"]["uid"], "allowed": True}
+        assert caller.cluster.client.calls == []
+
+
+@pytest.mark.parametrize("label", ["somebody", None])
+async def test_a_resource_in_the_way_is_refused_by_name(label: str | None) -> None:
+    metadata = {"name": "distributed-training-0-cd", "namespace": "default", "labels": {"owner": label}}
+    domain = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": metadata}
+    response = await Caller(cluster(domain)).ask("/mutate/podclique", load("podclique.replica-scope-0-worker"))
+    assert response["status"]["code"] == 403
+    assert 'ComputeDomain "distributed-training-0-cd" exists in namespace default' in response["status"]["message"]
+
+
+TARGETS: list[Any] = [
+    pytest.param({"kind": "Node", "name": "gpu-node-2"}, 'node "gpu-node-2" is not known', id="an unknown node"),
+    pytest.param({"kind": "Thing", "name": "gpu-node-1"}, "has no node as its target", id="another kind"),
+    pytest.param({"kind": "Node"}, "has no node as its target", id="no name"),
+    pytest.param({"name": ["gpu-node-1"]}, "has no node as its target", id="a list for a name"),
+    pytest.param(None, "has no node as its target", id="no target"),
+    pytest.param("gpu-node-1", "has no node as its target", id="text"),
+]
+
+
+@pytest.mark.parametrize(("target", "warning"), TARGETS)
+async def test_a_binding_is_never_refused(target: Any, warning: str) -> None:
+    review = load("pod-binding.gpu-node-1")
+    review["request"]["object"]["target"] = target
+    response = await Caller().ask("/mutate/pod-binding", review)
+    assert response["allowed"] is True
+    assert "patch" not in response
+    assert warning in response["warnings"][0]
+
+
+async def test_configured_labels_hold_without_a_topology() -> None:
+    binding = PodBinding(node_labels=("topology.kubernetes.io/rack",))
+    configuration = Configuration().model_copy(update={"pod_binding": binding})
+    caller = Caller(OfflineCluster([NODE]), configuration)
+    review = load("pod-binding.gpu-node-1")
+    review["request"]["object"]["metadata"]["labels"] = {"topology.kubernetes.io/rack": "fake", "mine": "kept"}
+    after = apply(review["request"]["object"], patch_of(await caller.ask("/mutate/pod-binding", review)))
+    assert after["metadata"]["labels"] == {"topology.kubernetes.io/rack": "r12", "mine": "kept"}
+
+
+async def test_a_bulk_delete_takes_its_name_from_the_old_object() -> None:
+    review = load("clustertopology.managed-bulk-delete-by-user")
+    assert "name" not in review["request"]
+    response = await Caller().ask("/validate/clustertopology", review)
+    assert response["status"]["code"] == 403
+
+
+def test_the_table() -> None:
+    rows = [
+        (one.path, str(one.resource), one.operations, one.failure_policy, one.timeout_seconds, one.side_effects)
+        for one in WEBHOOKS
+    ]
+    assert rows == [
+        ("/validate/clustertopology", "clustertopologies.grove.io", ("CREATE", "UPDATE", "DELETE"), "Fail", 5, "None"),
+        ("/validate/podcliqueset", "podcliquesets.grove.io", ("CREATE", "UPDATE"), "Fail", 5, "None"),
+        ("/validate/podgroup", "podgroups.scheduling.run.ai", ("CREATE", "UPDATE"), "Fail", 5, "None"),
+        ("/mutate/podclique", "podcliques.grove.io", ("CREATE", "UPDATE"), "Fail", 10, "NoneOnDryRun"),
+        ("/mutate/podgang", "podgangs.scheduler.grove.io", ("CREATE", "UPDATE"), "Fail", 5, "NoneOnDryRun"),
+        ("/mutate/pod-binding", "pods", ("CREATE",), "Ignore", 2, "None"),
+    ]
+    assert [one.name.split(".")[0] for one in WEBHOOKS if one.mutating] == ["podclique", "podgang", "pod-binding"]
