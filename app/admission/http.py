@@ -24,6 +24,9 @@ MAX_BODY = 7 * 1024 * 1024
 """An API server's own limit is 3 MiB for an object; a review of an UPDATE carries two."""
 
 DEFAULT_TIMEOUT = 10.0
+WHOLE_RESPONSE = "grove.response"
+"""ASGI extension of our own connections: one message with `status` and a JSON `body`, for a start and a body."""
+
 _MARGIN = 0.9
 _DURATION = re.compile(rb"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
@@ -44,6 +47,7 @@ class AdmissionApp:
 
     def __init__(self, routes: Mapping[str, Route], otherwise: App, observe: Observer) -> None:
         self._routes = routes
+        self.eager_paths = frozenset(routes)
         self._otherwise = otherwise
         self._observe = observe
 
@@ -72,7 +76,11 @@ class AdmissionApp:
         except BadReview as bad:
             uid, verdict = bad.uid, bad_request(bad.message, bad.code)
             status = 200 if uid else verdict.code
-        await _answer(send, status, encode(uid, verdict) if status == 200 else _plain(status, verdict.message))
+        content = encode(uid, verdict) if status == 200 else _plain(status, verdict.message)
+        if "extensions" in scope and WHOLE_RESPONSE in scope["extensions"]:
+            await send({"type": WHOLE_RESPONSE, "status": status, "body": content})
+        else:
+            await _answer(send, status, content)
         self._observe(route.path, uid, request, verdict, time.perf_counter() - begin)
 
 
