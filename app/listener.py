@@ -18,15 +18,17 @@ _SHUTDOWN_SECONDS = 10
 
 
 class Listener(uvicorn.Server):
-    """Serves `app` on `sock` over TLS until `stop` is called."""
+    """Serves `app` on `sock` over TLS until `stop` is called. `connection` is the class of its connections."""
 
-    def __init__(self, app: App, sock: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, app: App, sock: socket.socket, context: ssl.SSLContext, connection: type[Connection] = Connection
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 interface="asgi3",
                 loop="uvloop",
-                http=Connection,
+                http=connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +113,14 @@ def test_the_version(capsys: Any) -> None:
     assert capsys.readouterr().out == f"grove-admission {__version__}\n"
 
 
-def test_serve_outside_a_cluster_says_so(capsys: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr("app.logs.set_up", lambda _: None)
-    assert main(["serve", "--port", "0", "--certs", str(tmp_path)]) == 1
-    assert "can't serve: " in capsys.readouterr().err
+def test_serve_outside_a_cluster_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--certs", str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
+    ended = subprocess.run(
+        command, cwd=EXAMPLES.parent.parent, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "can't serve: " in ended.stderr
 
 
 def test_the_webhook_configurations_are_those_of_the_manifests(capsys: Any) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import pytest
 
-from app.admission import connection
 from app.admission.connection import Connection
 from app.listener import KEEP_ALIVE_SECONDS, Listener, bind
 from app.runtime import certificate_source
@@ -110,11 +109,11 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
 class Held:
     """A listener in this process, whose app answers once it is let."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, connection: type[Connection] = Connection) -> None:
         self.source = certificate_source(directory)
         self.directory = directory
         self.bodies: list[int] = []
-        self.listener = Listener(self.app, bind("127.0.0.1", 0), self.source.certificate.context)
+        self.listener = Listener(self.app, bind("127.0.0.1", 0), self.source.certificate.context, connection)
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         size, more = 0, True
@@ -137,14 +136,30 @@ class Held:
         return await asyncio.open_connection("localhost", self.listener.port, ssl=context, family=socket.AF_INET)
 
 
-@pytest.fixture
-async def held(tmp_path: Path) -> AsyncIterator[Held]:
-    found = Held(tmp_path)
+class Impatient(Connection):
+    request_seconds = 0.1
+    watch_seconds = 0.05
+
+
+@contextlib.asynccontextmanager
+async def listening(found: Held) -> AsyncIterator[Held]:
     running = asyncio.create_task(found.listener.run_until_stopped())
     await found.listener.wait_started()
     yield found
     found.listener.stop()
     await running
+
+
+@pytest.fixture
+async def held(tmp_path: Path) -> AsyncIterator[Held]:
+    async with listening(Held(tmp_path)) as found:
+        yield found
+
+
+@pytest.fixture
+async def impatient(tmp_path: Path) -> AsyncIterator[Held]:
+    async with listening(Held(tmp_path, Impatient)) as found:
+        yield found
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
@@ -220,23 +235,24 @@ async def test_a_reset_connection_leaves_nothing_behind(held: Held) -> None:
         pytest.param(HEAD + b"content-length: 100\r\n\r\nhalf", id="half a body"),
     ],
 )
-async def test_a_client_that_does_not_go_on_is_closed(held: Held, sent: bytes, monkeypatch: Any) -> None:
-    monkeypatch.setattr(connection, "WATCH_SECONDS", 0.05)
-    monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.1)
-    reader, writer = await held.open()
+async def test_a_client_that_does_not_go_on_is_closed(impatient: Held, sent: bytes) -> None:
+    reader, writer = await impatient.open()
     writer.write(sent)
     async with asyncio.timeout(5):
         assert await reader.read() == b""
     writer.close()
 
 
-async def test_an_idle_connection_is_kept_for_as_long_as_it_should(held: Held, monkeypatch: Any) -> None:
-    monkeypatch.setattr(connection, "WATCH_SECONDS", 0.02)
-    monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.03)
-    reader, writer = await held.open()
-    writer.write(request())
-    await answer(reader)
-    (one,) = held.listener.server_state.connections
+@pytest.mark.parametrize("used", [True, False])
+async def test_an_idle_connection_is_kept_for_as_long_as_it_should(impatient: Held, used: bool) -> None:
+    reader, writer = await impatient.open()
+    if used:
+        writer.write(request())
+        await answer(reader)
+    async with asyncio.timeout(5):
+        while not impatient.listener.server_state.connections:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+    (one,) = impatient.listener.server_state.connections
     assert isinstance(one, Connection)
     assert one.timeout_keep_alive == KEEP_ALIVE_SECONDS == 120
     with pytest.raises(TimeoutError):

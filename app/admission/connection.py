@@ -18,14 +18,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from app.admission.http import WHOLE_RESPONSE
 
-REQUEST_SECONDS = 30.0
-"""From the first byte of a request to the last one of its body. A connection that has sent nothing yet is idle: Go
-keeps such spare ones, and sends on them later."""
-
-WATCH_SECONDS = 10.0
-"""How often a connection is looked at; limits hold to this precision."""
-
-
 _EXTENSIONS: Any = {WHOLE_RESPONSE: {}}
 _WHOLE_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 
@@ -125,6 +117,13 @@ class Connection(HttpToolsProtocol):
     Requests to the `eager_paths` of the app are run as soon as they are whole, without a task: see `_run_now`.
     """
 
+    request_seconds = 30.0
+    """From the first byte of a request to the last one of its body. A connection that has sent nothing yet is idle: Go
+    keeps such spare ones, and sends on them later."""
+
+    watch_seconds = 10.0
+    """How often a connection is looked at; limits hold to this precision."""
+
     _deferred: bool = False
     _watch: asyncio.TimerHandle | None = None
     _asked_at: float | None = None
@@ -134,7 +133,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._eager_paths: frozenset[str] = getattr(self.config.app, "eager_paths", frozenset())
         self._idle_at = self.loop.time()
-        self._watch = self.loop.call_later(WATCH_SECONDS, self._look)
+        self._watch = self.loop.call_later(self.watch_seconds, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch is not None:
@@ -218,9 +217,9 @@ class Connection(HttpToolsProtocol):
     def _look(self) -> None:
         """Closes a connection that has been idle, or in the middle of a request, for too long."""
         now = self.loop.time()
-        slow = self._asked_at is not None and now - self._asked_at > REQUEST_SECONDS
+        slow = self._asked_at is not None and now - self._asked_at > self.request_seconds
         idle = self._idle_at is not None and now - self._idle_at > self.timeout_keep_alive
         if not self.transport.is_closing():
-            self._watch = self.loop.call_later(WATCH_SECONDS, self._look)
+            self._watch = self.loop.call_later(self.watch_seconds, self._look)
             if slow or idle:
                 self.transport.close()
