@@ -25,8 +25,9 @@ MAX_BODY = 7 * 1024 * 1024
 
 DEFAULT_TIMEOUT = 10.0
 _MARGIN = 0.9
-_DURATION = re.compile(rb"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_UNITS = {b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
+_DURATION = re.compile(rb"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)")
+_DURATIONS = re.compile(rb"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|ms|s|m|h))+")
+_UNITS = {b"ns": 1e-9, b"us": 1e-6, b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _HUNG_UP = "the caller hung up before its request was whole"
 
@@ -129,10 +130,17 @@ def deadline(query: bytes) -> float:
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")
         if name == b"timeout":
-            seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION.findall(value))
+            seconds = _seconds(value)
             if 0 < seconds <= 60:
                 return seconds * _MARGIN
     return DEFAULT_TIMEOUT * _MARGIN
+
+
+def _seconds(value: bytes) -> float:
+    """A Go duration (`time.ParseDuration`) in seconds; 0 for what is none."""
+    if not _DURATIONS.fullmatch(value):
+        return 0.0
+    return sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION.findall(value))
 
 
 def _plain(code: int, message: str) -> bytes:
