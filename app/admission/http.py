@@ -73,7 +73,12 @@ class AdmissionApp:
         except BadReview as bad:
             uid, verdict = bad.uid, bad_request(bad.message, bad.code)
             status = 200 if uid else verdict.code
-        await _answer(send, status, encode(uid, verdict) if status == 200 else _plain(status, verdict.message))
+        try:
+            written = encode(uid, verdict) if status == 200 else _plain(status, verdict.message)
+        except RecursionError:  # the patch holds a part of the object that JSON can be read from, but not written to
+            verdict = bad_request("the object is nested too deeply")
+            written = encode(uid, verdict)
+        await _answer(send, status, written)
         self._observe(route.path, uid, request, verdict, time.perf_counter() - begin)
 
 
