@@ -242,7 +242,7 @@ def _owner(obj: Mapping[str, Any], pcs: str) -> Owner:
     for reference in references if isinstance(references, list) else ():
         held = reference if isinstance(reference, dict) else {}
         if (held.get("kind"), held.get("name")) == (POD_CLIQUE_SET.kind, pcs):
-            return Owner(pcs, str(held.get("uid", "")))
+            return Owner(pcs, str(held.get("uid") or ""))
     return Owner(pcs)
 
 
