@@ -191,6 +191,8 @@ def _name(obj: Mapping[str, Any], place: Place, scope: Scope, findings: list[Fie
 def _need(value: str, key: str, other: str, what: str, findings: list[FieldError]) -> None:
     if not value:
         findings.append(required(_LABELS.key(key), f"{what} (or Grove's own label {other}) is needed for MNNVL"))
+    elif len(value) > MAX_LABEL:
+        findings.append(invalid(_LABELS.key(key), value, f"must be no more than {MAX_LABEL} characters"))
 
 
 def _need_index(value: str, key: str, other: str, what: str, findings: list[FieldError]) -> None:
