@@ -109,7 +109,9 @@ def _load(text: str) -> Iterator[Any]:
         except orjson.JSONDecodeError:
             pass  # flow-style YAML begins like JSON
         else:
-            yield from loaded if isinstance(loaded, list) else [loaded]
+            for document in loaded if isinstance(loaded, list) else [loaded]:
+                _count(document, [_MAX_NODES])
+                yield document
             return
     _check_depth(text)
     for document in yaml.load_all(text, Loader=_Loader):
@@ -129,19 +131,22 @@ def _check_depth(text: str) -> None:
             depth -= 1
 
 
-def _count(value: Any, budget: list[int]) -> None:
-    """Refuses documents whose aliases blow up when they are written out."""
+def _count(value: Any, budget: list[int], depth: int = 0) -> None:
+    """Refuses documents whose aliases blow up when they are written out, or hold themselves, and nesting that nothing
+    which calls itself for each level could survive."""
     budget[0] -= 1
+    if depth > _MAX_DEPTH:
+        raise UnusableInput(f"it is nested too deeply: more than {_MAX_DEPTH} levels")
     if budget[0] < 0:
         raise UnusableInput(f"a document has more than {_MAX_NODES} values, counting its aliases")
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise UnusableInput(f"the key {key!r} is not a string; put it in quotes")
-            _count(item, budget)
+            _count(item, budget, depth + 1)
     elif isinstance(value, list):
         for item in value:
-            _count(item, budget)
+            _count(item, budget, depth + 1)
 
 
 def _expand(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -181,7 +186,7 @@ async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> 
     request = review.get("request")
     held = request if isinstance(request, dict) else {}
     resource = held.get("resource") if isinstance(held.get("resource"), dict) else {}
-    route = _route(routes, resource.get("group"), resource.get("resource"), held.get("subResource", ""))  # type: ignore[union-attr]
+    route = _route(routes, resource.get("group"), resource.get("resource"), held.get("subResource") or "")  # type: ignore[union-attr]
     if route is None:
         return Judgement(review)
     verdict = await _decide(route, {**review, "request": {**held, "dryRun": True}})
