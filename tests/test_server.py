@@ -153,6 +153,14 @@ async def test_text_is_for_people() -> None:
         pytest.param(b"\xff\xfe", "is not UTF-8 text", id="not UTF-8"),
         pytest.param(b"1: 2", "the key 1 is not a string", id="a key that is a number"),
         pytest.param(b"[" * 100_000, "nested too deeply", id="deep nesting"),
+        pytest.param(b"a: &a [*a]", "nested too deeply", id="a list that holds itself"),
+        pytest.param(b"&a {kind: Pod, x: *a}", "nested too deeply", id="a map that holds itself"),
+        pytest.param(
+            b"a0: &a0 [x]\n" + b"".join(b"a%d: &a%d [*a%d]\n" % (n, n, n - 1) for n in range(1, 1500)),
+            "nested too deeply",
+            id="aliases of aliases",
+        ),
+        pytest.param(b'{"kind":"Pod","x":' + b"[" * 1000 + b"]" * 1000 + b"}", "nested too deeply", id="deep JSON"),
         pytest.param(b"{a: !!python/object:os.system 1}", "could not determine a constructor", id="a tag"),
         pytest.param(b"a: !!int one", "not YAML or JSON that can be read", id="a number that is none"),
         pytest.param(b"x" * (MAX_DRY_RUN + 1), "larger than the limit of 2048 KiB", id="too large"),
@@ -204,6 +212,13 @@ async def test_a_review_that_is_none_is_never_a_crash(review: Any) -> None:
     document = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", **review}
     (result,) = (await Served().dry_run(json.dumps(document)))["results"]
     assert result["webhook"] is None or result["code"] == 400
+
+
+async def test_a_review_with_a_null_subresource_is_judged() -> None:
+    review = load("podgroup.underscore")
+    review["request"]["subResource"] = None
+    (result,) = (await Served().dry_run(json.dumps(review)))["results"]
+    assert (result["webhook"], result["code"]) == ("/validate/podgroup", 422)
 
 
 async def test_a_timestamp_stays_text() -> None:
