@@ -210,7 +210,7 @@ def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: An
 def _review(document: dict[str, Any], resource: Resource, subresource: str, asker: Asker) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(document)
     group, _, version = api_version.rpartition("/")
-    same = next((one for one in asker.old if identify(one)[1:] == (kind, namespace, name)), document)
+    same = next((one for one in asker.old if _is_same(one, document)), document)
     deleting = asker.operation == "DELETE"
     return {
         "apiVersion": API_VERSION,
@@ -229,6 +229,12 @@ def _review(document: dict[str, Any], resource: Resource, subresource: str, aske
             "dryRun": True,
         },
     }
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two documents are about one object; without a namespace it is the default one's."""
+    (_, kind, namespace, name), (_, other_kind, other_namespace, other_name) = identify(one), identify(other)
+    return (kind, namespace or "default", name) == (other_kind, other_namespace or "default", other_name)
 
 
 async def _decide(route: Route, review: dict[str, Any]) -> Verdict:
