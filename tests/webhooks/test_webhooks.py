@@ -183,7 +183,7 @@ async def test_a_binding_is_never_refused(target: Any, warning: str) -> None:
 
 
 async def test_configured_labels_hold_without_a_topology() -> None:
-    binding = PodBinding(node_labels=("topology.kubernetes.io/rack",))
+    binding = PodBinding.model_validate({"nodeLabels": ("topology.kubernetes.io/rack",)})
     configuration = Configuration().model_copy(update={"pod_binding": binding})
     caller = Caller(OfflineCluster([NODE]), configuration)
     review = load("pod-binding.gpu-node-1")
