@@ -1,4 +1,4 @@
-"""argv -> settings -> serve | check. Exit codes: 0 done, 1 a refusal or a failure, 2 unusable input."""
+"""argv -> settings -> serve | check | webhooks. Exit codes: 0 done, 1 a refusal or a failure, 2 unusable input."""
 
 import argparse
 import asyncio
@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+import yaml
 
 from app import __version__, logs, runtime
+from app.cluster.api import ClusterError
 from app.config import Configuration, ConfigurationError, load_configuration, with_overrides
+from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
 from app.webhooks.dry_run import Asker, Judgement, UnusableInput, describe, read_documents
 
 REFUSED, UNUSABLE = 1, 2
@@ -39,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_check(commands)
+    _add_webhooks(commands)
     return parser
 
 
@@ -57,6 +61,8 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument(
         "--objects", type=Path, metavar="DIR", help="facts from the YAML and JSON files of DIR, in place of a cluster"
     )
+    serve.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the cluster to serve (default: this Pod's)")
+    serve.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
     serve.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     serve.set_defaults(run=_serve)
 
@@ -79,6 +85,15 @@ def _add_check(commands: Any) -> None:
     check.set_defaults(run=_check)
 
 
+def _add_webhooks(commands: Any) -> None:
+    webhooks = commands.add_parser("webhooks", help="print the two webhook configurations")
+    where = webhooks.add_mutually_exclusive_group()
+    where.add_argument("--service", metavar="NAMESPACE/NAME", default="grove-system/grove-admission")
+    where.add_argument("--url", help="https://host:port of the server, for one outside the cluster")
+    webhooks.add_argument("--ca-file", type=Path, metavar="FILE", help="with --url: the CA of its certificate")
+    webhooks.set_defaults(run=_webhooks)
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port number")
@@ -97,14 +112,14 @@ def _configuration(path: Path | None) -> Configuration:
 def _serve(arguments: argparse.Namespace) -> int:
     flags = {"host": arguments.host, "port": arguments.port}
     configuration = with_overrides(_configuration(arguments.config), os.environ, flags)
-    if arguments.objects is None:
-        raise UnusableInput("serve needs --objects DIR with the facts to judge by")
-    objects = tuple(document for _, document in _documents([str(arguments.objects)]))
+    objects = None
+    if arguments.objects is not None:
+        objects = tuple(document for _, document in _documents([str(arguments.objects)]))
     logs.set_up(arguments.log_level)
-    settings = runtime.ServeSettings(configuration, arguments.certs, objects)
+    settings = runtime.ServeSettings(configuration, arguments.certs, objects, arguments.kubeconfig, arguments.context)
     try:
         uvloop.run(runtime.serve(settings))
-    except OSError as problem:
+    except (OSError, ClusterError) as problem:
         print(f"can't serve: {problem}", file=sys.stderr)
         return REFUSED
     return 0
@@ -124,6 +139,23 @@ def _check(arguments: argparse.Namespace) -> int:
     else:
         _print_text([name for name, _ in sourced], judged, len(refused))
     return REFUSED if refused else 0
+
+
+def _webhooks(arguments: argparse.Namespace) -> int:
+    target: Target
+    if arguments.url:
+        if arguments.ca_file is None or not arguments.url.startswith("https://"):
+            raise UnusableInput("--url takes https://host:port, and needs --ca-file with it")
+        target = UrlTarget(arguments.url, _text(str(arguments.ca_file)).encode())
+        own_namespace = "grove-system"
+    else:
+        own_namespace, _, name = arguments.service.partition("/")
+        if not own_namespace or not name:
+            raise UnusableInput("--service takes NAMESPACE/NAME")
+        target = ServiceTarget(own_namespace, name)
+    configurations = webhook_configurations(target, own_namespace)
+    print(yaml.safe_dump_all(configurations, sort_keys=False, explicit_start=True), end="")
+    return 0
 
 
 def _print_text(names: list[str], judged: list[Judgement], refused: int) -> None:

@@ -45,7 +45,6 @@ class ClusterTopology(_Section):
     enabled: bool = False
     name: str = "grove-topology"
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
-    creation_timeout_seconds: Seconds = 120
 
     @field_validator("name")
     @classmethod
@@ -99,21 +98,6 @@ class Server(_Section):
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
 
 
-class LeaderElection(_Section):
-    enabled: bool = True
-    namespace: str = "grove-system"
-    name: str = "grove-admission"
-    lease_seconds: Seconds = 15
-    renew_seconds: Seconds = 10
-    retry_seconds: Seconds = 2
-
-    @model_validator(mode="after")
-    def _order(self) -> "LeaderElection":
-        if not self.retry_seconds < self.renew_seconds < self.lease_seconds:
-            raise ValueError("retrySeconds must be less than renewSeconds, and renewSeconds less than leaseSeconds")
-        return self
-
-
 class Client(_Section):
     """How the API server is called: requests per second and burst, and seconds for one call."""
 
@@ -130,7 +114,6 @@ class Configuration(_Section):
     mnnvl: Mnnvl = Mnnvl()
     pod_binding: PodBinding = PodBinding()
     server: Server = Server()
-    leader_election: LeaderElection = LeaderElection()
     client: Client = Client()
 
     @property

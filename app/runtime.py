@@ -4,18 +4,23 @@ Start: certificate -> caches -> listener -> leader-only work. Stop: not ready ->
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from app import __version__
 from app.admission.handler import Route
 from app.cluster.api import Object
+from app.cluster.client import HttpClient, Limits
+from app.cluster.credentials import from_kubeconfig, in_cluster
 from app.cluster.facts import Stores
+from app.cluster.live import LiveCluster
 from app.cluster.offline import OfflineCluster
 from app.config import Configuration
 from app.listener import Listener, bind
@@ -35,11 +40,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """What `serve` was asked for. `objects` are the facts of a server without a cluster."""
+    """What `serve` was asked for. With `objects`, these are the facts and there is no cluster; else the cluster is that
+    of `kubeconfig` and `context`, or the one that this Pod runs in."""
 
     configuration: Configuration
     certificates: Path
-    objects: tuple[Object, ...] = ()
+    objects: tuple[Object, ...] | None = None
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+
+Cluster = OfflineCluster | LiveCluster
 
 
 def webhook_settings(configuration: Configuration) -> registry.Settings:
@@ -60,7 +71,7 @@ def offline_cluster(configuration: Configuration, objects: Iterable[Object]) -> 
     )
 
 
-def build_routes(configuration: Configuration, cluster: OfflineCluster) -> dict[str, Route]:
+def build_routes(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
     facts = registry.Facts(cluster.facts, cluster.facts, cluster.facts, cluster.resources)
     return registry.routes(webhook_settings(configuration), facts)
 
@@ -88,27 +99,32 @@ class Readiness:
             "certificate": None if self.certificate.healthy() else "has expired",
         }
         for name, store in self.stores.by_name().items():
-            checks[f"cache/{name}"] = None if store.synced else "the first list is not in yet"
+            problem = getattr(store, "problem", "") or "not asked yet"
+            checks[f"cache/{name}"] = None if store.synced else f"the first list is not in yet: {problem}"
         return checks
 
 
 async def serve(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or SIGINT. OSError where the port can't be had or the certificate can't be used."""
+    """Serves until SIGTERM or SIGINT. OSError where the port can't be had or the certificate can't be used,
+    ClusterError where there are no credentials for a cluster; any other task that ends takes the process down."""
     server = settings.configuration.server
     source = certificate_source(settings.certificates)
     sock = bind(server.host, server.port)
-    cluster = offline_cluster(settings.configuration, settings.objects)
-    readiness = Readiness(cluster.stores, source)
     log = VerdictLog(sys.stdout.buffer)
     metrics = Metrics()
-    app = build_app(build_routes(settings.configuration, cluster), metrics, log, readiness.live, readiness.ready)
-    listener = Listener(app, sock, source.certificate.context)
-    metrics.add_gauges(lambda: _gauges(cluster.stores, source))
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with connected(settings) as cluster, asyncio.TaskGroup() as tasks:
+            readiness = Readiness(cluster.stores, source)
+            routes = build_routes(settings.configuration, cluster)
+            app = build_app(routes, metrics, log, readiness.live, readiness.ready)
+            listener = Listener(app, sock, source.certificate.context)
+            metrics.add_gauges(lambda: _gauges(cluster, source))
+            background = [
+                tasks.create_task(cluster.run(), name="cluster"),
+                tasks.create_task(_flush(log), name="log"),
+                tasks.create_task(source.run(), name="certificate"),
+            ]
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
-            flushing = tasks.create_task(_flush(log), name="log")
-            watching = tasks.create_task(source.run(), name="certificate")
             await listener.wait_started()
             settle_garbage_collector()
             logger.info("serving on https://%s:%d", server.host, listener.port)
@@ -118,18 +134,36 @@ async def serve(settings: ServeSettings) -> None:
             await _drain(server.drain_seconds)
             listener.stop()
             await running
-            flushing.cancel()
-            watching.cancel()
+            for task in background:
+                task.cancel()
     finally:
+        sock.close()
         log.close()
 
 
-def settle_garbage_collector() -> None:
-    """What is here now stays: the collector need not walk it again, and looks at young objects less often. A request
-    leaves no cycles behind."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+@contextlib.asynccontextmanager
+async def connected(settings: ServeSettings) -> AsyncIterator[Cluster]:
+    """The cluster that `settings` name, with its connections closed at the end."""
+    configuration = settings.configuration
+    if settings.objects is not None:
+        yield offline_cluster(configuration, settings.objects)
+        return
+    if settings.kubeconfig is not None or settings.context is not None:
+        credentials = await from_kubeconfig(settings.kubeconfig, settings.context)
+    else:
+        credentials = await in_cluster()
+    limits = Limits(
+        total=configuration.client.timeout_seconds,
+        qps=configuration.client.queries_per_second,
+        burst=configuration.client.burst,
+    )
+    async with HttpClient(credentials, limits, user_agent=f"grove-admission/{__version__}") as client:
+        yield LiveCluster(
+            client,
+            topology_name=configuration.cluster_topology.name,
+            topology_enabled=configuration.cluster_topology.enabled,
+            node_labels=configuration.pod_binding.node_labels,
+        )
 
 
 def certificate_source(directory: Path) -> FileSource:
@@ -145,14 +179,41 @@ def certificate_source(directory: Path) -> FileSource:
     return source
 
 
-def _gauges(stores: Stores, certificate: FileSource) -> Iterator[tuple[str, str, dict[str, str], float]]:
-    for name, store in stores.by_name().items():
+def settle_garbage_collector() -> None:
+    """What is here now stays: the collector need not walk it again, and looks at young objects less often. A request
+    leaves no cycles behind."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def _gauges(cluster: Cluster, certificate: FileSource) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    stores = cluster.stores.by_name()
+    for name, store in stores.items():
         yield "cache_objects", "Objects in the cache.", {"resource": name}, len(store)
-    for name, store in stores.by_name().items():
+    for name, store in stores.items():
         yield "cache_synced", "1 once the first list is in.", {"resource": name}, float(store.synced)
-    text = "When the serving certificate expires, in seconds since the epoch."
+    for name, store in stores.items():
+        yield "cache_served", "1 where the cluster serves the resource.", {"resource": name}, float(store.served)
     if certificate.not_after is not None:
+        text = "When the serving certificate expires, in seconds since the epoch."
         yield "certificate_expiry_timestamp_seconds", text, {}, certificate.not_after.timestamp()
+    if isinstance(cluster, LiveCluster):
+        yield from _cluster_gauges(cluster)
+
+
+def _cluster_gauges(cluster: LiveCluster) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    for name, store in cluster.watched().items():
+        for reason, count in store.restarts.items():
+            yield "watch_restarts_total", "Watches begun again.", {"resource": name, "reason": reason}, count
+    for name, store in cluster.watched().items():
+        age = store.age()
+        if age is not None:
+            yield "cache_age_seconds", "Since the last sign of life of the watch.", {"resource": name}, age
+    if isinstance(cluster.client, HttpClient):
+        for (verb, resource, code), count in cluster.client.calls.items():
+            labels = {"verb": verb, "resource": resource, "code": code}
+            yield "api_requests_total", "Calls of the API server.", labels, count
 
 
 async def _flush(log: VerdictLog) -> None:

@@ -110,6 +110,30 @@ def test_the_version(capsys: Any) -> None:
     assert capsys.readouterr().out == f"grove-admission {__version__}\n"
 
 
-def test_serve_without_facts_is_2(capsys: Any) -> None:
-    assert main(["serve"]) == 2
-    assert "--objects DIR" in capsys.readouterr().err
+def test_serve_outside_a_cluster_says_so(capsys: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr("app.logs.set_up", lambda _: None)
+    assert main(["serve", "--port", "0", "--certs", str(tmp_path)]) == 1
+    assert "can't serve: " in capsys.readouterr().err
+
+
+def test_the_webhook_configurations_are_those_of_the_manifests(capsys: Any) -> None:
+    assert main(["webhooks"]) == 0
+    assert capsys.readouterr().out == (EXAMPLES.parent / "base" / "webhooks.yaml").read_text()
+
+
+def test_webhook_configurations_for_a_url(capsys: Any, tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("PEM")
+    assert main(["webhooks", "--url", "https://localhost:8443/", "--ca-file", str(tmp_path / "ca.crt")]) == 0
+    mutating, validating = yaml.safe_load_all(capsys.readouterr().out)
+    urls = [one["clientConfig"] for one in [*mutating["webhooks"], *validating["webhooks"]]]
+    assert {one["caBundle"] for one in urls} == {"UEVN"}
+    assert urls[0]["url"] == "https://localhost:8443/mutate/podclique"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--url", "http://x", "--ca-file", "f"], ["--url", "https://x"], ["--service", "x"]]
+)
+def test_webhook_configurations_need_a_whole_target(arguments: list[str], capsys: Any) -> None:
+    assert main(["webhooks", *arguments]) == 2
+    assert " takes " in capsys.readouterr().err

@@ -51,9 +51,6 @@ def test_levels_are_read_broadest_first() -> None:
         ),
         pytest.param("podBinding: {nodeLabels: [a b, ok]}", ["podBinding.nodeLabels: 'a b' must be"], id="label keys"),
         pytest.param(
-            "leaderElection: {leaseSeconds: 5, renewSeconds: 9}", ["leaderElection: retrySeconds must be"], id="lease"
-        ),
-        pytest.param(
             "a: 1\nserver: {port: -1}\nmnnvl: {b: 2}",
             ["server.port: Input", "mnnvl.b: unknown key", "a: unknown key"],
             id="everything at once",

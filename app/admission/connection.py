@@ -2,15 +2,21 @@
 
 - A reset connection is forgotten at once; uvicorn's keep-alive timer would hold on to it for two minutes.
 - Headers and body must come in time: a slow or silent client doesn't keep a connection for ever.
+- A verdict from cached facts is given without a task, in the turn of the loop that read the request.
 - A response goes out in one write (one TLS record), and its headers, which we made ourselves, are not searched again.
 """
 
 import asyncio
+import types
+from collections.abc import Coroutine, Generator
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from app.admission.http import WHOLE_RESPONSE
 
 REQUEST_SECONDS = 30.0
 """From the first byte of a request to the last one of its body. A connection that has sent nothing yet is idle: Go
@@ -20,17 +26,35 @@ WATCH_SECONDS = 10.0
 """How often a connection is looked at; limits hold to this precision."""
 
 
+_EXTENSIONS: Any = {WHOLE_RESPONSE: {}}
+_WHOLE_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+
 class Cycle(RequestResponseCycle):
     """One request and its response. Responses come from our own apps: whole, with their content-length."""
 
     _head: bytes = b""
+    _received: bool = False
+
+    async def receive(self) -> Any:
+        """The body at once where it is whole, which it nearly always is; else uvicorn's own way."""
+        if self.more_body or self._received or self.disconnected or self.waiting_for_100_continue:
+            return await super().receive()
+        self._received = True
+        self.message_event.clear()
+        self.flow.resume_reading()
+        return {"type": "http.request", "body": bytes(self.body), "more_body": False}
 
     async def send(self, message: Any) -> None:
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:
             return
-        if message["type"] == "http.response.start" and not self.response_started:
+        if message["type"] == WHOLE_RESPONSE:
+            self.response_started = True
+            self._head = _WHOLE_HEAD % (STATUS_LINE[message["status"]], len(message["body"]))
+            self._finish(message["body"])
+        elif message["type"] == "http.response.start" and not self.response_started:
             self._start(message)
         elif self._head and not message.get("more_body", False):
             self._finish(message.get("body", b""))
@@ -45,8 +69,6 @@ class Cycle(RequestResponseCycle):
             if name == b"content-length":
                 self.expected_content_length, self.chunked_encoding = int(value), False
             parts += (name, b": ", value, b"\r\n")
-        if not self.keep_alive:
-            parts.append(b"connection: close\r\n")
         if self.chunked_encoding is None:
             self.chunked_encoding = True
             parts.append(b"transfer-encoding: chunked\r\n")
@@ -57,7 +79,8 @@ class Cycle(RequestResponseCycle):
         """The whole body at once, which is what every admission answer is."""
         if self.chunked_encoding:
             body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
-        self.transport.write(self._head if self.scope["method"] == "HEAD" else self._head + body)
+        head = self._closing_head()
+        self.transport.write(head if self.scope["method"] == "HEAD" else head + body)
         self._head = b""
         self.response_complete = True
         self.message_event.set()
@@ -65,23 +88,51 @@ class Cycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
 
+    def _closing_head(self) -> bytes:
+        """The head, with word that the connection ends where it does."""
+        return self._head if self.keep_alive else self._head[:-2] + b"connection: close\r\n\r\n"
+
     async def _send_rest(self, message: Any) -> None:
         """A body in several parts: uvicorn's own way, once the head is out."""
         if self._head:
-            self.transport.write(self._head)
+            self.transport.write(self._closing_head())
             self._head = b""
         await super().send(message)
 
 
-class Connection(HttpToolsProtocol):
-    """A connection with one watch over it, which ends with it, in place of a timer for every request."""
+async def _carry_on(running: Coroutine[Any, Any, None], waited: Any) -> None:
+    await _driven(running, waited)
 
+
+@types.coroutine
+def _driven(running: Coroutine[Any, Any, None], waited: Any) -> Generator[Any, Any, None]:
+    """The rest of a coroutine that waits for `waited`."""
+    while True:
+        try:
+            try:
+                sent = yield waited
+            except BaseException as thrown:
+                waited = running.throw(thrown)
+            else:
+                waited = running.send(sent)
+        except StopIteration:
+            return
+
+
+class Connection(HttpToolsProtocol):
+    """A connection with one watch over it, which ends with it, in place of a timer for every request.
+
+    Requests to the `eager_paths` of the app are run as soon as they are whole, without a task: see `_run_now`.
+    """
+
+    _deferred: bool = False
     _watch: asyncio.TimerHandle | None = None
     _asked_at: float | None = None
     _idle_at: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._eager_paths: frozenset[str] = getattr(self.config.app, "eager_paths", frozenset())
         self._idle_at = self.loop.time()
         self._watch = self.loop.call_later(WATCH_SECONDS, self._look)
 
@@ -120,15 +171,39 @@ class Connection(HttpToolsProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        if before is None or before.response_complete:
-            self._start_asgi_task(self.cycle, self.app)
-        else:
+        if before is not None and not before.response_complete:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
+        elif scope["path"] in self._eager_paths and not self.expect_100_continue:
+            self._deferred = True
+            scope["extensions"] = _EXTENSIONS
+        else:
+            self._start_asgi_task(self.cycle, self.app)
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        if self._deferred and len(self.cycle.body) > HIGH_WATER_LIMIT:
+            self._deferred = False
+            self._start_asgi_task(self.cycle, self.app)
 
     def on_message_complete(self) -> None:
         self._asked_at = None
         super().on_message_complete()
+        if self._deferred:
+            self._deferred = False
+            self._run_now(self.cycle)
+
+    def _run_now(self, cycle: RequestResponseCycle) -> None:
+        """Runs the app in this very turn of the loop. Only one that has to wait becomes a task, which takes over where
+        it waits: the app may ask for its current task only after that."""
+        running = cycle.run_asgi(self.app)
+        try:
+            waited = running.send(None)
+        except StopIteration:
+            return
+        task = self.loop.create_task(_carry_on(running, waited))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1

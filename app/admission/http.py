@@ -24,6 +24,9 @@ MAX_BODY = 7 * 1024 * 1024
 """An API server's own limit is 3 MiB for an object; a review of an UPDATE carries two."""
 
 DEFAULT_TIMEOUT = 10.0
+WHOLE_RESPONSE = "grove.response"
+"""ASGI extension of our own connections: one message with `status` and a JSON `body`, for a start and a body."""
+
 _MARGIN = 0.9
 _DURATION = re.compile(rb"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)")
 _DURATIONS = re.compile(rb"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|ms|s|m|h))+")
@@ -45,6 +48,7 @@ class AdmissionApp:
 
     def __init__(self, routes: Mapping[str, Route], otherwise: App, observe: Observer) -> None:
         self._routes = routes
+        self.eager_paths = frozenset(routes)
         self._otherwise = otherwise
         self._observe = observe
 
@@ -73,13 +77,23 @@ class AdmissionApp:
         except BadReview as bad:
             uid, verdict = bad.uid, bad_request(bad.message, bad.code)
             status = 200 if uid else verdict.code
-        try:
-            written = encode(uid, verdict) if status == 200 else _plain(status, verdict.message)
-        except RecursionError:  # the patch holds a part of the object that JSON can be read from, but not written to
-            verdict = bad_request("the object is nested too deeply")
-            written = encode(uid, verdict)
-        await _answer(send, status, written)
+        content, verdict = _content(uid, status, verdict)
+        if "extensions" in scope and WHOLE_RESPONSE in scope["extensions"]:
+            await send({"type": WHOLE_RESPONSE, "status": status, "body": content})
+        else:
+            await _answer(send, status, content)
         self._observe(route.path, uid, request, verdict, time.perf_counter() - begin)
+
+
+def _content(uid: str, status: int, verdict: Verdict) -> tuple[bytes, Verdict]:
+    """The answer's body, and the verdict that it says."""
+    if status != 200:
+        return _plain(status, verdict.message), verdict
+    try:
+        return encode(uid, verdict), verdict
+    except RecursionError:  # the patch holds a part of the object that JSON can be read from, but not written to
+        verdict = bad_request("the object is nested too deeply")
+        return encode(uid, verdict), verdict
 
 
 def _is_sound(headers: Headers) -> bool:

@@ -6,7 +6,8 @@ its owner is gone.
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from app.cluster.api import Client, Conflict, NotFound, NotOurs, Object, PodCliqueSetReader, Store, Unavailable
 from app.cluster.facts import ready
@@ -27,8 +28,7 @@ def replica_keys(resource: MnnvlResource) -> Iterator[tuple[str, str]]:
     yield f"{resource.namespace}/{resource.place.pcs}", resource.place.replica
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(NamedTuple):
     resource: Resource
     store: Store[MnnvlResource]
     name: str

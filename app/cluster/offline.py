@@ -3,6 +3,7 @@
 The same caches, the same ClusterMnnvl and the same facts as on a live cluster, over a MemoryClient.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -61,6 +62,10 @@ class OfflineCluster:
             self.client, self.stores, topology_name=topology_name, topology_enabled=topology_enabled
         )
         self.resources = ClusterMnnvl(self.client, self.facts, gangs, domains, claims)
+
+    async def run(self) -> None:
+        """Nothing changes here: waits until cancelled."""
+        await asyncio.Event().wait()
 
 
 def filled(objects: Iterable[Object], resource: Resource, store: WatchStore[T]) -> WatchStore[T]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
-from app.domain.edits import ABSENT, Append, Change, value_at
+from app.domain.edits import Append, Change
 from app.domain.fields import FieldError, FieldPath, as_map, invalid, not_supported, required, walk_list, walk_map
 from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.domain.labels import (
@@ -47,6 +47,8 @@ MAX_RESERVED = 256
 
 _LABELS = FieldPath("metadata.labels")
 _ANNOTATIONS = FieldPath("metadata.annotations")
+_ROOT = FieldPath("")
+_SPEC = FieldPath("spec")
 _POD_SPEC = FieldPath("spec.podSpec")
 
 
@@ -105,24 +107,22 @@ class Injection:
     warnings: tuple[str, ...] = ()
 
 
-def is_enabled(obj: Mapping[str, Any]) -> bool:
-    return annotations_of(obj).get(MNNVL_ENABLED) == "true"
-
-
 def plan_injection(obj: Mapping[str, Any], namespace: str, claim_mode: ClaimMode) -> Injection:
     """What the PodClique `obj` needs. Nothing unless it is annotated, asks for GPUs and isn't being deleted.
 
     A claim of ours that is already there decides the mode, so that a changed configuration doesn't restart pods.
     """
-    if not is_enabled(obj) or value_at(obj, ("metadata", "deletionTimestamp")) not in (None, ABSENT):
+    annotations, labels = annotations_of(obj), labels_of(obj)
+    if annotations.get(MNNVL_ENABLED) != "true" or obj["metadata"].get("deletionTimestamp") is not None:
         return Injection()
     findings: list[FieldError] = []
-    pod_spec = walk_map(walk_map(obj, "spec", FieldPath(""), findings), "podSpec", FieldPath("spec"), findings)
+    spec = walk_map(obj, "spec", _ROOT, findings)
+    pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
     gpu_containers = _gpu_containers(pod_spec, findings)
-    scope = _scope(obj, findings)
-    place = read_place(labels_of(obj))
-    name = _name(obj, place, scope, findings)
-    device_class = _device_class(obj, findings)
+    scope = _scope(annotations, findings)
+    place = read_place(labels)
+    name = _name(obj["metadata"].get("name"), place, scope, findings)
+    device_class = _device_class(annotations, findings)
     if findings:
         return Injection(findings=tuple(findings))
     if not gpu_containers:
@@ -133,9 +133,9 @@ def plan_injection(obj: Mapping[str, Any], namespace: str, claim_mode: ClaimMode
         mode=claim_mode,
         base_name=_base_name(scope, place, name),
         device_class=device_class,
-        labels=_resource_labels(scope, place, name, labels_of(obj)),
-        owner=_owner(obj, place.pcs),
-        replicas=_count(value_at(obj, ("spec", "replicas"))),
+        labels=_resource_labels(scope, place, name, labels),
+        owner=_owner(obj["metadata"].get("ownerReferences"), place.pcs),
+        replicas=_count(spec.get("replicas")),
     )
     plan.mode = _claim_in_place(plan, pod_spec, findings) or claim_mode
     if findings:
@@ -151,8 +151,8 @@ def _no_gpu(name: str) -> str:
     )
 
 
-def _scope(obj: Mapping[str, Any], findings: list[FieldError]) -> Scope:
-    given = annotations_of(obj).get(MNNVL_SCOPE) or "replica"
+def _scope(annotations: Mapping[str, Any], findings: list[FieldError]) -> Scope:
+    given = annotations.get(MNNVL_SCOPE) or "replica"
     for scope in SCOPES:
         if given == scope:
             return scope
@@ -160,7 +160,7 @@ def _scope(obj: Mapping[str, Any], findings: list[FieldError]) -> Scope:
     return "replica"
 
 
-def _name(obj: Mapping[str, Any], place: Place, scope: Scope, findings: list[FieldError]) -> str:
+def _name(name: Any, place: Place, scope: Scope, findings: list[FieldError]) -> str:
     """The PodClique's name, once the labels that its scope needs are there and agree with it."""
     before = len(findings)
     _need(place.pcs, PCS_NAME, GROVE_PCS_NAME, "the name of the PodCliqueSet", findings)
@@ -169,7 +169,6 @@ def _name(obj: Mapping[str, Any], place: Place, scope: Scope, findings: list[Fie
         _need(place.group, PCSG_NAME, "grove.io/podcliquescalinggroup", "the name of the scaling group", findings)
         other = "grove.io/podcliquescalinggroup-replica-index"
         _need_index(place.group_replica, PCSG_REPLICA, other, "the scaling group replica", findings)
-    name = value_at(obj, ("metadata", "name"))
     if not isinstance(name, str) or not name:
         findings.append(required(FieldPath("metadata.name"), "MNNVL resources are named after it"))
         return ""
@@ -201,8 +200,10 @@ def _need_index(value: str, key: str, other: str, what: str, findings: list[Fiel
         findings.append(invalid(_LABELS.key(key), value, f"must be the index of {what}, a number from 0"))
 
 
-def _device_class(obj: Mapping[str, Any], findings: list[FieldError]) -> str:
-    given = annotations_of(obj).get(MNNVL_DEVICE_CLASS) or DEFAULT_DEVICE_CLASS
+def _device_class(annotations: Mapping[str, Any], findings: list[FieldError]) -> str:
+    given = annotations.get(MNNVL_DEVICE_CLASS) or DEFAULT_DEVICE_CLASS
+    if given == DEFAULT_DEVICE_CLASS:
+        return DEFAULT_DEVICE_CLASS
     if not isinstance(given, str) or not is_subdomain(given):
         detail = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
         findings.append(invalid(_ANNOTATIONS.key(MNNVL_DEVICE_CLASS), given, detail))
@@ -238,9 +239,8 @@ def _clique_name(place: Place, name: str) -> str:
     return rest.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else rest
 
 
-def _owner(obj: Mapping[str, Any], pcs: str) -> Owner:
+def _owner(references: Any, pcs: str) -> Owner:
     """The PodCliqueSet, with its uid where it owns the PodClique itself (a scaling group may stand between)."""
-    references = value_at(obj, ("metadata", "ownerReferences"))
     for reference in references if isinstance(references, list) else ():
         held = reference if isinstance(reference, dict) else {}
         if (held.get("kind"), held.get("name")) == (POD_CLIQUE_SET.kind, pcs):

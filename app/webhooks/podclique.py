@@ -7,9 +7,9 @@ from collections.abc import Awaitable
 
 from app.admission.patch import operations
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Effect, Verdict, judged, not_allowed, patched
+from app.admission.verdict import Effect, Verdict, judged, not_allowed, patched
 from app.cluster.api import MnnvlResources, NotOurs, PodCliqueSetReader
-from app.domain.mnnvl import ClaimMode, Plan, is_enabled, plan_injection, reservation_warning
+from app.domain.mnnvl import ClaimMode, Plan, plan_injection, reservation_warning
 
 
 class PodCliqueWebhook:
@@ -19,8 +19,6 @@ class PodCliqueWebhook:
         self._claim_mode = claim_mode
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
-        if not is_enabled(request.object):
-            return ALLOWED
         injection = plan_injection(request.object, request.namespace, self._claim_mode)
         if injection.plan is None:
             return judged(injection.findings, injection.warnings)

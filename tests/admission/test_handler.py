@@ -105,12 +105,15 @@ async def test_no_verdict_in_time_is_a_503() -> None:
 
 
 async def test_a_cancelled_request_stays_cancelled() -> None:
+    begun = asyncio.Event()
+
     async def never(_: Request) -> Verdict:
+        begun.set()
         await asyncio.Event().wait()
         return ALLOWED
 
     task = asyncio.ensure_future(decided(route(never), request(), 60))
-    await asyncio.sleep(0)
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

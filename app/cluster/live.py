@@ -1,0 +1,121 @@
+"""The facts of a live cluster: every cache that verdicts need, kept in step by watches."""
+
+import asyncio
+from sys import intern
+from typing import Any, NoReturn, Protocol
+
+from app.cluster.api import Client, Object
+from app.cluster.discovery import Discovery, watch_crds
+from app.cluster.facts import CachedFacts, Levels, NodeLabels, Stores, read_topology_levels
+from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.cluster.offline import read_stored_gang
+from app.cluster.store import WatchStore
+from app.cluster.watch import run_store
+from app.domain.kinds import (
+    CLUSTER_TOPOLOGY,
+    COMPUTE_DOMAIN,
+    NODE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+    Resource,
+)
+from app.domain.labels import MNNVL_MANAGED, labels_of
+from app.domain.ownership import Gang, MnnvlResource, read_resource
+from app.domain.podcliqueset import PodCliqueSet, read_pod_clique_set
+
+_MANAGED = f"{MNNVL_MANAGED}=true"
+
+
+class WatchedClient(Client, Protocol):
+    """A client that knows what its cluster serves."""
+
+    @property
+    def discovery(self) -> Discovery: ...
+
+
+class LiveCluster:
+    """The caches over `client`. `node_labels` are the configured keys to keep of nodes, beside those of the managed
+    ClusterTopology's levels, which change as it does."""
+
+    def __init__(
+        self, client: WatchedClient, *, topology_name: str, topology_enabled: bool, node_labels: tuple[str, ...]
+    ) -> None:
+        self.client = client
+        self._topology_name = topology_name
+        self._node_labels = node_labels
+        self._keys: tuple[str, ...] = node_labels
+        self._keys_changed = asyncio.Event()
+        self._topologies: WatchStore[Levels] = WatchStore(read_topology_levels)
+        self._sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
+        self._nodes: WatchStore[NodeLabels] = WatchStore(self._read_node)
+        self._gangs: WatchStore[Gang] = WatchStore(read_stored_gang)
+        self._domains: WatchStore[MnnvlResource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
+        self._claims: WatchStore[MnnvlResource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
+        self._topologies.subscribe(self._topology_changed)
+        self.stores = Stores(self._topologies, self._sets, self._nodes, self._gangs, self._domains, self._claims)
+        self.facts = CachedFacts(client, self.stores, topology_name=topology_name, topology_enabled=topology_enabled)
+        self.resources = ClusterMnnvl(client, self.facts, self._gangs, self._domains, self._claims)
+
+    def watched(self) -> dict[str, WatchStore[Any]]:
+        """The caches by the name of their resource."""
+        return {
+            "clustertopologies": self._topologies,
+            "podcliquesets": self._sets,
+            "nodes": self._nodes,
+            "podgangs": self._gangs,
+            "computedomains": self._domains,
+            "resourceclaims": self._claims,
+        }
+
+    async def run(self) -> None:
+        """Keeps everything in step until cancelled. Errors of the cluster are retried; anything else is raised."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.client.discovery.run(), name="discovery")
+            tasks.create_task(watch_crds(self.client, self.client.discovery), name="watch crds")
+            tasks.create_task(self._watch_nodes(), name="watch nodes")
+            for store, resource, selector in (
+                (self._topologies, CLUSTER_TOPOLOGY, ""),
+                (self._sets, POD_CLIQUE_SET, ""),
+                (self._gangs, POD_GANG, ""),
+                (self._domains, COMPUTE_DOMAIN, _MANAGED),
+                (self._claims, RESOURCE_CLAIM, _MANAGED),
+            ):
+                tasks.create_task(self._watch(store, resource, selector), name=f"watch {resource}")
+
+    async def _watch(self, store: WatchStore[Any], resource: Resource, selector: str = "") -> NoReturn:
+        await run_store(
+            self.client,
+            store,
+            resource,
+            label_selector=selector,
+            metadata_only=resource is NODE,
+            served_changed=self.client.discovery.changed,
+        )
+
+    async def _watch_nodes(self) -> None:
+        """Lists nodes again when other labels of them are wanted."""
+        while True:
+            self._keys_changed.clear()
+            watching = asyncio.create_task(self._watch(self._nodes, NODE))
+            changed = asyncio.create_task(self._keys_changed.wait())
+            try:
+                await asyncio.wait({watching, changed}, return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
+                    await watching
+            finally:
+                for task in (watching, changed):
+                    task.cancel()
+                await asyncio.gather(watching, changed, return_exceptions=True)
+
+    def _topology_changed(self, key: tuple[str, str], before: Levels | None, after: Levels | None) -> None:
+        if key != ("", self._topology_name):
+            return
+        keys = tuple(dict.fromkeys((*(level.key for level in after or ()), *self._node_labels)))
+        if set(keys) - set(self._keys):
+            self._keys_changed.set()
+        self._keys = keys
+
+    def _read_node(self, obj: Object) -> NodeLabels:
+        labels = labels_of(obj)
+        return {intern(key): intern(labels[key]) for key in self._keys if key in labels}

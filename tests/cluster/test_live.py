@@ -1,0 +1,131 @@
+"""The caches of a live cluster, over a cluster in memory: verdicts follow what changes."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from app.cluster.api import Object, Unavailable
+from app.cluster.discovery import Discovery
+from app.cluster.live import LiveCluster
+from app.cluster.memory import MemoryClient
+from app.domain.kinds import ALL, CLUSTER_TOPOLOGY, NODE, POD_CLIQUE_SET
+from app.domain.topology import Level
+
+RACK = {"domain": "rack", "key": "k/rack"}
+ZONE = {"domain": "zone", "key": "k/zone"}
+
+
+def topology(*levels: dict[str, str], name: str = "managed") -> Object:
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "metadata": {"name": name},
+        "spec": {"levels": list(levels)},
+    }
+
+
+def node(**labels: str) -> Object:
+    held = {key.replace("_", "/"): value for key, value in labels.items()}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": held}}
+
+
+class WatchedMemory(MemoryClient):
+    """A cluster in memory whose discovery reads what it serves."""
+
+    def __init__(self, objects: Any = ()) -> None:
+        super().__init__(objects)
+        self.discovery = Discovery(self._read)
+
+    async def _read(self, path: str) -> Object:
+        parts = path.strip("/").split("/")
+        if path == "/apis":
+            groups = {one.group for one in self.served if one.group}
+            found = [
+                {"name": group, "versions": [{"version": v} for one, v in self.served.items() if one.group == group]}
+                for group in sorted(groups)
+            ]
+            return {"kind": "APIGroupList", "groups": found}
+        if path == "/api":
+            return {"kind": "APIVersions", "versions": ["v1"]}
+        group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+        resources = [
+            {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced}
+            for one, served in self.served.items()
+            if (one.group, served) == (group, version)
+        ]
+        return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
+
+
+@contextlib.asynccontextmanager
+async def running(client: WatchedMemory, **options: Any) -> AsyncIterator[LiveCluster]:
+    settings = {"topology_name": "managed", "topology_enabled": True, "node_labels": (), **options}
+    cluster = LiveCluster(client, **settings)
+    task = asyncio.create_task(cluster.run())
+    try:
+        await until(lambda: all(store.synced for store in cluster.watched().values()))
+        yield cluster
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - what is waited for is a cache, which nothing announces
+            await asyncio.sleep(0.005)
+
+
+async def test_facts_follow_the_cluster() -> None:
+    client = WatchedMemory([topology(RACK), node(k_rack="r1", other_label="x")])
+    async with running(client) as cluster:
+        assert cluster.facts.topology().levels == (Level("rack", "k/rack"),)
+        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1"})
+        assert cluster.facts.node_labels("n2") is None
+        await client.patch(NODE, "n1", {"metadata": {"labels": {"k/rack": "r2"}}})
+        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r2"})
+        await client.delete(NODE, "n1")
+        await until(lambda: cluster.facts.node_labels("n1") is None)
+
+
+async def test_nodes_are_read_again_for_a_new_level() -> None:
+    client = WatchedMemory([topology(RACK), node(k_rack="r1", k_zone="z1", mine_label="m")])
+    async with running(client, node_labels=("mine/label",)) as cluster:
+        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1", "mine/label": "m"})
+        await client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": {"levels": [RACK, ZONE]}})
+        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1", "k/zone": "z1", "mine/label": "m"})
+        await client.create(CLUSTER_TOPOLOGY, topology(name="other"))
+        await client.delete(CLUSTER_TOPOLOGY, "managed")
+        await until(lambda: len(cluster.stores.topologies) == 1)
+        with pytest.raises(Unavailable, match='"managed" does not exist yet'):
+            cluster.facts.topology()
+
+
+async def test_a_cluster_without_grove_and_kai_is_quiet_and_picks_them_up() -> None:
+    client = WatchedMemory()
+    client.served = {one: one.versions[0] for one in ALL if not one.optional}
+    async with running(client) as cluster:
+        sets = cluster.watched()["podcliquesets"]
+        assert (sets.served, sets.synced, sets.problem) == (False, True, "")
+        client.served[POD_CLIQUE_SET] = "v1alpha1"
+        pcs = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "a", "namespace": "ns"}}
+        client.load([pcs])
+        await cluster.client.discovery.refresh()
+        await until(lambda: cluster.facts.cached_set("ns", "a") is not None)
+        assert sets.served is True
+
+
+async def test_a_fault_of_our_own_is_raised() -> None:
+    client = WatchedMemory([{**topology(RACK), "spec": None}])
+
+    class Broken(LiveCluster):
+        def _topology_changed(self, *_: Any) -> None:
+            raise RuntimeError("a bug")
+
+    cluster = Broken(client, topology_name="managed", topology_enabled=True, node_labels=())
+    client.load([topology(RACK)])
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
+        await asyncio.wait_for(cluster.run(), 10)
