@@ -31,7 +31,7 @@ class ConfigurationError(ValueError):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
 
 
 class TopologyLevel(_Section):
@@ -128,6 +128,8 @@ def read_configuration(text: str, source: str) -> Configuration:
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as problem:
         raise ConfigurationError(source, [f"not YAML that can be read: {problem}"]) from None
+    except RecursionError:
+        raise ConfigurationError(source, ["not YAML that can be read: it is nested too deeply"]) from None
     if not isinstance(data, dict):
         raise ConfigurationError(source, [f"must be a map with apiVersion {API_VERSION} and kind {KIND}"])
     findings = [
@@ -186,6 +188,8 @@ class _UniqueKeys(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if isinstance(key, (dict, list)):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
             seen.add(key)

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from app.admission.handler import Route
 from app.admission.http import AdmissionApp
 from app.admission.review import Request
 from app.admission.verdict import Verdict
@@ -67,6 +68,10 @@ def recorded_sets() -> list[dict[str, Any]]:
 def cluster(*objects: dict[str, Any], enabled: bool = True) -> OfflineCluster:
     """The recording's cluster, with `objects` beside it."""
     return OfflineCluster([*recorded_sets(), NODE, *objects], topology_enabled=enabled, levels=LEVELS)
+
+
+def routes_over(offline: OfflineCluster) -> dict[str, Route]:
+    return build_routes(Configuration(), offline)
 
 
 @dataclass

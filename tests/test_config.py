@@ -57,6 +57,27 @@ def test_levels_are_read_broadest_first() -> None:
         ),
         pytest.param("server: {port: 1}\nserver: {port: 2}", ["key 'server' is given twice"], id="a key twice"),
         pytest.param("a: [", ["not YAML that can be read"], id="not YAML"),
+        pytest.param("cluster_topology: {enabled: true}", ["file: cluster_topology: unknown key"], id="snake case"),
+        pytest.param("server: {drain_seconds: 1}", ["file: server.drain_seconds: unknown key"], id="snake case inside"),
+        pytest.param("? [a]\n: 1", ["a key must be text"], id="a list as a key"),
+        pytest.param("? {a: b}\n: 1", ["a key must be text"], id="a map as a key"),
+        pytest.param("server: {1: 2}", ["file: server[1]: Keys should be strings"], id="a number as a key"),
+        pytest.param("server: " + "[" * 2000, ["it is nested too deeply"], id="deep nesting"),
+        pytest.param("server: &a {x: *a}", ["file: server.x: unknown key"], id="a map that holds itself"),
+        pytest.param("server: {port: true}", ["file: server.port: Input should be a valid integer"], id="true is no 1"),
+        pytest.param("server: {drainSeconds: .nan}", ["file: server.drainSeconds: Input"], id="not a number"),
+        pytest.param("a: 1\n---\nb: 2", ["expected a single document"], id="two documents"),
+        pytest.param("server: !!python/object:os.system {}", ["could not determine a constructor"], id="a tag"),
+        pytest.param(
+            "authorization: {authorizedUsers: alice}",
+            ["file: authorization.authorizedUsers: Input should be a valid tuple"],
+            id="one user in place of a list",
+        ),
+        pytest.param(
+            "clusterTopology: {levels: [{domain: rack, key: r, x: 1}, {domain: host}]}",
+            ["file: clusterTopology.levels[0].x: unknown key", "file: clusterTopology.levels[1].key: Field required"],
+            id="levels, each with its own",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(text: str, findings: list[str]) -> None:

@@ -1,5 +1,6 @@
 """The endpoints for people and probes, and dry runs."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 
 from app import __version__
 from app.config import Configuration
+from app.logs import VerdictLog
 from app.metrics import Metrics
 from app.runtime import build_routes
 from app.server import MAX_DRY_RUN, build_app
@@ -153,6 +155,14 @@ async def test_text_is_for_people() -> None:
         pytest.param(b"\xff\xfe", "is not UTF-8 text", id="not UTF-8"),
         pytest.param(b"1: 2", "the key 1 is not a string", id="a key that is a number"),
         pytest.param(b"[" * 100_000, "nested too deeply", id="deep nesting"),
+        pytest.param(b"a: &a [*a]", "nested too deeply", id="a list that holds itself"),
+        pytest.param(b"&a {kind: Pod, x: *a}", "nested too deeply", id="a map that holds itself"),
+        pytest.param(
+            b"a0: &a0 [x]\n" + b"".join(b"a%d: &a%d [*a%d]\n" % (n, n, n - 1) for n in range(1, 1500)),
+            "nested too deeply",
+            id="aliases of aliases",
+        ),
+        pytest.param(b'{"kind":"Pod","x":' + b"[" * 1000 + b"]" * 1000 + b"}", "nested too deeply", id="deep JSON"),
         pytest.param(b"{a: !!python/object:os.system 1}", "could not determine a constructor", id="a tag"),
         pytest.param(b"a: !!int one", "not YAML or JSON that can be read", id="a number that is none"),
         pytest.param(b"x" * (MAX_DRY_RUN + 1), "larger than the limit of 2048 KiB", id="too large"),
@@ -206,7 +216,86 @@ async def test_a_review_that_is_none_is_never_a_crash(review: Any) -> None:
     assert result["webhook"] is None or result["code"] == 400
 
 
+async def test_a_review_with_a_null_subresource_is_judged() -> None:
+    review = load("podgroup.underscore")
+    review["request"]["subResource"] = None
+    (result,) = (await Served().dry_run(json.dumps(review)))["results"]
+    assert (result["webhook"], result["code"]) == ("/validate/podgroup", 422)
+
+
 async def test_a_timestamp_stays_text() -> None:
     text = CLIQUE + "status:\n  at: 2026-01-01T00:00:00Z\n"
     (result,) = (await Served().dry_run(text))["results"]
     assert result["patchedObject"]["status"] == {"at": "2026-01-01T00:00:00Z"}
+
+
+async def test_what_is_wrong_is_listed_beside_what_is_well() -> None:
+    served = Served()
+    served.checks = {"cache/nodes": None, "certificate": "expired", "cache/podgangs": "not filled"}
+    for query in ("", "?verbose", "?verbose=true"):
+        answer = await served.request("GET", f"/readyz{query}")
+        assert answer.status_code == 503
+        assert answer.text == (
+            "[+] cache/nodes ok\n[-] certificate expired\n[-] cache/podgangs not filled\nnot ready\n"
+        )
+
+
+async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None:
+    class Written(io.BytesIO):
+        def close(self) -> None:
+            return
+
+    stream, metrics, offline = Written(), Metrics(), cluster()
+    log = VerdictLog(stream)
+    app = build_app(build_routes(Configuration(), offline), metrics, log, dict, dict)
+    bodies = [json.dumps(load("podgroup.underscore")).encode(), b"", b'{"request":{"uid":"u"', b"[" * 5000]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://server") as client:
+        for body in bodies:
+            await client.post("/validate/podgroup", content=body, headers={"content-type": "application/json"})
+        assert (await client.get("/validate/podgroup")).status_code == 405
+    log.close()
+    written = [json.loads(line) for line in stream.getvalue().splitlines()]
+    uid = load("podgroup.underscore")["request"]["uid"]
+    assert [(line["uid"], line["code"]) for line in written] == [(uid, 422), ("", 400), ("u", 400), ("", 400)]
+    assert metrics.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "loc"),
+    [
+        pytest.param("operation=CONNECT", "operation", id="an operation that we don't judge"),
+        pytest.param("operation=create", "operation", id="in lower case"),
+        pytest.param("output=yaml", "output", id="an output that there isn't"),
+    ],
+)
+async def test_an_odd_question_is_named(query: str, loc: str) -> None:
+    answer = await Served().request("POST", f"/dry-run?{query}", content=CLIQUE)
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["loc"] == ["query", loc]
+
+
+@pytest.mark.parametrize(
+    ("old", "text"), [("a: [", "not YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "nested too deeply")]
+)
+async def test_an_old_document_that_can_not_be_read(old: str, text: str) -> None:
+    answer = await Served().request("POST", "/dry-run", content=CLIQUE, params={"old": old, "operation": "UPDATE"})
+    assert answer.status_code == 400
+    assert text in answer.json()["error"]
+
+
+async def test_a_byte_order_mark_is_no_text() -> None:
+    (result,) = (await Served().dry_run(b"\xef\xbb\xbf" + yaml.safe_dump(BAD).encode()))["results"]
+    assert result["code"] == 422
+
+
+async def test_what_json_can_not_say_is_said_all_the_same() -> None:
+    text = CLIQUE + f"unknown: {{big: {2**70}, bytes: !!binary aGk=}}\n"
+    (result,) = (await Served().dry_run(text))["results"]
+    assert result["allowed"] is True
+    assert result["patchedObject"]["unknown"]["big"] == 2**70
+
+
+async def test_there_is_only_get_for_probes_and_post_for_dry_runs() -> None:
+    for method, path in (("POST", "/healthz"), ("DELETE", "/readyz"), ("GET", "/dry-run"), ("POST", "/metrics")):
+        assert (await Served().request(method, path)).status_code == 405
+    assert (await Served().request("GET", "/nothing")).status_code == 404

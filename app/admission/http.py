@@ -28,8 +28,9 @@ WHOLE_RESPONSE = "grove.response"
 """ASGI extension of our own connections: one message with `status` and a JSON `body`, for a start and a body."""
 
 _MARGIN = 0.9
-_DURATION = re.compile(rb"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_UNITS = {b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
+_DURATION = re.compile(rb"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)")
+_DURATIONS = re.compile(rb"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|ms|s|m|h))+")
+_UNITS = {b"ns": 1e-9, b"us": 1e-6, b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _HUNG_UP = "the caller hung up before its request was whole"
 
@@ -76,12 +77,23 @@ class AdmissionApp:
         except BadReview as bad:
             uid, verdict = bad.uid, bad_request(bad.message, bad.code)
             status = 200 if uid else verdict.code
-        content = encode(uid, verdict) if status == 200 else _plain(status, verdict.message)
+        content, verdict = _content(uid, status, verdict)
         if "extensions" in scope and WHOLE_RESPONSE in scope["extensions"]:
             await send({"type": WHOLE_RESPONSE, "status": status, "body": content})
         else:
             await _answer(send, status, content)
         self._observe(route.path, uid, request, verdict, time.perf_counter() - begin)
+
+
+def _content(uid: str, status: int, verdict: Verdict) -> tuple[bytes, Verdict]:
+    """The answer's body, and the verdict that it says."""
+    if status != 200:
+        return _plain(status, verdict.message), verdict
+    try:
+        return encode(uid, verdict), verdict
+    except RecursionError:  # the patch holds a part of the object that JSON can be read from, but not written to
+        verdict = bad_request("the object is nested too deeply")
+        return encode(uid, verdict), verdict
 
 
 def _is_sound(headers: Headers) -> bool:
@@ -137,10 +149,17 @@ def deadline(query: bytes) -> float:
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")
         if name == b"timeout":
-            seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION.findall(value))
+            seconds = _seconds(value)
             if 0 < seconds <= 60:
                 return seconds * _MARGIN
     return DEFAULT_TIMEOUT * _MARGIN
+
+
+def _seconds(value: bytes) -> float:
+    """A Go duration (`time.ParseDuration`) in seconds; 0 for what is none."""
+    if not _DURATIONS.fullmatch(value):
+        return 0.0
+    return sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION.findall(value))
 
 
 def _plain(code: int, message: str) -> bytes:

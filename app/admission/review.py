@@ -87,7 +87,7 @@ def parse(body: bytes) -> Request:
 
 def _read_request(request: dict[str, Any], uid: str) -> Request:
     operation = request.get("operation")
-    if operation not in OPERATIONS:
+    if not isinstance(operation, str) or operation not in OPERATIONS:
         allowed = ", ".join(sorted(OPERATIONS))
         raise BadReview(f"request.operation is {quote(operation)}; it must be one of {allowed}", uid)
     kind = _map(request, "kind", uid)

@@ -62,7 +62,10 @@ class FieldPath:
 
 def quote(value: Any) -> str:
     """`value` as a person can read it on one line: JSON, control characters escaped, shortened."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
     if not text.isprintable():
         text = json.dumps(value, default=str)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

@@ -190,6 +190,8 @@ def _name(name: Any, place: Place, scope: Scope, findings: list[FieldError]) -> 
 def _need(value: str, key: str, other: str, what: str, findings: list[FieldError]) -> None:
     if not value:
         findings.append(required(_LABELS.key(key), f"{what} (or Grove's own label {other}) is needed for MNNVL"))
+    elif len(value) > MAX_LABEL:
+        findings.append(invalid(_LABELS.key(key), value, f"must be no more than {MAX_LABEL} characters"))
 
 
 def _need_index(value: str, key: str, other: str, what: str, findings: list[FieldError]) -> None:
@@ -242,7 +244,7 @@ def _owner(references: Any, pcs: str) -> Owner:
     for reference in references if isinstance(references, list) else ():
         held = reference if isinstance(reference, dict) else {}
         if (held.get("kind"), held.get("name")) == (POD_CLIQUE_SET.kind, pcs):
-            return Owner(pcs, str(held.get("uid", "")))
+            return Owner(pcs, str(held.get("uid") or ""))
     return Owner(pcs)
 
 

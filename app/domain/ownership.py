@@ -85,7 +85,7 @@ def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
     return Gang(
         namespace=namespace,
         name=str(held.get("name", "")),
-        uid=str(held.get("uid", "")),
+        uid=str(held.get("uid") or ""),
         place=read_place(labels_of(obj)),
         deleting=held.get("deletionTimestamp") is not None,
     )

@@ -87,7 +87,8 @@ def _group_config_changes(
     PodGroups come."""
     path = ("spec", "topologyConstraintGroupConfigs")
     stored = value_at(obj, path)
-    current = {one.get("name"): one for one in stored if isinstance(one, dict)} if isinstance(stored, list) else {}
+    entries = [one for one in stored if isinstance(one, dict)] if isinstance(stored, list) else []
+    current = {one["name"]: one for one in entries if isinstance(one.get("name"), str)}
     desired: dict[str, dict[str, Any]] = {}
     for podgroup, member in members:
         group = pcs.group_of(member.group) if member and member.group else None

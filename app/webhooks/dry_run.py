@@ -109,7 +109,9 @@ def _load(text: str) -> Iterator[Any]:
         except orjson.JSONDecodeError:
             pass  # flow-style YAML begins like JSON
         else:
-            yield from loaded if isinstance(loaded, list) else [loaded]
+            for document in loaded if isinstance(loaded, list) else [loaded]:
+                _count(document, [_MAX_NODES])
+                yield document
             return
     _check_depth(text)
     for document in yaml.load_all(text, Loader=_Loader):
@@ -129,19 +131,22 @@ def _check_depth(text: str) -> None:
             depth -= 1
 
 
-def _count(value: Any, budget: list[int]) -> None:
-    """Refuses documents whose aliases blow up when they are written out."""
+def _count(value: Any, budget: list[int], depth: int = 0) -> None:
+    """Refuses documents whose aliases blow up when they are written out, or hold themselves, and nesting that nothing
+    which calls itself for each level could survive."""
     budget[0] -= 1
+    if depth > _MAX_DEPTH:
+        raise UnusableInput(f"it is nested too deeply: more than {_MAX_DEPTH} levels")
     if budget[0] < 0:
         raise UnusableInput(f"a document has more than {_MAX_NODES} values, counting its aliases")
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise UnusableInput(f"the key {key!r} is not a string; put it in quotes")
-            _count(item, budget)
+            _count(item, budget, depth + 1)
     elif isinstance(value, list):
         for item in value:
-            _count(item, budget)
+            _count(item, budget, depth + 1)
 
 
 def _expand(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -181,7 +186,7 @@ async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> 
     request = review.get("request")
     held = request if isinstance(request, dict) else {}
     resource = held.get("resource") if isinstance(held.get("resource"), dict) else {}
-    route = _route(routes, resource.get("group"), resource.get("resource"), held.get("subResource", ""))  # type: ignore[union-attr]
+    route = _route(routes, resource.get("group"), resource.get("resource"), held.get("subResource") or "")  # type: ignore[union-attr]
     if route is None:
         return Judgement(review)
     verdict = await _decide(route, {**review, "request": {**held, "dryRun": True}})
@@ -205,7 +210,7 @@ def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: An
 def _review(document: dict[str, Any], resource: Resource, subresource: str, asker: Asker) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(document)
     group, _, version = api_version.rpartition("/")
-    same = next((one for one in asker.old if identify(one)[1:] == (kind, namespace, name)), document)
+    same = next((one for one in asker.old if _is_same(one, document)), document)
     deleting = asker.operation == "DELETE"
     return {
         "apiVersion": API_VERSION,
@@ -224,6 +229,12 @@ def _review(document: dict[str, Any], resource: Resource, subresource: str, aske
             "dryRun": True,
         },
     }
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two documents are about one object; without a namespace it is the default one's."""
+    (_, kind, namespace, name), (_, other_kind, other_namespace, other_name) = identify(one), identify(other)
+    return (kind, namespace or "default", name) == (other_kind, other_namespace or "default", other_name)
 
 
 async def _decide(route: Route, review: dict[str, Any]) -> Verdict:

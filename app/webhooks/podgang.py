@@ -4,6 +4,7 @@ At CREATE there is no uid that an owner reference could name: the webhook marks,
 """
 
 from collections.abc import Awaitable
+from dataclasses import replace
 
 from app.admission.patch import operations
 from app.admission.review import Request
@@ -28,6 +29,8 @@ class PodGangWebhook:
         if findings:
             return judged(findings)
         gang = read_gang(request.object, request.namespace)
+        if request.operation == "CREATE" and gang.uid:  # an exported object's: the stored one will have another
+            gang = replace(gang, uid="")
         pcs = self._sets.cached_set(request.namespace, gang.place.pcs)
         waiting = [one for one in self._resources.resources_of(gang) if ownership(one, gang) == "adoptable"]
         if pcs is None or (waiting and gang.uid):

@@ -34,6 +34,11 @@ def with_metadata(metadata: Any) -> dict[str, Any]:
     return review(object={**obj, "metadata": metadata})
 
 
+def with_nested(depth: int, **changes: Any) -> bytes:
+    """A review whose text "@" is `depth` lists, one in another: more than `json` can write, less than orjson reads."""
+    return encoded(review(**changes)).replace(b'"@"', b"[" * depth + b"]" * depth)
+
+
 PADDING = {"note": "x" * MAX_BODY}
 
 WITH_UID: list[Any] = [
@@ -47,6 +52,9 @@ WITH_UID: list[Any] = [
     pytest.param(encoded(review(operation="DELETE", oldObject=None)), 400, "oldObject is missing", id="no old one"),
     pytest.param(encoded(review(operation="PATCH")), 400, 'request.operation is "PATCH"', id="unknown operation"),
     pytest.param(encoded(review(operation=None)), 400, "request.operation is null", id="no operation"),
+    pytest.param(encoded(review(operation=["CREATE"])), 400, 'request.operation is ["CREATE"]', id="operation a list"),
+    pytest.param(encoded(review(operation={})), 400, "request.operation is {}", id="operation is a map"),
+    pytest.param(encoded(review(resource=[])), 400, "request.resource must be a map, not a list", id="resource a list"),
     pytest.param(encoded(review(operation="CONNECT")), 400, "judges CREATE, UPDATE", id="not one of ours"),
     pytest.param(encoded(review(kind=[])), 400, "request.kind must be a map", id="kind is a list"),
     pytest.param(encoded(review(userInfo="me")), 400, "request.userInfo must be a map", id="user is text"),
@@ -79,6 +87,18 @@ WITH_UID: list[Any] = [
         400,
         "not JSON",
         id="deep nesting",
+    ),
+    pytest.param(
+        with_nested(1000, object={"metadata": {"labels": "@"}}),
+        422,
+        "metadata.labels: Invalid value: (nested too deeply to be shown): must be a map",
+        id="deep labels",
+    ),
+    pytest.param(
+        with_nested(1000, operation="@"),
+        400,
+        "request.operation is (nested too deeply to be shown)",
+        id="a deep operation",
     ),
     pytest.param(encoded({**review(), **PADDING}), 413, "larger than the limit of 7 MiB", id="more than 7 MiB"),
 ]
@@ -225,6 +245,16 @@ async def raw(app: AdmissionApp, pieces: Any, *, hang_up: bool = False) -> list[
         (b"timeout=500ms", 0.45),
         (b"timeout=1m", 54.0),
         (b"timeout=1m30s", 9.0),
+        (b"timeout=1s500ms", 1.35),
+        (b"timeout=.5s", 0.45),
+        (b"timeout=5.s", 4.5),
+        (b"timeout=900us", 0.00081),
+        (b"timeout=1000ns", 0.0000009),
+        (b"timeout=-5s", 9.0),
+        (b"timeout=5", 9.0),
+        (b"timeout=5s!", 9.0),
+        (b"timeout=1e3s", 9.0),
+        (b"timeout=5s\n", 9.0),
         (b"timeout=2.5s&x=y", 2.25),
         (b"timeout=", 9.0),
         (b"timeout=soon", 9.0),

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Conflict, NotFound, NotOurs, Unavailable
+from app.cluster.api import Conflict, NotFound, NotOurs, Unavailable, WatchEvent
+from app.cluster.mnnvl import BY_REPLICA, replica_keys
 from app.cluster.offline import OfflineCluster
-from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.cluster.store import WatchStore
+from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.domain.mnnvl import Plan, plan_injection
-from app.domain.ownership import Gang, ownership, read_gang
+from app.domain.ownership import Gang, ownership, read_gang, read_resource
 
 LABELS = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
 MANAGED = {**LABELS, "grove.io/mnnvl-managed": "true"}
@@ -259,3 +261,138 @@ async def test_what_is_gone_can_not_be_adopted() -> None:
     await cluster.client.delete(COMPUTE_DOMAIN, "pcs-0-cd", "ns")
     with pytest.raises(NotFound):
         await cluster.resources.adopt(gang(), dry_run=False)
+
+
+def behind(cluster: OfflineCluster, resource: Any) -> OfflineCluster:
+    """`cluster` whose cache of `resource` hasn't got its first list."""
+    cluster.resources._stores[resource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
+    return cluster
+
+
+@pytest.mark.parametrize("resource", [COMPUTE_DOMAIN, RESOURCE_CLAIM])
+async def test_an_unfilled_cache_is_a_later_try(resource: Any) -> None:
+    cluster = behind(OfflineCluster([SET, GANG, domain(), claim()]), resource)
+    text = f"the cache of {resource} is not filled yet"
+    with pytest.raises(Unavailable, match=text):
+        cluster.resources.is_ensured(plan())
+    with pytest.raises(Unavailable, match=text):
+        cluster.resources.resources_of(gang())
+    with pytest.raises(Unavailable, match=text):
+        await cluster.resources.adopt(gang(), dry_run=False)
+    assert cluster.client.calls == []
+
+
+async def test_a_dry_run_gives_what_a_live_one_makes() -> None:
+    planned = await OfflineCluster([SET]).resources.ensure(plan(), dry_run=True)
+    made = await OfflineCluster([SET]).resources.ensure(plan(), dry_run=False)
+    filled_in = ("uid", "resourceVersion", "creationTimestamp", "generation")
+    for one in made:
+        one["metadata"] = {name: value for name, value in one["metadata"].items() if name not in filled_in}
+    assert planned == made
+
+
+async def test_half_of_it_there_makes_the_other_half() -> None:
+    cluster = OfflineCluster([SET, domain()])
+    assert [one["kind"] for one in await cluster.resources.ensure(plan(), dry_run=False)] == ["ResourceClaim"]
+    assert verbs(cluster) == ["create ResourceClaim"]
+
+
+async def test_an_answer_that_was_lost_is_found_at_the_next_try() -> None:
+    cluster = OfflineCluster([SET])
+    cluster.client.fail_next("create", COMPUTE_DOMAIN, Unavailable("cut", code=0), after_effect=True)
+    with pytest.raises(Unavailable, match="cut"):
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert [one["kind"] for one in await cluster.resources.ensure(plan(), dry_run=False)] == ["ResourceClaim"]
+    assert len(cluster.client.objects(COMPUTE_DOMAIN)) == 1
+
+
+async def test_a_first_try_that_fails_does_not_hold_up_the_others() -> None:
+    cluster = OfflineCluster([SET])
+    cluster.client.fail_next("create", COMPUTE_DOMAIN, Unavailable("down", code=503))
+    tries = (cluster.resources.ensure(plan(), dry_run=False) for _ in range(3))
+    first, *others = await asyncio.gather(*tries, return_exceptions=True)
+    assert isinstance(first, Unavailable)
+    assert sorted(len(one) for one in others if isinstance(one, list)) == [0, 2]
+    assert cluster.resources._in_flight == {}
+
+
+async def test_a_cancelled_try_lets_the_next_one_in() -> None:
+    cluster = OfflineCluster([SET])
+    task = asyncio.ensure_future(cluster.resources.ensure(plan(), dry_run=False))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(5):
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert cluster.resources.is_ensured(plan())
+
+
+def forget(cluster: OfflineCluster, resource: Any, obj: dict[str, Any]) -> None:
+    """Lets the cache see that `obj` was deleted."""
+    store = cluster.stores.by_name()[resource.plural]
+    assert isinstance(store, WatchStore)
+    store.apply(WatchEvent("DELETED", {**obj, "metadata": {**obj["metadata"], "resourceVersion": "999"}}))
+
+
+async def test_a_replica_that_goes_and_comes_back_waits_for_the_collector() -> None:
+    cluster = OfflineCluster([SET, GANG])
+    await cluster.resources.ensure(plan(), dry_run=False)
+    await cluster.resources.adopt(gang(), dry_run=False)
+    await cluster.client.delete(POD_GANG, "pcs-0", "ns")
+    forget(cluster, POD_GANG, GANG)
+    with pytest.raises(Unavailable, match='ComputeDomain "pcs-0-cd" belongs to an owner that is gone'):
+        await cluster.resources.ensure(plan(), dry_run=False)
+    assert [kind.kind for kind, _ in cluster.client.collect_garbage()] == ["ComputeDomain", "ResourceClaim"]
+    forget(cluster, COMPUTE_DOMAIN, domain())
+    forget(cluster, RESOURCE_CLAIM, claim())
+    assert len(await cluster.resources.ensure(plan(), dry_run=False)) == 2
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_set_with_the_right_name_and_another_uid_is_another_set(dry_run: bool) -> None:
+    newer = {**SET, "metadata": {**SET["metadata"], "uid": "new"}}  # type: ignore[dict-item]
+    cluster = OfflineCluster([newer, domain(), claim()])
+    assert not cluster.resources.is_ensured(plan())
+    with pytest.raises(Unavailable, match="belongs to an owner that is gone"):
+        await cluster.resources.ensure(plan(), dry_run=dry_run)
+    assert cluster.client.writes() == []
+
+
+@pytest.mark.parametrize("which", [COMPUTE_DOMAIN, RESOURCE_CLAIM])
+async def test_a_read_of_an_owner_that_fails_is_no_absence(which: Any) -> None:
+    made = [domain([BY_GANG]), claim([BY_GANG])] if which is COMPUTE_DOMAIN else [domain(), claim([BY_GANG])]
+    cluster = OfflineCluster([SET, *made])
+    cluster.client.fail_next("get", POD_GANG, Unavailable("API server down", code=503))
+    with pytest.raises(Unavailable, match="API server down"):
+        await cluster.resources.ensure(plan(), dry_run=False)
+
+
+async def test_the_rest_is_left_when_one_adoption_is_crossed() -> None:
+    cluster = OfflineCluster([SET, GANG, domain(), claim()])
+    cluster.client.fail_next("patch", RESOURCE_CLAIM, Conflict("changed", code=409, reason="Conflict"))
+    with pytest.raises(Conflict):
+        await cluster.resources.adopt(gang(), dry_run=False)
+    states = [(one.kind, ownership(one, gang())) for one in cluster.resources.resources_of(gang())]
+    assert states == [("ComputeDomain", "owned"), ("ResourceClaim", "adoptable")]
+    assert [one["kind"] for one in await cluster.resources.adopt(gang(), dry_run=False)] == ["ResourceClaim"]
+
+
+GENERATED = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": True}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param(domain(**DELETED), id="on its way out"),
+        pytest.param(domain(labels={**LABELS}), id="not managed by us"),
+        pytest.param(domain(labels={**MANAGED, "grove.io/podgang": "pcs-0-group-0"}), id="made for a scaled one"),
+        pytest.param(claim([GENERATED]), id="made by Kubernetes for one pod"),
+        pytest.param(domain([{"kind": "Thing", "name": "t", "uid": "t", "controller": True}]), id="somebody else's"),
+        pytest.param(domain(namespace="other"), id="in another namespace"),
+    ],
+)
+async def test_a_gang_leaves_alone_what_is_not_its_own(stored: Any) -> None:
+    cluster = OfflineCluster([SET, GANG, stored])
+    assert await cluster.resources.adopt(gang(), dry_run=False) == []
+    assert cluster.client.calls == []

@@ -1,5 +1,6 @@
 """What the adapters add to the rules: facts that are missing, ownership, and what is never refused."""
 
+import json
 from typing import Any
 
 import pytest
@@ -45,6 +46,17 @@ async def test_a_stored_gang_takes_them() -> None:
     assert owners(caller) == [[("PodGang", uid)], [("PodGang", uid)]]
     updated["request"]["object"] = after
     assert await caller.ask("/mutate/podgang", updated) == {"uid": updated["request"]["uid"], "allowed": True}
+
+
+@pytest.mark.parametrize("uid", ["from-an-export", None])
+async def test_a_new_gang_takes_nothing_whatever_its_uid(uid: Any) -> None:
+    caller = Caller()
+    await with_resources(caller)
+    created = load("podgang.replica-0")
+    created["request"]["object"]["metadata"]["uid"] = uid
+    after = apply(created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created)))
+    assert after["metadata"]["annotations"][ADOPTED] == "false"
+    assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
 
 async def test_a_dry_update_answers_the_same_and_takes_nothing() -> None:
@@ -171,7 +183,7 @@ async def test_a_binding_is_never_refused(target: Any, warning: str) -> None:
 
 
 async def test_configured_labels_hold_without_a_topology() -> None:
-    binding = PodBinding(node_labels=("topology.kubernetes.io/rack",))
+    binding = PodBinding.model_validate({"nodeLabels": ("topology.kubernetes.io/rack",)})
     configuration = Configuration().model_copy(update={"pod_binding": binding})
     caller = Caller(OfflineCluster([NODE]), configuration)
     review = load("pod-binding.gpu-node-1")
@@ -201,3 +213,60 @@ def test_the_table() -> None:
         ("/mutate/pod-binding", "pods", ("CREATE",), "Ignore", 2, "None"),
     ]
     assert [one.name.split(".")[0] for one in WEBHOOKS if one.mutating] == ["podclique", "podgang", "pod-binding"]
+
+
+def constrained(configs: Any) -> tuple[Caller, dict[str, Any]]:
+    """A PodGang with `configs`, whose only PodGroup is in a scaling group that has a constraint."""
+    pcs = load("podcliqueset.mnnvl-scaling-group-scope")["request"]["object"]
+    pcs["spec"]["template"]["podCliqueScalingGroups"][0]["topologyConstraint"] = {"packDomain": "rack"}
+    gang = load("podgang.scaling-group-0")
+    gang["request"]["object"]["spec"]["topologyConstraintGroupConfigs"] = configs
+    return Caller(OfflineCluster([pcs, NODE], levels=LEVELS)), gang
+
+
+@pytest.mark.parametrize("name", [[], {}, ["a"], {"a": 1}, 7, None])
+async def test_a_group_config_whose_name_is_no_text_is_replaced(name: Any) -> None:
+    caller, gang = constrained([{"name": name}])
+    after = apply(gang["request"]["object"], patch_of(await caller.ask("/mutate/podgang", gang)))
+    (config,) = after["spec"]["topologyConstraintGroupConfigs"]
+    assert config == {
+        "name": "scalable-inference-0-inference-pool-0",
+        "podGroupNames": ["scalable-inference-0-inference-pool-0-gpu-worker"],
+        "topologyConstraint": {
+            "packConstraint": {
+                "required": "topology.kubernetes.io/rack",
+                "preferred": "topology.kubernetes.io/numa",
+            }
+        },
+    }
+
+
+async def test_what_can_not_be_written_back_is_the_users_to_mend() -> None:
+    caller, gang = constrained([{"name": "scalable-inference-0-inference-pool-0", "unknown": "@"}])
+    body = json.dumps(gang).encode().replace(b'"@"', b"[" * 1000 + b"]" * 1000)
+    answer = await caller.post("/mutate/podgang", body)
+    status = answer.json()["response"]["status"]
+    assert (answer.status_code, status["code"], status["message"]) == (200, 400, "the object is nested too deeply")
+    assert [verdict.code for _, _, verdict in caller.seen.verdicts] == [400]
+
+
+async def test_labels_that_can_not_be_stored_make_nothing() -> None:
+    long = "p" * 64
+    review = load("podclique.replica-scope-0-worker")
+    metadata = review["request"]["object"]["metadata"]
+    metadata |= {"name": f"{long}-0-worker", "labels": {**metadata["labels"], "grove.io/pcs-name": long}}
+    caller = Caller()
+    for _ in range(2):
+        status = (await caller.ask("/mutate/podclique", review))["status"]
+        found = f'metadata.labels[grove.io/pcs-name]: Invalid value: "{long}": must be no more than 63 characters'
+        assert (status["code"], status["message"]) == (422, found)
+    assert caller.cluster.client.calls == []
+
+
+async def test_an_owner_without_a_uid_is_looked_up() -> None:
+    review = load("podclique.replica-scope-0-worker")
+    (owner,) = review["request"]["object"]["metadata"]["ownerReferences"]
+    uid, owner["uid"] = owner["uid"], None
+    caller = Caller()
+    await caller.ask("/mutate/podclique", review)
+    assert owners(caller) == [[("PodCliqueSet", uid)], [("PodCliqueSet", uid)]]

@@ -1,0 +1,221 @@
+"""The envelope: what is read from it, and what a verdict looks like as bytes."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from app.admission.review import BadReview, Request, dumps, encode, one_line, parse, salvage_uid
+from app.admission.verdict import (
+    ALLOWED,
+    Verdict,
+    bad_request,
+    failed,
+    inapplicable,
+    judged,
+    not_allowed,
+    patched,
+    unavailable,
+)
+from app.domain.fields import FieldError
+from tests.reviews import load
+
+REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+OBJECT = {"metadata": {"name": "of-object", "namespace": "its-own"}}
+
+
+def read(**fields: Any) -> Request:
+    request = {"uid": "u", "operation": "CREATE", "object": {}, **fields}
+    return parse(json.dumps({**REVIEW, "request": request}).encode())
+
+
+def test_a_recorded_request_is_read_whole() -> None:
+    recorded = load("clustertopology.managed-update-by-user")
+    assert parse(json.dumps(recorded).encode()) == Request(
+        uid=recorded["request"]["uid"],
+        group="grove.io",
+        kind="ClusterTopology",
+        resource="clustertopologies",
+        subresource="",
+        operation="UPDATE",
+        name="grove-topology",
+        namespace="",
+        username="alice",
+        object=recorded["request"]["object"],
+        old=recorded["request"]["oldObject"],
+        dry_run=False,
+    )
+
+
+def test_the_least_request_is_read() -> None:
+    assert read() == Request("u", "", "", "", "", "CREATE", "", "", "", {}, None, False)
+
+
+def test_a_deletion_is_about_the_old_object() -> None:
+    request = read(operation="DELETE", object=None, oldObject=OBJECT)
+    assert (request.object, request.old, request.name) == (OBJECT, None, "of-object")
+
+
+def test_a_creation_has_no_old_object() -> None:
+    assert read(object=OBJECT, oldObject={"metadata": {}}).old is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "namespace"),
+    [
+        pytest.param({"name": "a", "namespace": "b", "object": OBJECT}, "a", "b", id="the request says both"),
+        pytest.param({"object": OBJECT}, "of-object", "its-own", id="only the object does"),
+        pytest.param({"name": "a", "object": OBJECT}, "a", "its-own", id="each says one"),
+        pytest.param({"name": None, "namespace": "", "object": OBJECT}, "of-object", "its-own", id="null and empty"),
+        pytest.param({"object": {"metadata": {"generateName": "a-"}}}, "", "", id="a name that is yet to be made"),
+        pytest.param({"name": 7, "namespace": ["b"]}, "", "", id="neither is text"),
+        pytest.param({"object": {"metadata": {"name": 7, "namespace": {}}}}, "", "", id="nor in the object"),
+        pytest.param({"object": {"metadata": ["name"]}}, "", "", id="metadata is a list"),
+    ],
+)
+def test_names_come_from_the_request_else_from_the_object(fields: dict[str, Any], name: str, namespace: str) -> None:
+    request = read(**fields)
+    assert (request.name, request.namespace) == (name, namespace)
+
+
+@pytest.mark.parametrize("given", [None, False, "true", 1, [], {}])
+def test_only_true_is_a_dry_run(given: Any) -> None:
+    assert read(dryRun=given).dry_run is False
+    assert read(dryRun=True).dry_run is True
+
+
+@pytest.mark.parametrize(
+    ("metadata", "deleting"),
+    [({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True), ({"deletionTimestamp": None}, False), (None, False)],
+)
+def test_an_object_with_a_deletion_timestamp_is_deleting(metadata: Any, deleting: bool) -> None:
+    assert read(object={"metadata": metadata}).is_deleting is deleting
+
+
+@pytest.mark.parametrize("user", [{"username": None}, {"username": 7}, {"username": ["admin"]}, {}, None])
+def test_a_user_without_a_name_is_nobody(user: Any) -> None:
+    assert read(userInfo=user).username == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "uid"),
+    [
+        pytest.param(b'{"request":{"uid":"a-b","x', "a-b", id="the API server's order"),
+        pytest.param(b'{"request": {"uid" : "a-b"', "a-b", id="with spaces"),
+        pytest.param(b'{"uid":"first","uid":"second"', "first", id="the first one"),
+        pytest.param(b'{"uid":7,', "", id="not text"),
+        pytest.param(b'{"uid":"', "", id="cut off in the middle"),
+        pytest.param(b'{"uid":""', "", id="empty"),
+        pytest.param(b'{"uid":"a\nb"', "", id="with a newline"),
+        pytest.param(b'{"uid":"' + b"a" * 129 + b'"', "", id="longer than any uid"),
+        pytest.param(b" " * 5000 + b'{"uid":"a"', "", id="too far in"),
+        pytest.param(b'{"uid":"\xff"', "\ufffd", id="not UTF-8"),
+    ],
+)
+def test_a_uid_is_saved_from_what_can_not_be_read(body: bytes, uid: str) -> None:
+    assert salvage_uid(body) == uid
+
+
+def test_a_body_that_breaks_off_is_answered_by_its_uid() -> None:
+    with pytest.raises(BadReview) as caught:
+        parse(b'{"request":{"uid":"a-b"')
+    assert (caught.value.uid, caught.value.code) == ("a-b", 400)
+
+
+FINDING = FieldError("spec.x", "FieldValueInvalid", 'Invalid value: "1": no')
+OTHER = FieldError("spec.y", "FieldValueRequired", "Required value: yes")
+NEUTRAL = "grove-admission failed to judge this request; its log says why under this uid"
+
+
+def status(code: int, reason: str, message: str, **more: Any) -> dict[str, Any]:
+    return {
+        "allowed": False,
+        "status": {"status": "Failure", "message": message, "reason": reason, "code": code, **more},
+    }
+
+
+def causes(*found: FieldError) -> dict[str, Any]:
+    return {"causes": [{"reason": one.reason, "message": one.message, "field": one.field} for one in found]}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "response"),
+    [
+        pytest.param(ALLOWED, {"allowed": True}, id="allowed"),
+        pytest.param(judged([]), {"allowed": True}, id="nothing found"),
+        pytest.param(judged([], ["mind"]), {"allowed": True, "warnings": ["mind"]}, id="allowed with a warning"),
+        pytest.param(patched([]), {"allowed": True}, id="nothing to patch: no patch at all"),
+        pytest.param(not_allowed("no"), status(403, "Forbidden", "no"), id="not allowed"),
+        pytest.param(
+            judged([FINDING]),
+            status(422, "Invalid", 'spec.x: Invalid value: "1": no', details=causes(FINDING)),
+            id="one finding",
+        ),
+        pytest.param(
+            judged([FINDING, OTHER], ["mind"]),
+            {
+                "warnings": ["mind"],
+                **status(
+                    422,
+                    "Invalid",
+                    '[spec.x: Invalid value: "1": no, spec.y: Required value: yes]',
+                    details=causes(FINDING, OTHER),
+                ),
+            },
+            id="every finding, in order",
+        ),
+        pytest.param(unavailable("later"), status(503, "ServiceUnavailable", "later"), id="unavailable"),
+        pytest.param(failed(), status(500, "InternalError", NEUTRAL), id="failed"),
+        pytest.param(
+            inapplicable(),
+            status(500, "PatchDoesNotApply", "grove-admission made a patch that does not fit the object: a bug"),
+            id="a patch that doesn't fit",
+        ),
+        pytest.param(bad_request("odd"), status(400, "BadRequest", "odd"), id="bad request"),
+        pytest.param(bad_request("big", 413), status(413, "RequestEntityTooLarge", "big"), id="too large"),
+        pytest.param(bad_request("odd", 415), status(415, "UnsupportedMediaType", "odd"), id="no JSON"),
+    ],
+)
+def test_a_verdict_as_bytes(verdict: Verdict, response: dict[str, Any]) -> None:
+    assert json.loads(encode('u"\\', verdict)) == {**REVIEW, "response": {"uid": 'u"\\', **response}}
+
+
+def test_a_patch_travels_in_base64() -> None:
+    operation = {"op": "add", "path": "/a", "value": {"ü": [1, None]}}
+    response = json.loads(encode("u", patched([operation], warnings=["mind"])))["response"]
+    assert json.loads(base64.b64decode(response.pop("patch"))) == [operation]
+    assert response == {"uid": "u", "allowed": True, "warnings": ["mind"], "patchType": "JSONPatch"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [
+        (ALLOWED, "allowed"),
+        (patched([{"op": "remove", "path": "/a"}]), "patched"),
+        (not_allowed("no"), "refused"),
+        (bad_request("odd"), "refused"),
+        (unavailable("later"), "failed"),
+        (failed(), "failed"),
+    ],
+)
+def test_outcomes_are_a_small_fixed_set(verdict: Verdict, outcome: str) -> None:
+    assert verdict.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("warning", "shown"),
+    [
+        pytest.param("plain", "plain", id="as it is"),
+        pytest.param("a\r\nX-Header: b\x00", r"a\r\nX-Header: b\u0000", id="no control characters in a header"),
+        pytest.param("x" * 256, "x" * 256, id="as long as may be"),
+        pytest.param("x" * 257, "x" * 253 + "...", id="longer"),
+    ],
+)
+def test_a_warning_fits_into_a_header(warning: str, shown: str) -> None:
+    assert one_line(warning) == shown
+
+
+def test_what_orjson_refuses_is_written_all_the_same() -> None:
+    assert json.loads(dumps({"a": "\ud800", "b": 2**70})) == {"a": "\ud800", "b": 2**70}
+    assert json.loads(dumps([{1: 2}])) == [{"1": 2}]

@@ -1,0 +1,83 @@
+"""An odd value at every place of an object: a verdict on it, never a crash, and a patch that is whole at once."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.admission.patch import apply
+from app.cluster.offline import OfflineCluster
+from tests.reviews import LEVELS, NODE, Caller, load, patch_of, path_of, recorded_sets
+
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1.5,
+    2**63,
+    "",
+    "a\n",
+    "A b",
+    [],
+    {},
+    [None],
+    [[]],
+    [{}],
+    {"name": []},
+    {"": {}},
+)
+RECORDINGS = (
+    "clustertopology.own-create-by-user",
+    "podcliqueset.topology-three-levels",
+    "podgroup.hierarchy",
+    "podclique.scaling-group-scope-1",
+    "podgang.scaling-group-0",
+    "podgang.update",
+    "pod-binding.gpu-node-1",
+)
+OWNERS = ("metadata", "ownerReferences")
+"""Garbage in an owner reference names an owner that doesn't exist: what is made for it can't be relied on."""
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in steps:
+        yield (*above, step)
+        yield from places(inner, (*above, step))
+
+
+def with_odd(obj: dict[str, Any], place: tuple[Any, ...], odd: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(obj)
+    holder: Any = changed
+    for step in place[:-1]:
+        holder = holder[step]
+    holder[place[-1]] = copy.deepcopy(odd)
+    return changed
+
+
+def constrained() -> OfflineCluster:
+    *others, group = recorded_sets()
+    template = group["spec"]["template"]
+    template["topologyConstraint"] = {"packDomain": "zone"}
+    template["podCliqueScalingGroups"][0]["topologyConstraint"] = {"packDomain": "rack"}
+    return OfflineCluster([*others, group, NODE], levels=LEVELS)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+async def test_an_odd_value_gets_a_verdict(name: str) -> None:
+    review = load(name)
+    obj = review["request"]["object"]
+    complete = {"topologyConstraint": {"packConstraint": {"required": "x"}}, "topologyConstraintGroupConfigs": [{}]}
+    if name.startswith("podgang."):
+        obj["spec"] |= complete
+    for place in places(obj):
+        for odd in ODD:
+            review["request"]["object"] = with_odd(obj, place, odd)
+            caller = Caller(constrained())
+            response = await caller.ask(path_of(name), review)
+            assert response.get("status", {}).get("code") in (None, 400, 403, 422, 503), (place, odd, response)
+            if "patch" in response and place[:2] != OWNERS:
+                review["request"]["object"] = apply(review["request"]["object"], patch_of(response))
+                again = await caller.ask(path_of(name), review)
+                assert (again["allowed"], patch_of(again)) == (True, []), (place, odd, again)

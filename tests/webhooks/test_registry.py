@@ -1,0 +1,92 @@
+"""The list of six: what each row becomes, and that what the cluster couldn't do is a verdict."""
+
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from app.admission.handler import decided
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Verdict, unavailable
+from app.cluster.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
+from app.webhooks.registry import MUTATE_POD_BINDING, MUTATE_POD_CLIQUE, VALIDATE_POD_GROUP, WEBHOOKS
+from tests.reviews import PATHS, cluster, routes_over
+
+REQUEST = Request("u", "scheduling.run.ai", "PodGroup", "podgroups", "", "CREATE", "a", "ns", "me", {}, None, False)
+ERRORS = [
+    pytest.param(error, id=error.__name__)
+    for error in (ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable)
+]
+
+
+def test_each_row_has_its_route() -> None:
+    routes = routes_over(cluster())
+    assert list(routes) == [webhook.path for webhook in WEBHOOKS]
+    assert set(routes) == set(PATHS.values())
+    for webhook in WEBHOOKS:
+        route = routes[webhook.path]
+        assert (route.group, route.resource, route.subresource, route.operations) == (
+            webhook.resource.group,
+            webhook.resource.plural,
+            webhook.subresource,
+            frozenset(webhook.operations),
+        )
+
+
+def test_a_row_is_named_after_what_it_judges() -> None:
+    assert [webhook.name for webhook in WEBHOOKS] == [
+        "clustertopology.validate.grove-admission.grove.io",
+        "podcliqueset.validate.grove-admission.grove.io",
+        "podgroup.validate.grove-admission.grove.io",
+        "podclique.mutate.grove-admission.grove.io",
+        "podgang.mutate.grove-admission.grove.io",
+        "pod-binding.mutate.grove-admission.grove.io",
+    ]
+
+
+def test_a_binding_is_a_kind_of_its_own_under_pods() -> None:
+    route = MUTATE_POD_BINDING.route(lambda _: ALLOWED)
+    assert (route.group, route.kind, route.resource, route.subresource) == ("", "Binding", "pods", "binding")
+
+
+def test_only_annotated_cliques_are_asked_about() -> None:
+    (condition,) = MUTATE_POD_CLIQUE.match_conditions
+    assert condition.expression == (
+        "has(object.metadata.annotations) && 'grove.io/mnnvl-enabled' in object.metadata.annotations && "
+        "object.metadata.annotations['grove.io/mnnvl-enabled'] == 'true'"
+    )
+    assert [webhook for webhook in WEBHOOKS if webhook.match_conditions] == [MUTATE_POD_CLIQUE]
+
+
+def test_only_the_binding_goes_on_without_us() -> None:
+    assert [one for one in WEBHOOKS if one.failure_policy == "Ignore"] == [MUTATE_POD_BINDING]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "awaited"])
+@pytest.mark.parametrize("error", ERRORS)
+async def test_what_the_cluster_could_not_do_is_tried_again(error: type[ClusterError], late: bool) -> None:
+    async def give() -> Verdict:
+        raise error("the cluster says no")
+
+    def handler(_: Request) -> Verdict | Awaitable[Verdict]:
+        if late:
+            return give()
+        raise error("the cluster says no")
+
+    verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
+    assert verdict == unavailable("the cluster says no")
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "awaited"])
+async def test_our_own_mistakes_are_not_the_clusters(late: bool, caplog: Any) -> None:
+    async def give() -> Verdict:
+        raise KeyError("ours")
+
+    def handler(_: Request) -> Verdict | Awaitable[Verdict]:
+        if late:
+            return give()
+        raise KeyError("ours")
+
+    verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
+    assert (verdict.code, verdict.reason) == (500, "InternalError")
+    assert "KeyError: 'ours'" in caplog.text
