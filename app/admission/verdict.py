@@ -78,6 +78,11 @@ def failed() -> Verdict:
     )
 
 
+def hindered(message: str) -> Verdict:
+    """The cluster will not do what we need of it, however often it is asked: an administrator has to look."""
+    return Verdict(False, 500, "InternalError", message)
+
+
 def inapplicable() -> Verdict:
     """Our patch doesn't fit the object. An API server would fail the request even under failurePolicy Ignore."""
     return Verdict(False, 500, "PatchDoesNotApply", "grove-admission made a patch that does not fit the object: a bug")

@@ -103,7 +103,7 @@ class ClusterMnnvl:
             if stored is None:
                 stored = await self._read(wanted, plan) if dry_run else None
             if stored is None:
-                plan = plan if plan.owner.uid else replace(plan, owner=await self._find_owner(plan))
+                plan = replace(plan, owner=await self._find_owner(plan))
                 made = await self._create(wanted, plan, dry_run)
                 if made is not None:
                     created.append(made)
@@ -113,11 +113,20 @@ class ClusterMnnvl:
         return created
 
     async def _find_owner(self, plan: Plan) -> Owner:
+        """The set that will own what is made; the PodClique's word counts where the cache lacks the set."""
+        cached = self._sets.cached_set(plan.namespace, plan.owner.name)
+        if cached is None and plan.owner.uid:
+            return plan.owner
         found = await self._sets.read_set(plan.namespace, plan.owner.name)
         if found is None or found.deleting:
             state = "is being deleted" if found else "does not exist"
             raise Unavailable(
                 f'PodCliqueSet "{plan.owner.name}", which would own the MNNVL resources, {state}; try again later'
+            )
+        if plan.owner.uid and plan.owner.uid != found.uid:
+            raise Unavailable(
+                f'the PodClique belongs to a former PodCliqueSet "{plan.owner.name}", which was made anew since; it '
+                f"will be collected"
             )
         return Owner(found.name, found.uid)
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 from app.admission.handler import Handler, Route
 from app.admission.review import Request
-from app.admission.verdict import Verdict, unavailable
+from app.admission.verdict import Verdict, hindered, unavailable
 from app.cluster.api import (
     ClusterError,
+    Forbidden,
     MnnvlResources,
     NodeReader,
     PodCliqueSetReader,
@@ -164,7 +165,7 @@ class _Answering:
         try:
             answer = self._handler(request)
         except ClusterError as problem:
-            return unavailable(problem.message)
+            return _answer_to(problem)
         return answer if isinstance(answer, Verdict) else _awaited(answer)
 
 
@@ -172,4 +173,12 @@ async def _awaited(answer: Awaitable[Verdict]) -> Verdict:
     try:
         return await answer
     except ClusterError as problem:
-        return unavailable(problem.message)
+        return _answer_to(problem)
+
+
+def _answer_to(problem: ClusterError) -> Verdict:
+    if isinstance(problem, Forbidden):
+        return hindered(
+            f"the API server refused what grove-admission has to do (check its permissions): {problem.message}"
+        )
+    return unavailable(problem.message)

@@ -396,3 +396,14 @@ async def test_a_gang_leaves_alone_what_is_not_its_own(stored: Any) -> None:
     cluster = OfflineCluster([SET, GANG, stored])
     assert await cluster.resources.adopt(gang(), dry_run=False) == []
     assert cluster.client.calls == []
+
+
+@pytest.mark.parametrize("owner", ["former", "u"])
+async def test_a_clique_of_a_former_set_makes_nothing(owner: str) -> None:
+    cluster = OfflineCluster([SET])
+    if owner == "u":
+        assert len(await cluster.resources.ensure(plan(owner=owner), dry_run=False)) == 2
+        return
+    with pytest.raises(Unavailable, match='belongs to a former PodCliqueSet "pcs"'):
+        await cluster.resources.ensure(plan(owner=owner), dry_run=False)
+    assert cluster.client.calls == []

@@ -74,7 +74,11 @@ async def test_what_the_cluster_could_not_do_is_tried_again(error: type[ClusterE
         raise error("the cluster says no")
 
     verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
-    assert verdict == unavailable("the cluster says no")
+    if error is Forbidden:
+        assert (verdict.code, verdict.allowed) == (500, False)
+        assert verdict.message.endswith("has to do (see its RBAC): the cluster says no")
+    else:
+        assert verdict == unavailable("the cluster says no")
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "awaited"])
