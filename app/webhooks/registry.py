@@ -178,7 +178,5 @@ async def _awaited(answer: Awaitable[Verdict]) -> Verdict:
 
 def _answer_to(problem: ClusterError) -> Verdict:
     if isinstance(problem, Forbidden):
-        return hindered(
-            f"the API server refused what grove-admission has to do (check its permissions): {problem.message}"
-        )
+        return hindered(f"the API server refused what grove-admission has to do (see its RBAC): {problem.message}")
     return unavailable(problem.message)
