@@ -1,0 +1,214 @@
+"""The admission chain: which webhooks see a request, in which order, and what their answers do to it."""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from app.sandbox import cel, errors, patching
+from app.sandbox.objects import Caller, Object
+from app.sandbox.resources import Registry, Served
+from app.sandbox.storage import Storage
+from app.sandbox.webhook import Answer, BadPatchError, CallFailedError, Hook, Transport, hooks_of
+
+_GROUP = "admissionregistration.k8s.io"
+MUTATING, VALIDATING = (_GROUP, "mutatingwebhookconfigurations"), (_GROUP, "validatingwebhookconfigurations")
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What a webhook may know of a request. `obj` and `old` are in the version of `served`."""
+
+    served: Served
+    operation: str
+    namespace: str
+    name: str
+    caller: Caller
+    obj: Object | None = None
+    old: Object | None = None
+    subresource: str = ""
+    kind: Object | None = None
+
+    def request(self, matched: Served) -> Object:
+        """The review's `request`, in the version that the webhook's rule names."""
+        mine, kind = self._kinds(matched)
+        request: Object = {"uid": str(uuid.uuid4()), "kind": kind, "resource": matched.group_version_resource()}
+        if self.subresource:
+            request["subResource"] = self.subresource
+        request |= {"requestKind": mine, "requestResource": self.served.group_version_resource()}
+        if self.subresource:
+            request["requestSubResource"] = self.subresource
+        request |= {key: value for key, value in (("name", self.name), ("namespace", self.namespace)) if value}
+        verb = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}[self.operation]
+        return request | {
+            "operation": self.operation,
+            "userInfo": self.caller.user.info(),
+            "object": self.converted(self.obj, matched),
+            "oldObject": self.converted(self.old, matched),
+            "dryRun": self.caller.options.dry_run,
+            "options": self.caller.options.review(verb),
+        }
+
+    def _kinds(self, matched: Served) -> tuple[Object, Object]:
+        own = self.kind or self.served.group_version_kind()
+        return own, self.kind or matched.group_version_kind()
+
+    def converted(self, obj: Object | None, matched: Served) -> Object | None:
+        if obj is None or matched is self.served:
+            return obj
+        return matched.read(self.served.write(obj))
+
+
+class Admission:
+    """The webhooks as configured in the storage at this moment."""
+
+    def __init__(self, storage: Storage, registry: Registry, transport: Transport) -> None:
+        self._storage, self._registry, self._transport = storage, registry, transport
+        self._hooks: dict[tuple[str, str], tuple[int, list[Hook]]] = {}
+
+    async def mutate(self, attributes: Attributes, settle: Callable[[Object], None]) -> Object | None:
+        """The object after all mutating webhooks; `settle` (pruning, defaults) runs after each patch. A webhook with
+        reinvocationPolicy IfNeeded is asked once more where a later one has changed the object."""
+        hooks = self._matching(MUTATING, attributes)
+        again: list[tuple[Hook, Served]] = []
+        for index, (hook, matched) in enumerate(hooks):
+            changed = await self._mutated(hook, matched, attributes, settle)
+            if changed is not None:
+                attributes = replace(attributes, obj=changed)
+                earlier = [(before, served) for before, served in hooks[:index] if before.reinvoke]
+                again += [item for item in earlier if item not in again]
+        for hook, matched in again:
+            changed = await self._mutated(hook, matched, attributes, settle)
+            attributes = attributes if changed is None else replace(attributes, obj=changed)
+        return attributes.obj
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Asks all validating webhooks at once; raises the first refusal in their order."""
+        hooks = self._matching(VALIDATING, attributes)
+        if not hooks:
+            return
+        calls = [self._ask(hook, matched, attributes) for hook, matched in hooks]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _mutated(
+        self, hook: Hook, matched: Served, attributes: Attributes, settle: Callable[[Object], None]
+    ) -> Object | None:
+        answer = await self._ask(hook, matched, attributes)
+        if answer is None or not answer.patch or attributes.obj is None:
+            return None
+        seen = attributes.converted(attributes.obj, matched) or {}
+        try:
+            patched = patching.apply_json(seen, answer.patch)
+        except errors.ApiError as error:
+            causes = (error.details or {}).get("causes") or [{"message": error.message}]
+            raise errors.internal(causes[0]["message"]) from error
+        if matched is not attributes.served:
+            patched = attributes.served.read(matched.write(patched))
+        settle(patched)
+        return None if patched == attributes.obj else patched
+
+    async def _ask(self, hook: Hook, matched: Served, attributes: Attributes) -> Answer | None:
+        """The answer of one webhook that allows; None where it failed and is to be ignored. Raises its refusal."""
+        if not self._conditions_hold(hook, attributes, matched):
+            return None
+        if attributes.caller.options.dry_run and not hook.dry_runs:
+            raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+        try:
+            answer = await self._transport.call(hook, attributes.request(matched))
+        except BadPatchError as error:
+            raise errors.internal(f'admission webhook "{hook.name}" gave an invalid patch: {error}') from error
+        except CallFailedError as error:
+            if hook.fails_closed:
+                raise errors.internal(f'failed calling webhook "{hook.name}": {error}') from error
+            return None
+        attributes.caller.warnings.extend(answer.warnings)
+        if not answer.allowed:
+            raise refusal(hook.name, answer.status)
+        return answer
+
+    def _conditions_hold(self, hook: Hook, attributes: Attributes, matched: Served) -> bool:
+        """All matchConditions are true; one that is false decides before one that fails to evaluate."""
+        if not hook.conditions:
+            return True
+        request = attributes.request(matched)
+        variables = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
+        failed = ""
+        for condition in hook.conditions:
+            try:
+                if not cel.holds(condition["expression"], variables):
+                    return False
+            except cel.CelError as error:
+                failed = failed or f"{condition['name']}: {error}"
+        if failed and hook.fails_closed:
+            raise errors.forbidden(
+                attributes.served.group, attributes.served.plural, attributes.name, f"matchCondition {failed}"
+            )
+        return not failed
+
+    def _matching(self, table: tuple[str, str], attributes: Attributes) -> list[tuple[Hook, Served]]:
+        if attributes.served.table in (MUTATING, VALIDATING):
+            return []
+        found = ((hook, self._rule(hook, attributes)) for hook in self._configured(table))
+        return [(hook, matched) for hook, matched in found if matched and self._selected(hook, attributes)]
+
+    def _configured(self, table: tuple[str, str]) -> list[Hook]:
+        changed = self._storage.table(table).changed
+        known = self._hooks.get(table)
+        if known is None or known[0] != changed:
+            hooks = [hook for item in self._storage.table(table).items() for hook in hooks_of(item)]
+            known = self._hooks[table] = (changed, hooks)
+        return known[1]
+
+    def _rule(self, hook: Hook, attributes: Attributes) -> Served | None:
+        """The version in which the hook wants the request; None where no rule of it matches."""
+        versions = [attributes.served]
+        if hook.equivalent:
+            versions += [item for item in self._registry.versions(attributes.served) if item is not attributes.served]
+        for served in versions:
+            if any(_rule_matches(rule, served, attributes) for rule in hook.rules):
+                return served
+        return None
+
+    def _selected(self, hook: Hook, attributes: Attributes) -> bool:
+        if not any(hook.objects(obj) for obj in (attributes.obj, attributes.old) if obj is not None):
+            return False
+        if attributes.served.table == ("", "namespaces"):
+            return hook.namespaces(attributes.obj or attributes.old or {})
+        if not attributes.served.namespaced:
+            return True
+        return hook.namespaces(self._storage.get(("", "namespaces"), ("", attributes.namespace)) or {})
+
+
+def _rule_matches(rule: Object, served: Served, attributes: Attributes) -> bool:
+    scope = {"Namespaced": (True,), "Cluster": (False,)}.get(rule.get("scope") or "*", (True, False))
+    namespaced = served.namespaced and served.table != ("", "namespaces")
+    return (
+        _named(rule, "operations", attributes.operation)
+        and _named(rule, "apiGroups", served.group)
+        and _named(rule, "apiVersions", served.version)
+        and namespaced in scope
+        and any(_resource_matches(item, served.plural, attributes.subresource) for item in rule.get("resources") or ())
+    )
+
+
+def _named(rule: Object, key: str, value: str) -> bool:
+    values = rule.get(key) or ()
+    return "*" in values or value in values
+
+
+def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
+    """`pods`, `pods/binding`, `pods/*`, `*/status`, `*` (no subresources), `*/*`."""
+    resource, _, sub = pattern.partition("/")
+    return resource in ("*", plural) and (sub == subresource or (sub == "*"))
+
+
+def refusal(name: str, status: Object) -> errors.ApiError:
+    """What the user is told: the webhook's words after the real server's, with its code and details."""
+    denied = f'admission webhook "{name}" denied the request'
+    said = status.get("message") or status.get("reason")
+    message = f"{denied}: {said}" if said else f"{denied} without explanation"
+    code = status.get("code") or 0
+    return errors.ApiError(code if code >= 400 else 400, status.get("reason") or "", message, status.get("details"))

@@ -1,0 +1,110 @@
+"""What controllers of a real cluster clean up: objects whose owners are gone, the content of deleted namespaces, and
+the objects of deleted definitions.
+
+Background deletion only: an owner goes first, its dependents follow. Deletions pass admission, as the real collector's
+do; one that is refused is tried again later.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from app.sandbox.errors import ApiError
+from app.sandbox.objects import COLLECTOR, Caller, Key, Object, TableId, is_deleting, metadata
+from app.sandbox.resources import CRDS, Registry
+from app.sandbox.storage import Change, Place, Storage
+from app.sandbox.writes import Writer
+
+_LOG = logging.getLogger(__name__)
+_NAMESPACES: TableId = ("", "namespaces")
+_RETRY_SECONDS = 2.0
+
+
+class Collector:
+    """Listens to the storage and cleans up in `run`."""
+
+    def __init__(self, storage: Storage, registry: Registry, writer: Writer) -> None:
+        self._storage, self._registry, self._writer = storage, registry, writer
+        self._waiting: asyncio.Queue[Place] = asyncio.Queue()
+        storage.listeners.append(self._noticed)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        while True:
+            table, key = await self._waiting.get()
+            try:
+                await self._collect(table, key)
+            except ApiError as error:
+                _LOG.warning("could not clean up %s %s: %s", table[1], "/".join(key), error.message)
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._waiting.put_nowait, (table, key))
+
+    def _noticed(self, change: Change) -> None:
+        meta = metadata(change.obj)
+        if change.type == "DELETED":
+            self._wake_all(self._storage.dependents(meta["uid"]))
+            self._namespace_emptied(meta.get("namespace") or "")
+            if change.table == CRDS:
+                self._definition_removed(change.obj)
+        elif any(owner.get("uid") not in self._storage.uids for owner in meta.get("ownerReferences") or ()):
+            self._waiting.put_nowait((change.table, (meta.get("namespace") or "", meta["name"])))
+        if change.type == "MODIFIED" and change.table == _NAMESPACES and is_deleting(change.obj):
+            self._wake_all([(table, key) for table, held in self._storage.tables() for key in held.keys(meta["name"])])
+
+    def _wake_all(self, places: list[Place]) -> None:
+        for place in places:
+            self._waiting.put_nowait(place)
+
+    def _namespace_emptied(self, name: str) -> None:
+        found = self._storage.get(_NAMESPACES, ("", name)) if name else None
+        if (
+            found
+            and is_deleting(found)
+            and not metadata(found).get("finalizers")
+            and not self._writer.has_content(name)
+        ):
+            self._storage.remove(_NAMESPACES, ("", name))
+
+    def _definition_removed(self, crd: Object) -> None:
+        table_id = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+        self._registry.uninstall(crd)
+        table = self._storage.table(table_id)
+        for key in list(table.objects):
+            self._storage.remove(table_id, key)
+        for watcher in list(table.watchers):
+            watcher.close()
+
+    async def _collect(self, table: TableId, key: Key) -> None:
+        obj = self._storage.get(table, key)
+        if obj is None or is_deleting(obj):
+            return
+        owners = metadata(obj).get("ownerReferences") or []
+        alive = [owner for owner in owners if self._may_live(owner, key[0])]
+        if self._is_doomed(key[0]) or (owners and not alive):
+            await self._delete(table, key, metadata(obj)["uid"])
+        elif len(alive) < len(owners):
+            self._writer.set_owners(table, obj, alive)
+
+    async def _delete(self, table: TableId, key: Key, uid: str) -> None:
+        try:
+            served = self._registry.for_table(table)
+            await self._writer.delete(served, key, Caller(COLLECTOR), preconditions={"uid": uid})
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+        except KeyError:
+            with contextlib.suppress(ApiError):
+                self._storage.remove(table, key)
+
+    def _is_doomed(self, namespace: str) -> bool:
+        found = self._storage.get(_NAMESPACES, ("", namespace)) if namespace else None
+        return found is not None and is_deleting(found)
+
+    def _may_live(self, owner: Object, namespace: str) -> bool:
+        """The owner is there, or is of a kind that isn't served, which leaves its dependents alone."""
+        group = owner.get("apiVersion", "").rpartition("/")[0]
+        served = self._registry.group_kind(group, owner.get("kind", ""))
+        if served is None:
+            return True
+        place = self._storage.uids.get(owner.get("uid", ""))
+        expected = (namespace if served.namespaced else "", owner.get("name", ""))
+        return place == (served.table, expected) or (served.namespaced and not namespace)

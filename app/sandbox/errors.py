@@ -1,0 +1,90 @@
+"""The API server's refusals: `Status` objects with code, reason and details, in the real server's words."""
+
+from collections.abc import Sequence
+
+from app.sandbox.objects import Object
+
+
+class ApiError(Exception):
+    """A request was refused. `status()` is the body of the answer, `code` its HTTP status."""
+
+    def __init__(self, code: int, reason: str, message: str, details: Object | None = None) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message, self.details = code, reason, message, details
+
+    def status(self) -> Object:
+        body: Object = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details:
+            body["details"] = self.details
+        return {**body, "code": self.code}
+
+
+def qualified(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def _about(group: str, plural: str, name: str) -> Object:
+    about = {"name": name, "group": group, "kind": plural}
+    return {key: value for key, value in about.items() if value}
+
+
+def not_found(group: str, plural: str, name: str) -> ApiError:
+    return ApiError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found', _about(group, plural, name))
+
+
+def not_served() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(group: str, plural: str, name: str) -> ApiError:
+    message = f'{qualified(group, plural)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _about(group, plural, name))
+
+
+def conflict(group: str, plural: str, name: str, why: str = "") -> ApiError:
+    why = why or "the object has been modified; please apply your changes to the latest version and try again"
+    message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _about(group, plural, name))
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
+    message = f'{qualified(group, plural)} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, _about(group, plural, name))
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def gone(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def internal(message: str) -> ApiError:
+    full = f"Internal error occurred: {message}"
+    return ApiError(500, "InternalError", full, {"causes": [{"message": message}]})
+
+
+def unsupported_media_type(message: str) -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def method_not_allowed() -> ApiError:
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def invalid(group: str, kind: str, name: str, causes: Sequence[Object]) -> ApiError:
+    """422 with all findings. A cause is {"reason", "message", "field"}; its message starts with "Invalid value: ..."
+    and the like, without the field."""
+    listed = [f"{cause['field']}: {cause['message']}" for cause in causes]
+    text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    details = {**_about(group, kind, name), "causes": list(causes)}
+    return ApiError(422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {text}', details)

@@ -1,0 +1,35 @@
+"""The kubeconfig of a sandbox: one cluster, and a context for each of its three users."""
+
+import base64
+import secrets
+from pathlib import Path
+
+import yaml
+
+from app.sandbox.objects import ADMIN, ALICE, OPERATOR, Object, User
+
+USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE}
+
+
+def new_tokens() -> dict[str, str]:
+    """A fresh bearer token for each of admin, operator and user."""
+    return {name: secrets.token_urlsafe(24) for name in USERS}
+
+
+def kubeconfig(url: str, ca: bytes, tokens: dict[str, str]) -> Object:
+    cluster = {"server": url, "certificate-authority-data": base64.b64encode(ca).decode()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "sandbox", "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": token}} for name, token in tokens.items()],
+        "contexts": [{"name": name, "context": {"cluster": "sandbox", "user": name}} for name in tokens],
+        "current-context": "admin",
+    }
+
+
+def write(path: Path, url: str, ca: bytes, tokens: dict[str, str]) -> None:
+    """Writes the kubeconfig, readable by its owner only."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(yaml.safe_dump(kubeconfig(url, ca, tokens), sort_keys=False))

@@ -1,0 +1,147 @@
+"""What the server itself does to an object around a write: identity, names, generation, and who owns `status`."""
+
+import re
+import secrets
+import uuid
+
+from app.sandbox import errors
+from app.sandbox.objects import Object, is_deleting, metadata, timestamp
+from app.sandbox.resources import Served
+
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_FREE_NAMES = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
+
+
+def check_identity(served: Served, obj: Object, namespace: str, name: str) -> None:
+    """The body must mean the object that the path names; fills in what it leaves out. Raises 400."""
+    said = (obj.get("apiVersion") or served.api_version, obj.get("kind") or served.kind)
+    if said != (served.api_version, served.kind):
+        raise errors.bad_request(
+            f"{said[1]} in version {said[0]!r} cannot be handled as a {served.kind} in version {served.api_version!r}"
+        )
+    obj["apiVersion"], obj["kind"] = said
+    if not isinstance(obj.setdefault("metadata", {}), dict):
+        raise errors.bad_request("metadata must be an object")
+    meta = obj["metadata"]
+    if served.namespaced and (meta.setdefault("namespace", namespace) or namespace) != namespace:
+        raise errors.bad_request(
+            f"the namespace of the object ({meta['namespace']}) does not match the namespace on the request ({namespace})"
+        )
+    if not served.namespaced:
+        meta.pop("namespace", None)
+    if name and (meta.setdefault("name", name) or name) != name:
+        message = f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        raise errors.bad_request(message)
+
+
+def strip_for_create(served: Served, obj: Object) -> None:
+    """Takes from a new object what only the server writes."""
+    meta = obj["metadata"]
+    if meta.get("resourceVersion"):
+        raise errors.bad_request("resourceVersion should not be set on objects to be created")
+    for key in (*_SERVER_FIELDS, "resourceVersion", "selfLink"):
+        meta.pop(key, None)
+    if served.has_status:
+        obj.pop("status", None)
+
+
+def complete_new(served: Served, obj: Object) -> None:
+    """After mutating and before validating admission: name, uid, creationTimestamp, generation, first status."""
+    meta = obj["metadata"]
+    if not meta.get("name") and meta.get("generateName"):
+        meta["name"] = meta["generateName"] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+    meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
+    if served.has_generation:
+        meta["generation"] = 1
+    if served.table == ("", "namespaces"):
+        meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name", "")}
+        obj["spec"] = {**(obj.get("spec") or {}), "finalizers": ["kubernetes"]}
+        obj["status"] = {"phase": "Active"}
+    if served.table == ("", "pods"):
+        obj["status"] = {"phase": "Pending"}
+
+
+def check_metadata(served: Served, obj: Object) -> None:
+    """Raises 422 for a name, labels or finalizers that can't be. Names of RBAC objects are free."""
+    meta, causes = metadata(obj), []
+    name = meta.get("name") or ""
+    if not name:
+        causes.append(("Required", "name or generateName is required", "metadata.name"))
+    elif served.plural not in _FREE_NAMES and (len(name) > 253 or not _SUBDOMAIN.fullmatch(name)):
+        rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+        causes.append(("Invalid", f'Invalid value: "{name}": {rule}', "metadata.name"))
+    for part in ("labels", "annotations"):
+        held = meta.get(part) or {}
+        if not isinstance(held, dict) or not all(isinstance(value, str) for value in held.values()):
+            raise errors.bad_request(f"metadata.{part} must be a map of strings")
+    for index, owner in enumerate(meta.get("ownerReferences") or ()):
+        where = f"metadata.ownerReferences[{index}]"
+        missing = [key for key in ("apiVersion", "kind", "name", "uid") if not owner.get(key)]
+        causes += [("Invalid", f'Invalid value: "": {key} must not be empty', f"{where}.{key}") for key in missing]
+    if causes:
+        listed = [{"reason": f"FieldValue{kind}", "message": said, "field": field} for kind, said, field in causes]
+        raise errors.invalid(served.group, served.kind, name, listed)
+
+
+def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Object:
+    """What an update may change of `old`: /status only the status, the main endpoint everything but the status."""
+    if subresource == "status":
+        changed = {**old, "metadata": dict(metadata(old))}
+        changed.pop("status", None)
+        return {**changed, "status": new["status"]} if "status" in new else changed
+    meta, before = new["metadata"], metadata(old)
+    if meta.get("uid") and meta["uid"] != before["uid"]:
+        why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
+        raise errors.conflict(served.group, served.plural, before["name"], why)
+    for key in _SERVER_FIELDS:
+        meta.pop(key, None)
+        if key in before:
+            meta[key] = before[key]
+    if served.has_status:
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = old["status"]
+    return new
+
+
+def bump_generation(served: Served, new: Object, old: Object) -> None:
+    if served.has_generation and _desired(served, new) != _desired(served, old):
+        new["metadata"]["generation"] = (metadata(old).get("generation") or 0) + 1
+
+
+def _desired(served: Served, obj: Object) -> Object:
+    passed_over = ("metadata", "status") if served.has_status else ("metadata",)
+    return {key: value for key, value in obj.items() if key not in passed_over}
+
+
+def is_unchanged(new: Object, old: Object) -> bool:
+    """A write of this is a no-op: nothing but the resourceVersion differs."""
+    if any(new.get(key) != old.get(key) for key in {*new, *old} - {"metadata"}):
+        return False
+    mine, theirs = dict(metadata(new)), dict(metadata(old))
+    mine.pop("resourceVersion", None)
+    theirs.pop("resourceVersion", None)
+    return mine == theirs
+
+
+def check_finalizers(served: Served, new: Object, old: Object) -> None:
+    """An object that is being deleted may lose finalizers, not gain any."""
+    added = set(metadata(new).get("finalizers") or ()) - set(metadata(old).get("finalizers") or ())
+    if is_deleting(old) and added:
+        said = "no new finalizers can be added if the object is being deleted, found new finalizers"
+        message = f"Forbidden: {said} {sorted(added)}"
+        cause = {"reason": "FieldValueForbidden", "message": message, "field": "metadata.finalizers"}
+        raise errors.invalid(served.group, served.kind, metadata(old)["name"], [cause])
+
+
+def marked_deleted(served: Served, obj: Object) -> Object:
+    """`obj` on its way out: it stays until its finalizers are gone."""
+    meta = {**metadata(obj), "deletionTimestamp": timestamp(), "deletionGracePeriodSeconds": 0}
+    if meta.get("generation"):
+        meta["generation"] += 1
+    marked = {**obj, "metadata": meta}
+    if served.table == ("", "namespaces"):
+        marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+    return marked

@@ -1,0 +1,114 @@
+"""The sandbox as a whole: storage, webhooks, collector and HTTPS server, started and stopped together."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from app.sandbox import errors, kubeconfig, manifests, pki
+from app.sandbox.admission import Admission
+from app.sandbox.binding import Binder
+from app.sandbox.builtins import builtins
+from app.sandbox.collector import Collector
+from app.sandbox.http import Api
+from app.sandbox.objects import ADMIN, Caller, Object, metadata
+from app.sandbox.patching import MERGE
+from app.sandbox.reads import Reader
+from app.sandbox.resources import Registry
+from app.sandbox.serving import LoopbackServer
+from app.sandbox.storage import Storage
+from app.sandbox.webhook import Transport
+from app.sandbox.writes import Writer
+
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class Sandbox:
+    """A local Kubernetes API server in this event loop.
+
+    `port` 0 takes a free one. `webhook_url` is where webhooks at a Service are reached (`https://127.0.0.1:9443`);
+    their certificate must be valid for `<service>.<namespace>.svc`. `state_dir` gets kubeconfig, ca.crt and the serving
+    pair. `crds` is a folder with further CRDs, the checkout's manifests/crds unless told. `history` is the number of
+    changes per resource that a watch can look back. Certificates and tokens are new at each start.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        webhook_url: str | None = None,
+        state_dir: Path,
+        crds: Path | None = None,
+        history: int = 10_000,
+    ) -> None:
+        self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
+        self.tokens = kubeconfig.new_tokens()
+        self.url = ""
+        self._port, self._crds = port, crds
+        self._storage, self._registry = Storage(history), Registry(builtins())
+        self._transport = Transport(webhook_url)
+        admission = Admission(self._storage, self._registry, self._transport)
+        self._reader = Reader(self._storage)
+        self._writer = Writer(self._storage, self._registry, admission)
+        self._binder = Binder(self._storage, admission)
+        self._collector = Collector(self._storage, self._registry, self._writer)
+        self._collecting: asyncio.Task[None] | None = None
+        self._server: LoopbackServer | None = None
+
+    @property
+    def app(self) -> Starlette:
+        """The ASGI app itself, for clients that need no socket."""
+        users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}
+        return Api(self._registry, self._reader, self._writer, self._binder, users).app()
+
+    async def start(self) -> None:
+        """Stores the namespaces and CRDs, then listens; `url` and the files in `state_dir` are good from here on."""
+        self._collecting = asyncio.create_task(self._collector.run())
+        await self.apply([_namespace(name) for name in _NAMESPACES])
+        await self.apply(manifests.definitions(self._crds))
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        pair = pki.issue()
+        self._server = LoopbackServer(self.app, self._port, *pair.write(self.state_dir, "apiserver"))
+        self.url = f"https://127.0.0.1:{self._server.port}"
+        self.ca_file.write_bytes(pair.ca)
+        await self._server.start()
+        kubeconfig.write(self.kubeconfig, self.url, pair.ca, self.tokens)
+
+    async def stop(self) -> None:
+        """Ends all watches, requests and background work. Nothing is kept."""
+        if self._server is not None:
+            await self._server.stop(self._storage.close)
+        if self._collecting is not None:
+            self._collecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._collecting
+        await self._transport.close()
+
+    async def apply(self, objects: list[Object]) -> None:
+        """Creates or updates `objects` as admin, webhooks included; what an object says of its status is stored too.
+        Raises ApiError for the first that is refused."""
+        for obj in objects:
+            await self._apply(obj)
+
+    async def _apply(self, obj: Object) -> None:
+        served = self._registry.for_kind(obj["apiVersion"], obj["kind"])
+        if served is None:
+            raise errors.not_served()
+        namespace = (metadata(obj).get("namespace") or "default") if served.namespaced else ""
+        key, caller = (namespace, metadata(obj)["name"]), Caller(ADMIN)
+        if self._storage.get(served.table, key) is None:
+            await self._writer.create(served, obj, caller, namespace)
+        else:
+            await self._writer.patch(served, key, obj, MERGE, caller)
+        if served.has_status and "status" in obj:
+            await self._writer.patch(served, key, {"status": obj["status"]}, MERGE, caller, "status")
+
+    def compact(self) -> None:
+        """Forgets the history: watches and list pages from before get 410, as after an etcd compaction."""
+        self._storage.compact()
+        self._reader.forget_snapshots()
+
+
+def _namespace(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

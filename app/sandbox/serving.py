@@ -1,0 +1,66 @@
+"""uvicorn inside this process and loop, on a socket that is bound before it starts."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+
+class _Quiet(uvicorn.Server):
+    """A server that leaves signals alone and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+class LoopbackServer:
+    """One ASGI app over TLS on 127.0.0.1."""
+
+    def __init__(self, app: ASGIApp, port: int, certificate: Path, key: Path) -> None:
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=512)
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            app,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=2,
+        )
+        self._server = _Quiet(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when it listens; raises what kept it from that."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        waiting = asyncio.create_task(self._server.listening.wait())
+        await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            waiting.cancel()
+            await self._task
+            raise RuntimeError("the local API server did not start")
+
+    async def stop(self, before: Callable[[], None]) -> None:
+        """Stops accepting, calls `before` (which ends open streams) and waits for what is under way."""
+        self._server.should_exit = True
+        before()
+        if self._task is not None:
+            await self._task
+        self._socket.close()

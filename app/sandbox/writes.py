@@ -1,0 +1,253 @@
+"""Create, update, patch and delete, in the order of the real server: defaults, mutating webhooks, identity, schema,
+validating webhooks, storage.
+
+The only awaits are the webhook calls. What was read before them is compared again when the object is stored.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.sandbox import errors, lifecycle, patching, resources
+from app.sandbox.admission import Admission, Attributes
+from app.sandbox.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
+from app.sandbox.resources import CRDS, Registry, Served
+from app.sandbox.storage import Storage
+
+_NAMESPACES = ("", "namespaces")
+_ATTEMPTS = 5
+Change = Callable[[Object], Object]
+
+
+class Writer:
+    """All writes to the storage, each with its admission. Objects go in and out in the version of `served`."""
+
+    def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
+        self._storage, self._registry, self._admission = storage, registry, admission
+
+    async def create(self, served: Served, obj: Object, caller: Caller, namespace: str = "") -> Object:
+        obj = copy(obj)
+        lifecycle.check_identity(served, obj, namespace, "")
+        lifecycle.strip_for_create(served, obj)
+        self._check_namespace(served, namespace, metadata(obj).get("name") or "")
+        settle = _settling(served, caller)
+        settle(obj)
+        name = metadata(obj).get("name") or ""
+        shown_namespace = name if served.table == _NAMESPACES else namespace
+        attributes = Attributes(served, "CREATE", shown_namespace, name, caller, obj)
+        obj = await self._admission.mutate(attributes, settle) or obj
+        lifecycle.complete_new(served, obj)
+        _check(served, obj, None)
+        await self._admission.validate(replace(attributes, obj=obj))
+        stored = served.write(obj)
+        if caller.options.dry_run:
+            self._check_absent(served, (namespace, metadata(obj)["name"]))
+            return obj
+        return served.read(self._defined(served, self._storage.insert(served.table, stored)))
+
+    async def update(self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = "") -> Object:
+        """PUT: Conflict where `obj` names a resourceVersion that isn't the current one."""
+
+        def replaced(_: Object) -> Object:
+            new = copy(obj)
+            lifecycle.check_identity(served, new, *key)
+            return new
+
+        return await self._change(served, key, replaced, caller, subresource)
+
+    async def patch(
+        self, served: Served, key: Key, patch: object, media_type: str, caller: Caller, subresource: str = ""
+    ) -> Object:
+        """PATCH: applied to the current object, again where another write came between."""
+
+        def patched(current: Object) -> Object:
+            new = patching.apply_patch(current, patch, media_type, custom=served.custom)
+            if metadata(new).get("resourceVersion") == resource_version(current) and not _names_version(patch):
+                new["metadata"].pop("resourceVersion", None)
+            lifecycle.check_identity(served, new, *key)
+            return new
+
+        return await self._change(served, key, patched, caller, subresource)
+
+    async def delete(
+        self,
+        served: Served,
+        key: Key,
+        caller: Caller,
+        *,
+        preconditions: Object | None = None,
+        bulk: bool = False,
+    ) -> Object:
+        """Removes the object, or marks it where finalizers hold it; gives its last state."""
+        stored = self._get(served, key)
+        _check_preconditions(served, stored, preconditions or {})
+        old = served.read(stored)
+        name = "" if bulk else key[1]
+        shown_namespace = key[1] if served.table == _NAMESPACES else key[0]
+        attributes = Attributes(served, "DELETE", shown_namespace, name, caller, None, old)
+        await self._admission.mutate(attributes, lambda obj: None)
+        await self._admission.validate(attributes)
+        if caller.options.dry_run:
+            return old
+        stored = self._get(served, key)
+        _check_preconditions(served, stored, {"uid": metadata(old)["uid"], **(preconditions or {})})
+        if caller.options.propagation == "Orphan":
+            self._orphan(metadata(stored)["uid"])
+        return served.read(self._remove_or_mark(served, key, stored))
+
+    async def _change(self, served: Served, key: Key, change: Change, caller: Caller, subresource: str) -> Object:
+        for attempt in range(_ATTEMPTS):
+            attempted = Caller(caller.user, caller.options)
+            try:
+                changed = await self._change_once(served, key, change, attempted, subresource)
+            except _RacedError:
+                if attempt == _ATTEMPTS - 1:
+                    raise errors.conflict(served.group, served.plural, key[1]) from None
+                continue
+            caller.warnings.extend(attempted.warnings)
+            return changed
+        raise errors.conflict(served.group, served.plural, key[1])
+
+    async def _change_once(self, served: Served, key: Key, change: Change, caller: Caller, subresource: str) -> Object:
+        stored = self._get(served, key)
+        old = served.read(stored)
+        new = change(old)
+        wanted = resource_version(new)
+        if wanted and wanted != resource_version(old):
+            raise errors.conflict(served.group, served.plural, key[1])
+        new = copy(lifecycle.carry_over(served, new, old, subresource))
+        new["metadata"]["resourceVersion"] = resource_version(old)
+        new = await self._admitted(served, key, new, old, caller, subresource)
+        if caller.options.dry_run or lifecycle.is_unchanged(new, old):
+            return new
+        if self._storage.get(served.table, key) is not stored:
+            raise errors.conflict(served.group, served.plural, key[1]) if wanted else _RacedError
+        return served.read(self._defined(served, self._store_or_remove(served, key, served.write(new), stored)))
+
+    async def _admitted(
+        self, served: Served, key: Key, new: Object, old: Object, caller: Caller, subresource: str
+    ) -> Object:
+        settle = _settling(served, caller)
+        settle(new)
+        lifecycle.bump_generation(served, new, old)
+        shown_namespace = key[1] if served.table == _NAMESPACES else key[0]
+        attributes = Attributes(served, "UPDATE", shown_namespace, key[1], caller, new, old, subresource)
+        new = await self._admission.mutate(attributes, settle) or new
+        new = copy(lifecycle.carry_over(served, new, old, subresource))
+        new["metadata"]["resourceVersion"] = resource_version(old)
+        if not subresource:
+            lifecycle.bump_generation(served, new, old)
+        _check(served, new, old)
+        lifecycle.check_finalizers(served, new, old)
+        await self._admission.validate(replace(attributes, obj=new))
+        return new
+
+    def _store_or_remove(self, served: Served, key: Key, new: Object, stored: Object) -> Object:
+        if is_deleting(new) and not self.is_held(served, new):
+            return self._storage.remove(served.table, key)
+        return self._storage.replace(served.table, new, resource_version(stored))
+
+    def _remove_or_mark(self, served: Served, key: Key, stored: Object) -> Object:
+        if not self.is_held(served, stored):
+            return self._storage.remove(served.table, key)
+        if is_deleting(stored):
+            return stored
+        return self._storage.replace(served.table, lifecycle.marked_deleted(served, stored), resource_version(stored))
+
+    def is_held(self, served: Served, obj: Object) -> bool:
+        """Finalizers keep the object; a namespace is also kept by what is in it."""
+        if metadata(obj).get("finalizers"):
+            return True
+        return served.table == _NAMESPACES and self.has_content(metadata(obj)["name"])
+
+    def has_content(self, namespace: str) -> bool:
+        return any(table.keys(namespace) for _, table in self._storage.tables())
+
+    def _defined(self, served: Served, stored: Object) -> Object:
+        """Serves what a stored definition defines, and says so in its status."""
+        if served.table != CRDS or is_deleting(stored):
+            return stored
+        self._registry.install(stored)
+        status = resources.accepted_status(stored, timestamp())
+        known = (stored.get("status") or {}).get("acceptedNames")
+        if known == status["acceptedNames"]:
+            return stored
+        return self._storage.replace(CRDS, {**stored, "status": status}, resource_version(stored))
+
+    def _orphan(self, uid: str) -> None:
+        for table, key in self._storage.dependents(uid):
+            obj = self._storage.get(table, key)
+            if obj is not None:
+                kept = [owner for owner in metadata(obj)["ownerReferences"] if owner.get("uid") != uid]
+                self.set_owners(table, obj, kept)
+
+    def set_owners(self, table: tuple[str, str], obj: Object, owners: list[Object]) -> None:
+        """Replaces the owner references, as the garbage collector's own patches do."""
+        meta = {key: value for key, value in metadata(obj).items() if key != "ownerReferences"}
+        changed = {**obj, "metadata": {**meta, "ownerReferences": owners} if owners else meta}
+        self._storage.replace(table, changed, resource_version(obj))
+
+    def _get(self, served: Served, key: Key) -> Object:
+        stored = self._storage.get(served.table, key)
+        if stored is None:
+            raise errors.not_found(served.group, served.plural, key[1])
+        return stored
+
+    def _check_absent(self, served: Served, key: Key) -> None:
+        if self._storage.get(served.table, key) is not None:
+            raise errors.already_exists(served.group, served.plural, key[1])
+
+    def _check_namespace(self, served: Served, namespace: str, name: str) -> None:
+        if not served.namespaced:
+            return
+        found = self._storage.get(_NAMESPACES, ("", namespace))
+        if found is None:
+            raise errors.not_found("", "namespaces", namespace)
+        if is_deleting(found):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise errors.forbidden(served.group, served.plural, name, why)
+
+
+class _RacedError(Exception):
+    """Another write came while webhooks were asked; the caller didn't name a version, so try again."""
+
+
+def _names_version(patch: object) -> bool:
+    return isinstance(patch, dict) and bool((patch.get("metadata") or {}).get("resourceVersion"))
+
+
+def _settling(served: Served, caller: Caller) -> Callable[[Object], None]:
+    """Prunes and defaults by the schema. Fields that the caller sent in vain are refused or warned of, as
+    fieldValidation says; those of webhooks are dropped silently."""
+    first = True
+
+    def settle(obj: Object) -> None:
+        nonlocal first
+        dropped = served.schema.prepare(obj) if served.schema else []
+        listed = [f'unknown field "{path}"' for path in dropped] if first else []
+        first = False
+        if listed and caller.options.field_validation == "Strict":
+            raise errors.bad_request(
+                f"{served.kind} in version {served.version!r} cannot be handled as a {served.kind}: "
+                f"strict decoding error: {', '.join(listed)}"
+            )
+        if caller.options.field_validation in ("", "Warn"):
+            caller.warnings.extend(listed)
+
+    return settle
+
+
+def _check(served: Served, obj: Object, old: Object | None) -> None:
+    lifecycle.check_metadata(served, obj)
+    causes = served.schema.validate(obj, old) if served.schema else []
+    if causes:
+        raise errors.invalid(served.group, served.kind, metadata(obj).get("name") or "", causes)
+    if served.table == CRDS:
+        resources.custom_resources(obj)
+
+
+def _check_preconditions(served: Served, obj: Object, wanted: Object) -> None:
+    for key, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        held = metadata(obj).get(key)
+        if wanted.get(key) and wanted[key] != held:
+            why = f"Precondition failed: {label} in precondition: {wanted[key]}, {label} in object meta: {held}"
+            raise errors.conflict(served.group, served.plural, metadata(obj)["name"], why)
