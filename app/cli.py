@@ -15,6 +15,7 @@ import yaml
 from app import __version__, logs, runtime
 from app.cluster.api import ClusterError
 from app.config import Configuration, ConfigurationError, load_configuration, with_overrides
+from app.listener import free_port
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
 from app.webhooks.dry_run import Asker, Judgement, UnusableInput, describe, read_documents
 
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_check(commands)
     _add_webhooks(commands)
+    _add_sandbox(commands)
     return parser
 
 
@@ -94,6 +96,19 @@ def _add_webhooks(commands: Any) -> None:
     webhooks.set_defaults(run=_webhooks)
 
 
+def _add_sandbox(commands: Any) -> None:
+    sandbox = commands.add_parser("sandbox", help="a local API server with the webhooks, until SIGTERM")
+    sandbox.add_argument(
+        "--state-dir", type=Path, required=True, metavar="DIR", help="kubeconfig and ready.json go here"
+    )
+    sandbox.add_argument("--port", type=_port, default=0, help="of the API server (default: a free one)")
+    sandbox.add_argument("--webhook-port", type=_port, help="of the webhook server (default: a free one)")
+    sandbox.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    sandbox.add_argument("--crds", type=Path, metavar="DIR", help="CRDs in place of our minimal ones of the neighbours")
+    sandbox.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    sandbox.set_defaults(run=_sandbox)
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port number")
@@ -139,6 +154,23 @@ def _check(arguments: argparse.Namespace) -> int:
     else:
         _print_text([name for name, _ in sourced], judged, len(refused))
     return REFUSED if refused else 0
+
+
+def _sandbox(arguments: argparse.Namespace) -> int:
+    try:
+        from app.local import SandboxSettings, run_sandbox
+    except ImportError as problem:
+        raise UnusableInput(f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]") from None
+    flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
+    configuration = with_overrides(_configuration(arguments.config), {}, flags)
+    logs.set_up(arguments.log_level)
+    settings = SandboxSettings(configuration, arguments.state_dir, arguments.port, arguments.crds)
+    try:
+        uvloop.run(run_sandbox(settings))
+    except OSError as problem:
+        print(f"can't run the sandbox: {problem}", file=sys.stderr)
+        return REFUSED
+    return 0
 
 
 def _webhooks(arguments: argparse.Namespace) -> int:

@@ -80,3 +80,9 @@ def bind(host: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def free_port() -> int:
+    """A port on loopback that nobody has at the moment."""
+    with bind("127.0.0.1", 0) as sock:
+        return int(sock.getsockname()[1])

@@ -108,17 +108,39 @@ async def serve(settings: ServeSettings) -> None:
     """Serves until SIGTERM or SIGINT. OSError where the port can't be had or the certificate can't be used,
     ClusterError where there are no credentials for a cluster; any other task that ends takes the process down."""
     server = settings.configuration.server
-    source = certificate_source(settings.certificates)
-    sock = bind(server.host, server.port)
+    async with (
+        connected(settings) as cluster,
+        serving(settings.configuration, settings.certificates, cluster) as served,
+    ):
+        settle_garbage_collector()
+        logger.info("serving on https://%s:%d", server.host, served.listener.port)
+        await signalled()
+        served.readiness.draining = True
+        logger.info("draining for %g s", server.drain_seconds)
+        await _drain(server.drain_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server that listens."""
+
+    listener: Listener
+    readiness: Readiness
+
+
+@contextlib.asynccontextmanager
+async def serving(configuration: Configuration, certificates: Path, cluster: Cluster) -> AsyncIterator[Served]:
+    """The server over `cluster`, while the block runs. The end of any of its tasks ends the block."""
+    source = certificate_source(certificates)
+    sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer)
     metrics = Metrics()
+    readiness = Readiness(cluster.stores, source)
+    app = build_app(build_routes(configuration, cluster), metrics, log, readiness.live, readiness.ready)
+    listener = Listener(app, sock, source.certificate.context)
+    metrics.add_gauges(lambda: _gauges(cluster, source))
     try:
-        async with connected(settings) as cluster, asyncio.TaskGroup() as tasks:
-            readiness = Readiness(cluster.stores, source)
-            routes = build_routes(settings.configuration, cluster)
-            app = build_app(routes, metrics, log, readiness.live, readiness.ready)
-            listener = Listener(app, sock, source.certificate.context)
-            metrics.add_gauges(lambda: _gauges(cluster, source))
+        async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(cluster.run(), name="cluster"),
                 tasks.create_task(_flush(log), name="log"),
@@ -126,12 +148,7 @@ async def serve(settings: ServeSettings) -> None:
             ]
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
             await listener.wait_started()
-            settle_garbage_collector()
-            logger.info("serving on https://%s:%d", server.host, listener.port)
-            await _signalled()
-            readiness.draining = True
-            logger.info("draining for %g s", server.drain_seconds)
-            await _drain(server.drain_seconds)
+            yield Served(listener, readiness)
             listener.stop()
             await running
             for task in background:
@@ -222,7 +239,7 @@ async def _flush(log: VerdictLog) -> None:
         log.flush()
 
 
-async def _signalled() -> None:
+async def signalled() -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -234,6 +251,6 @@ async def _drain(seconds: float) -> None:
     """Goes on serving until the Service's endpoints have gone; a second signal ends it at once."""
     try:
         async with asyncio.timeout(seconds):
-            await _signalled()
+            await signalled()
     except TimeoutError:
         return

@@ -27,7 +27,7 @@ def check_identity(served: Served, obj: Object, namespace: str, name: str) -> No
     meta = obj["metadata"]
     if served.namespaced and (meta.setdefault("namespace", namespace) or namespace) != namespace:
         raise errors.bad_request(
-            f"the namespace of the object ({meta['namespace']}) does not match the namespace on the request ({namespace})"
+            f"the namespace of the object ({meta['namespace']}) does not match that on the request ({namespace})"
         )
     if not served.namespaced:
         meta.pop("namespace", None)
