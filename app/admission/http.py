@@ -90,10 +90,10 @@ def _content(uid: str, status: int, verdict: Verdict) -> tuple[bytes, Verdict]:
     if status != 200:
         return _plain(status, verdict.message), verdict
     try:
-        return encode(uid, verdict), verdict
+        return encode(uid, verdict, request), verdict
     except RecursionError:  # the patch holds a part of the object that JSON can be read from, but not written to
         verdict = bad_request("the object is nested too deeply")
-        return encode(uid, verdict), verdict
+        return encode(uid, verdict, request), verdict
 
 
 def _is_sound(headers: Headers) -> bool:

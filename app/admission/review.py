@@ -186,22 +186,23 @@ _ALLOW_HEAD = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","re
 _ALLOW_TAIL = b',"allowed":true}}'
 
 
-def encode(uid: str, verdict: Verdict) -> bytes:
-    """The AdmissionReview that answers the request `uid`."""
+def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
+    """The AdmissionReview that answers the request `uid`; `request`, where it could be read, names the object in the
+    details of a refusal, as kubectl shows them."""
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return b"".join((_ALLOW_HEAD, dumps(uid), _ALLOW_TAIL))
     response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
     if verdict.warnings:
         response["warnings"] = [one_line(warning) for warning in verdict.warnings]
     if not verdict.allowed:
-        response["status"] = _status(verdict)
+        response["status"] = _status(verdict, request)
     elif verdict.patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(dumps(verdict.patch)).decode("ascii")
     return dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def _status(verdict: Verdict) -> dict[str, Any]:
+def _status(verdict: Verdict, request: Request | None) -> dict[str, Any]:
     status: dict[str, Any] = {
         "status": "Failure",
         "message": verdict.message,
@@ -210,7 +211,8 @@ def _status(verdict: Verdict) -> dict[str, Any]:
     }
     if verdict.causes:
         causes = [{"reason": one.reason, "message": one.message, "field": one.field} for one in verdict.causes]
-        status["details"] = {"causes": causes}
+        named = {"name": request.name, "group": request.group, "kind": request.kind} if request is not None else {}
+        status["details"] = {**named, "causes": causes}
     return status
 
 

@@ -83,7 +83,7 @@ def _validate_name(position: int, name: Any, findings: list[FieldError]) -> bool
     if problem is not None:
         reason = REASON_INVALID if name else REASON_REQUIRED
         text = f"invalid subgroup name {quote(name)}: {problem}"
-        findings.append(FieldError(str(at), reason, f"Invalid value: {quote(name)}: {problem}", text))
+        findings.append(FieldError(str(at), reason, text, text))
     return True
 
 
@@ -97,7 +97,7 @@ def _validate_parent(position: int, name: Any, parent: Any, findings: list[Field
     problem = label_problem(parent)
     if problem is not None:
         text = f"invalid parent name {quote(parent)} for subgroup {quote(name)}: {problem}"
-        findings.append(FieldError(str(at), REASON_INVALID, f"Invalid value: {quote(parent)}: {problem}", text))
+        findings.append(FieldError(str(at), REASON_INVALID, text, text))
 
 
 def _validate_duplicates(known: list[tuple[int, str, str | None]], findings: list[FieldError]) -> dict[str, str | None]:
@@ -106,8 +106,8 @@ def _validate_duplicates(known: list[tuple[int, str, str | None]], findings: lis
     for position, name, parent in known:
         if name in parents:
             at = str(_PATH.index(position).child("name"))
-            message = f"Duplicate value: {quote(name)}"
-            findings.append(FieldError(at, REASON_DUPLICATE, message, f"duplicate subgroup name {name}"))
+            text = f"duplicate subgroup name {name}"
+            findings.append(FieldError(at, REASON_DUPLICATE, text, text))
         else:
             parents[name] = parent
     return parents
@@ -119,8 +119,8 @@ def _validate_missing_parents(
     for position, name, parent in known:
         if parent is not None and parent not in parents and label_problem(parent) is None:
             at = str(_PATH.index(position).child("parent"))
-            message = f"Not found: {quote(parent)}"
-            findings.append(FieldError(at, REASON_NOT_FOUND, message, f"parent {parent} of {name} was not found"))
+            text = f"parent {parent} of {name} was not found"
+            findings.append(FieldError(at, REASON_NOT_FOUND, text, text))
 
 
 def _validate_cycles(
@@ -139,6 +139,6 @@ def _validate_cycles(
             names = list(trail)
             cycle = names[names.index(name) :]
             at = str(_PATH.index(min(position_of[one] for one in cycle)).child("parent"))
-            message = f"Invalid value: {quote(parents[cycle[0]])}: cycle: {' -> '.join([*cycle, name])}"
-            findings.append(FieldError(at, REASON_INVALID, message, "cycle detected in subgroups"))
+            text = "cycle detected in subgroups"
+            findings.append(FieldError(at, REASON_INVALID, f"{text}: {' -> '.join([*cycle, name])}", text))
         done.update(trail)
