@@ -77,7 +77,7 @@ class AdmissionApp:
         except BadReview as bad:
             uid, verdict = bad.uid, bad_request(bad.message, bad.code)
             status = 200 if uid else verdict.code
-        content, verdict = _content(uid, status, verdict)
+        content, verdict = _content(uid, status, verdict, request)
         if "extensions" in scope and WHOLE_RESPONSE in scope["extensions"]:
             await send({"type": WHOLE_RESPONSE, "status": status, "body": content})
         else:
@@ -85,7 +85,7 @@ class AdmissionApp:
         self._observe(route.path, uid, request, verdict, time.perf_counter() - begin)
 
 
-def _content(uid: str, status: int, verdict: Verdict) -> tuple[bytes, Verdict]:
+def _content(uid: str, status: int, verdict: Verdict, request: Request | None) -> tuple[bytes, Verdict]:
     """The answer's body, and the verdict that it says."""
     if status != 200:
         return _plain(status, verdict.message), verdict
