@@ -1,0 +1,51 @@
+"""Is somebody else writing the same fields back? Counted per object, so that a fight is seen and not fought."""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from app.cluster.api import Key
+
+WINDOW_SECONDS = 120.0
+TOLERATED = 5
+MAX_KEYS = 10_000
+
+
+class Rewrites:
+    """Counts our writes of each key. More than `tolerated` within `window` seconds is a fight: nothing legitimate
+    changes that often. At most `MAX_KEYS` keys are watched, the last written ones. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        *,
+        tolerated: int = TOLERATED,
+        window: float = WINDOW_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.fights = 0
+        """Writes held back because of a fight, ever."""
+        self._tolerated, self._window, self._clock = tolerated, window, clock
+        self._writes: OrderedDict[Key, deque[float]] = OrderedDict()
+
+    def count(self, key: Key) -> None:
+        """`key` was written by us just now."""
+        times = self._writes.setdefault(key, deque(maxlen=self._tolerated))
+        times.append(self._clock())
+        self._writes.move_to_end(key)
+        while len(self._writes) > MAX_KEYS:
+            self._writes.popitem(last=False)
+
+    def pause(self, key: Key) -> float | None:
+        """Before a write: None where it may be made, else the seconds to leave the object alone."""
+        times = self._writes.get(key)
+        if times is None or len(times) < self._tolerated:
+            return None
+        left = times[0] + self._window - self._clock()
+        if left <= 0:
+            return None
+        self.fights += 1
+        return left
+
+    def forget(self, key: Key) -> None:
+        """`key` is gone."""
+        self._writes.pop(key, None)
