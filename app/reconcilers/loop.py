@@ -33,7 +33,7 @@ class Reconciler(Protocol):
         """For logs and metrics."""
         ...
 
-    def keys(self) -> Iterable[Key]:
+    def all_keys(self) -> Iterable[Key]:
         """All keys there are: what a resync looks at."""
         ...
 
@@ -126,7 +126,7 @@ class Loop:
 
     async def _resync_for_ever(self) -> Never:
         while True:
-            for key in self.reconciler.keys():
+            for key in self.reconciler.all_keys():
                 self.add(key)
             await asyncio.sleep(self._resync * (1 + self._random() / 5))
 
