@@ -1,0 +1,51 @@
+"""Fights are seen."""
+
+from app.reconcilers.rewrites import MAX_KEYS, Rewrites
+
+KEY = ("ns", "gang")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def counted(clock: Clock, times: list[float]) -> Rewrites:
+    rewrites = Rewrites(tolerated=3, window=60, clock=clock)
+    for time in times:
+        clock.now = time
+        rewrites.count(KEY)
+    return rewrites
+
+
+def test_a_few_writes_are_no_fight() -> None:
+    rewrites = counted(Clock(), [0, 1])
+    assert (rewrites.pause(KEY), rewrites.fights) == (None, 0)
+
+
+def test_as_many_as_tolerated_within_the_window_pause_until_the_first_has_left_it() -> None:
+    clock = Clock()
+    rewrites = counted(clock, [0, 10, 20])
+    assert (rewrites.pause(KEY), rewrites.fights) == (40, 1)
+    clock.now = 60
+    assert (rewrites.pause(KEY), rewrites.fights) == (None, 1)
+
+
+def test_slow_writes_never_pause() -> None:
+    assert counted(Clock(), [0, 50, 100, 150, 200]).pause(KEY) is None
+
+
+def test_other_keys_are_not_held_up_and_a_key_that_is_gone_is_forgotten() -> None:
+    rewrites = counted(Clock(), [0, 0, 0])
+    assert rewrites.pause(("ns", "other")) is None
+    rewrites.forget(KEY)
+    assert rewrites.pause(KEY) is None
+
+
+def test_memory_is_bounded_the_oldest_is_forgotten() -> None:
+    rewrites = counted(Clock(), [0, 0, 0])
+    for number in range(MAX_KEYS):
+        rewrites.count(("ns", str(number)))
+    assert rewrites.pause(KEY) is None
