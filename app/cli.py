@@ -105,6 +105,9 @@ def _add_sandbox(commands: Any) -> None:
     sandbox.add_argument("--webhook-port", type=_port, help="of the webhook server (default: a free one)")
     sandbox.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
     sandbox.add_argument("--crds", type=Path, metavar="DIR", help="CRDs in place of our minimal ones of the neighbours")
+    sandbox.add_argument(
+        "--real", action="store_true", help="etcd and kube-apiserver from KUBEBUILDER_ASSETS in place of our API server"
+    )
     sandbox.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     sandbox.set_defaults(run=_sandbox)
 
@@ -164,10 +167,10 @@ def _sandbox(arguments: argparse.Namespace) -> int:
     flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
     configuration = with_overrides(_configuration(arguments.config), {}, flags)
     logs.set_up(arguments.log_level)
-    settings = SandboxSettings(configuration, arguments.state_dir, arguments.port, arguments.crds)
+    settings = SandboxSettings(configuration, arguments.state_dir, arguments.port, arguments.crds, arguments.real)
     try:
         uvloop.run(run_sandbox(settings))
-    except OSError as problem:
+    except (OSError, RuntimeError, ClusterError) as problem:
         print(f"can't run the sandbox: {problem}", file=sys.stderr)
         return REFUSED
     return 0

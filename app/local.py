@@ -1,4 +1,4 @@
-"""`grove-admission sandbox`: a local API server, our server beside it, the real webhook configurations between them.
+"""`grove-admission sandbox`: an API server on loopback, our server beside it, the real webhook configurations between.
 
 They meet over HTTPS and files only, as they would in a cluster. Start: API server -> our server -> its caches ->
 webhook configurations -> ready.json. Stop: the reverse.
@@ -6,20 +6,24 @@ webhook configurations -> ready.json. Stop: the reverse.
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from app.cluster.api import Object
 from app.cluster.client import HttpClient, Limits
 from app.cluster.credentials import from_kubeconfig
 from app.cluster.live import LiveCluster
 from app.config import Configuration
 from app.runtime import Served, serving, signalled
+from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
-from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
 
 NAMESPACE = "grove-system"
 READY_SECONDS = 60.0
@@ -27,58 +31,88 @@ READY_SECONDS = 60.0
 logger = logging.getLogger(__name__)
 
 
+class ApiServer(Protocol):
+    """An API server on loopback: ours, or a real one. `kubeconfig` has the contexts admin, operator and user."""
+
+    url: str
+    ca_file: Path
+    kubeconfig: Path
+    collects_garbage: bool
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def apply(self, objects: list[Object]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """What `sandbox` was asked for. `state_dir` gets kubeconfig, certificates and, once all is ready, ready.json."""
+    """What `sandbox` was asked for. `state_dir` gets kubeconfig, certificates and, once all is ready, ready.json.
+    `real` asks for a real API server, `crds` is a folder with CRDs of the neighbours in place of our minimal ones."""
 
     configuration: Configuration
     state_dir: Path
     port: int = 0
     crds: Path | None = None
+    real: bool = False
+
+
+def api_server(settings: SandboxSettings) -> ApiServer:
+    """FileNotFoundError where a real one is asked for and its binaries aren't there."""
+    options = {"port": settings.port, "state_dir": settings.state_dir, "crds": settings.crds}
+    if settings.real:
+        return RealApiServer(binaries=find_binaries(os.environ), **options)  # type: ignore[arg-type]
+    url = f"https://127.0.0.1:{settings.configuration.server.port}"
+    return Sandbox(webhook_url=url, **options)  # type: ignore[arg-type]
 
 
 async def run_sandbox(settings: SandboxSettings) -> None:
-    """Runs until SIGTERM or SIGINT. OSError where a port can't be had."""
+    """Runs until SIGTERM or SIGINT. OSError where a port can't be had or binaries are missing."""
     ready = settings.state_dir / "ready.json"
     ready.unlink(missing_ok=True)
-    server = settings.configuration.server
-    api = Sandbox(
-        port=settings.port,
-        webhook_url=f"https://127.0.0.1:{server.port}",
-        state_dir=settings.state_dir,
-        crds=settings.crds,
-    )
-    await api.start()
+    api = api_server(settings)
     try:
-        await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
-        credentials = await from_kubeconfig(api.kubeconfig, "operator")
-        client = settings.configuration.client
-        limits = Limits(total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst)
-        async with HttpClient(credentials, limits) as calls:
-            await _serve(settings, api, calls, ready)
+        await api.start()
+        async with beside(api, settings.configuration, settings.state_dir) as served:
+            url = f"https://localhost:{served.listener.port}"
+            _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
+            logger.info("sandbox ready: %s, webhooks at %s, kubeconfig %s", api.url, url, api.kubeconfig)
+            await signalled()
     finally:
         ready.unlink(missing_ok=True)
         await api.stop()
 
 
-async def _serve(settings: SandboxSettings, api: Sandbox, client: HttpClient, ready: Path) -> None:
-    configuration = settings.configuration
-    certificates = settings.state_dir / "webhook"
-    cluster = LiveCluster(
-        client,
-        topology_name=configuration.cluster_topology.name,
-        topology_enabled=configuration.cluster_topology.enabled,
-        node_labels=configuration.pod_binding.node_labels,
+@contextlib.asynccontextmanager
+async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Served]:
+    """Our server beside `api`, as the operator's user, with its webhooks registered, while the block runs."""
+    await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+    limits = Limits(
+        total=configuration.client.timeout_seconds,
+        qps=configuration.client.queries_per_second,
+        burst=configuration.client.burst,
     )
-    async with serving(configuration, certificates, cluster) as served:
-        async with asyncio.timeout(READY_SECONDS):
-            await _until(lambda: _is_ready(served))
-        bundle = (certificates / "ca.crt").read_bytes()
-        await api.apply([with_bundle(one, bundle) for one in webhook_configurations(ServiceTarget())])
-        url = f"https://localhost:{served.listener.port}"
-        _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
-        logger.info("sandbox ready: %s, webhooks at %s, kubeconfig %s", api.url, url, api.kubeconfig)
-        await signalled()
+    async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), limits) as client:
+        cluster = LiveCluster(
+            client,
+            topology_name=configuration.cluster_topology.name,
+            topology_enabled=configuration.cluster_topology.enabled,
+            node_labels=configuration.pod_binding.node_labels,
+        )
+        async with serving(configuration, state_dir / "webhook", cluster) as served:
+            async with asyncio.timeout(READY_SECONDS):
+                await _until(lambda: _is_ready(served))
+            bundle = (state_dir / "webhook" / "ca.crt").read_bytes()
+            await api.apply(registered(api, served, bundle))
+            yield served
+
+
+def registered(api: ApiServer, served: Served, bundle: bytes) -> list[Object]:
+    """The webhook configurations. A real API server can't reach a Service here, so it is told the URL."""
+    if isinstance(api, RealApiServer):
+        return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
+    return [with_bundle(one, bundle) for one in webhook_configurations(ServiceTarget())]
 
 
 def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:

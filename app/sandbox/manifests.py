@@ -16,8 +16,13 @@ def load(folder: Path) -> list[Object]:
     return [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj]
 
 
-def definitions(own: Path | None) -> list[Object]:
-    """The CRDs of the systems beside us, and our own from `own` (the checkout's manifests/crds unless told)."""
-    return [
-        obj for folder in (BUILT_IN, own or OWN) for obj in load(folder) if obj["kind"] == "CustomResourceDefinition"
-    ]
+def definitions(neighbours: Path | None) -> list[Object]:
+    """Our own CRDs, and those of the systems beside us: minimal ones of ours, unless `neighbours` is a folder with
+    others, which win where both define a resource. FileNotFoundError for a folder without any."""
+    found: dict[str, Object] = {}
+    for folder in (OWN, neighbours or BUILT_IN):
+        crds = [obj for obj in load(folder) if obj["kind"] == "CustomResourceDefinition"]
+        if not crds:
+            raise FileNotFoundError(f"no CustomResourceDefinition in {folder}")
+        found.update({obj["metadata"]["name"]: obj for obj in crds})
+    return list(found.values())

@@ -1,6 +1,7 @@
 """A throwaway certificate authority, and one serving certificate for loopback."""
 
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -53,6 +54,11 @@ def issue(names: tuple[x509.GeneralName, ...] = _LOOPBACK, now: datetime | None 
     )
     key = leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Pair(ca.public_bytes(Encoding.PEM), leaf.public_bytes(Encoding.PEM), key)
+
+
+def context(ca: bytes) -> ssl.SSLContext:
+    """A client's context that trusts `ca` (PEM) alone."""
+    return ssl.create_default_context(cadata=ca.decode("ascii"))
 
 
 def _name(common_name: str) -> x509.Name:

@@ -29,7 +29,7 @@ class Sandbox:
 
     `port` 0 takes a free one. `webhook_url` is where webhooks at a Service are reached (`https://127.0.0.1:9443`);
     their certificate must be valid for `<service>.<namespace>.svc`. `state_dir` gets kubeconfig, ca.crt and the serving
-    pair. `crds` is a folder with further CRDs, the checkout's manifests/crds unless told. `history` is the number of
+    pair. `crds` is a folder with the neighbours' CRDs, minimal ones of ours unless told. `history` is the number of
     changes per resource that a watch can look back. Certificates and tokens are new at each start.
     """
 
@@ -44,6 +44,7 @@ class Sandbox:
     ) -> None:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
+        self.collects_garbage = True
         self.url = ""
         self._port, self._crds = port, crds
         self._storage, self._registry = Storage(history), Registry(builtins())

@@ -307,7 +307,7 @@ class ClientContract:
         assert event.object["kind"] == "PartialObjectMetadata"
         assert "data" not in event.object
 
-    async def test_a_watch_ends_by_itself_with_a_bookmark(self, client: Client) -> None:
+    async def test_a_watch_ends_by_itself_and_bookmarks_tell_how_far_it_got(self, client: Client) -> None:
         name = unique("bookmark")
         start = (await client.list(SECRET, NAMESPACE, limit=1)).resource_version
         created = await client.create(SECRET, secret(name), NAMESPACE)
@@ -321,14 +321,15 @@ class ClientContract:
                 timeout_seconds=3,
             ):
                 events.append(event)
-        assert [event.type for event in events] in (["BOOKMARK"], ["BOOKMARK"] * 2)
-        assert int(version_of(events[-1].object)) >= int(version_of(created))
-        assert "data" not in events[-1].object
+        assert {event.type for event in events} <= {"BOOKMARK"}  # a real one sends them once a minute
+        assert all(int(version_of(event.object)) >= int(version_of(created)) for event in events)
+        assert not any("data" in event.object for event in events)
 
     async def test_a_watch_from_a_version_long_past_is_gone(self, client: Client) -> None:
         await self.compact(client)
         with pytest.raises(Gone):
-            await take(client, 1, resource_version="1")
+            async with asyncio.timeout(10), aclosing(client.watch(CLUSTER_TOPOLOGY, resource_version="1")) as stream:
+                await anext(stream)
 
     async def compact(self, client: Client) -> None:
         """Makes the server forget version 1; for servers that don't by themselves."""

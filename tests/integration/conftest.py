@@ -1,0 +1,97 @@
+"""One suite, two API servers: ours, and a real one where its binaries are on this machine.
+
+A module's tests share an API server, our server and an event loop; each test has a namespace of its own. A module that
+wants another configuration defines the fixture `configuration` itself.
+"""
+
+import itertools
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from app.config import Configuration, read_configuration
+from app.listener import free_port
+from app.local import ApiServer, SandboxSettings, api_server, beside
+from app.runtime import Served
+from app.sandbox.real import find_binaries
+from tests.integration.system import NAMESPACE, Users, users
+
+CONFIGURATION = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+clusterTopology:
+  enabled: true
+  levels:
+    - {{domain: zone, key: topology.kubernetes.io/zone}}
+    - {{domain: rack, key: topology.kubernetes.io/rack}}
+    - {{domain: host, key: kubernetes.io/hostname}}
+podBinding: {{nodeLabels: [example.com/nvlink-domain]}}
+server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+client: {{queriesPerSecond: 10000, burst: 10000}}
+"""
+
+_NUMBERS = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests share the loop of their module's API server."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+
+
+@pytest.fixture(scope="module", params=["sandbox", "real"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which API server: `sandbox`, or `real` where its binaries are at hand."""
+    if request.param == "real":
+        try:
+            find_binaries(os.environ)
+        except FileNotFoundError as missing:
+            pytest.skip(f"needs a real API server: {missing}")
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def configuration() -> Configuration:
+    """What our server is told."""
+    return read_configuration(CONFIGURATION.format(port=free_port()), "test")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(
+    kind: str, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ApiServer]:
+    """An API server with the CRDs, and nothing beside it."""
+    server = api_server(SandboxSettings(configuration, tmp_path_factory.mktemp("api"), real=kind == "real"))
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(
+    api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Served]:
+    """Our server, with its webhooks registered."""
+    async with beside(api, configuration, tmp_path_factory.mktemp("served")) as served:
+        yield served
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def clients(api: ApiServer) -> AsyncIterator[Users]:
+    async with users(api) as clients:
+        yield clients
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def namespace(clients: Users) -> str:
+    """A namespace that no other test uses."""
+    name = f"test-{next(_NUMBERS)}"
+    await clients.admin.create(NAMESPACE, {"metadata": {"name": name}})
+    return name

@@ -1,0 +1,71 @@
+"""A running system as tests see it: an API server, three users' clients, and our server beside it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from app.cluster.api import NotFound, Object
+from app.cluster.client import HttpClient, Limits
+from app.cluster.credentials import from_kubeconfig
+from app.domain.kinds import Resource
+from app.local import ApiServer
+
+T = TypeVar("T")
+
+FAST = Limits(qps=10_000, burst=10_000)
+PATIENCE = 20.0
+NAMESPACE = Resource("", "namespaces", "Namespace", False, ("v1",), optional=False)
+
+
+class Users:
+    """Clients of one API server, as admin, as the operator (our own service account) and as an ordinary user."""
+
+    def __init__(self, api: ApiServer, admin: HttpClient, operator: HttpClient, user: HttpClient) -> None:
+        self.api, self.admin, self.operator, self.user = api, admin, operator, user
+
+
+@contextlib.asynccontextmanager
+async def users(api: ApiServer) -> AsyncIterator[Users]:
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(await connect(api, name)) for name in ("admin", "operator", "user")]
+        yield Users(api, *clients)
+
+
+async def connect(api: ApiServer, context: str) -> HttpClient:
+    """A client of `api` that knows what it serves just now."""
+    client = HttpClient(await from_kubeconfig(api.kubeconfig, context), FAST)
+    await client.discovery.refresh()
+    return client
+
+
+async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], object] = bool) -> T:
+    """What `look` gives as soon as it is `wanted`; an AssertionError with the last of it after 20 s."""
+    last: T | None = None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                last = await look()
+                if wanted(last):
+                    return last
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"not within {PATIENCE:g} s; last seen: {last!r}") from None
+
+
+async def is_gone(client: HttpClient, resource: Resource, name: str, namespace: str | None = None) -> bool:
+    try:
+        await client.get(resource, name, namespace)
+    except NotFound:
+        return True
+    return False
+
+
+async def names(client: HttpClient, resource: Resource, namespace: str, selector: str = "") -> list[str]:
+    page = await client.list(resource, namespace, label_selector=selector, limit=0)
+    return sorted(item["metadata"]["name"] for item in page.items)
+
+
+async def create_all(client: HttpClient, resource: Resource, objects: Iterable[Object], namespace: str) -> list[Object]:
+    """Creates all at once; raises the first refusal."""
+    return list(await asyncio.gather(*(client.create(resource, obj, namespace) for obj in objects)))

@@ -1,0 +1,26 @@
+"""The contract of `Client`, kept by the HTTP client on each API server."""
+
+import pytest
+
+from app.cluster.api import Client
+from app.cluster.client import HttpClient
+from app.local import ApiServer
+from app.sandbox.sandbox import Sandbox
+from tests.cluster.contract import ClientContract
+from tests.integration.system import Users
+
+
+@pytest.fixture
+def client(clients: Users) -> HttpClient:
+    return clients.operator
+
+
+class TestContract(ClientContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, api: ApiServer) -> None:
+        self._api = api
+
+    async def compact(self, client: Client) -> None:
+        """A real API server doesn't know what was before the CRD."""
+        if isinstance(self._api, Sandbox):
+            self._api.compact()
