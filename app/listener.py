@@ -63,6 +63,11 @@ class Listener(uvicorn.Server):
     async def wait_started(self) -> None:
         await self._listening.wait()
 
+    def drain(self) -> None:
+        """Goes on serving, but with each answer its connection ends, and the client opens one elsewhere. Closing an
+        idle connection instead may meet a request that is on its way, which is then lost."""
+        self.config.encoded_headers.append((b"connection", b"close"))
+
     def stop(self) -> None:
         """No new connections; the open ones are finished and closed."""
         self.should_exit = True

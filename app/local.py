@@ -87,6 +87,14 @@ async def run_sandbox(settings: SandboxSettings) -> None:
 @contextlib.asynccontextmanager
 async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Served]:
     """Our server beside `api`, as the operator's user, with its webhooks registered, while the block runs."""
+    async with unregistered(api, configuration, state_dir) as served:
+        await api.apply(registered(api, served, (state_dir / "webhook" / "ca.crt").read_bytes()))
+        yield served
+
+
+@contextlib.asynccontextmanager
+async def unregistered(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Served]:
+    """Our server, ready; the API server asks it nothing yet."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
     limits = Limits(
         total=configuration.client.timeout_seconds,
@@ -103,8 +111,6 @@ async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) 
         async with serving(configuration, state_dir / "webhook", cluster) as served:
             async with asyncio.timeout(READY_SECONDS):
                 await _until(lambda: _is_ready(served))
-            bundle = (state_dir / "webhook" / "ca.crt").read_bytes()
-            await api.apply(registered(api, served, bundle))
             yield served
 
 

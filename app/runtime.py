@@ -116,14 +116,16 @@ async def serve(settings: ServeSettings) -> None:
         logger.info("serving on https://%s:%d", server.host, served.listener.port)
         await signalled()
         served.readiness.draining = True
+        served.listener.drain()
         logger.info("draining for %g s", server.drain_seconds)
         await _drain(server.drain_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server that listens."""
+    """A server that listens, and the cluster that it sees."""
 
+    cluster: Cluster
     listener: Listener
     readiness: Readiness
 
@@ -148,7 +150,7 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
             ]
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
             await listener.wait_started()
-            yield Served(listener, readiness)
+            yield Served(cluster, listener, readiness)
             listener.stop()
             await running
             for task in background:

@@ -186,6 +186,30 @@ async def test_many_requests_on_one_connection(held: Held) -> None:
     writer.close()
 
 
+async def test_a_server_that_drains_answers_and_ends_each_connection_with_its_answer(held: Held) -> None:
+    kept, writer = await held.open()
+    writer.write(request("/before"))
+    assert b"connection" not in (await answer(kept))[0]
+    held.listener.drain()
+    new, other = await held.open()
+    for reader, sender in ((kept, writer), (new, other)):
+        sender.write(request("/after"))
+        head, body = await answer(reader)
+        assert (b"connection: close" in head, json.loads(body)[0]) == (True, "/after")
+        assert await reader.read() == b""
+        sender.close()
+
+
+async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(Held(tmp_path)) as held:
+        _, writer = await held.open()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+    writer.transport.abort()
+    assert "graceful shutdown exceeded" not in caplog.text
+
+
 async def test_answers_without_a_length_are_chunked(held: Held) -> None:
     async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=held.directory / "ca.crt")) as client:
         url = f"https://localhost:{held.listener.port}"

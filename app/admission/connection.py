@@ -3,6 +3,7 @@
 - A reset connection is forgotten at once; uvicorn's keep-alive timer would hold on to it for two minutes.
 - Headers and body must come in time: a slow or silent client doesn't keep a connection for ever.
 - A verdict from cached facts is given without a task, in the turn of the loop that read the request.
+- A server that drains says `connection: close` with each answer, so that clients go elsewhere before it stops.
 - A response goes out in one write (one TLS record), and its headers, which we made ourselves, are not searched again.
 """
 
@@ -124,6 +125,9 @@ class Connection(HttpToolsProtocol):
     watch_seconds = 10.0
     """How often a connection is looked at; limits hold to this precision."""
 
+    close_seconds = 1.0
+    """When the server stops: for so long a peer may take to answer the end of TLS, which an idle one may not read."""
+
     _deferred: bool = False
     _watch: asyncio.TimerHandle | None = None
     _asked_at: float | None = None
@@ -167,7 +171,7 @@ class Connection(HttpToolsProtocol):
             default_headers=[],
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            keep_alive=version != "1.0" and parser.should_keep_alive() and not self._is_draining(),
             on_response=self.on_response_complete,
         )
         if before is not None and not before.response_complete:
@@ -213,6 +217,19 @@ class Connection(HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
         else:
             self._idle_at = self.loop.time()
+
+    def _is_draining(self) -> bool:
+        """Whether each answer is to be the last one of its connection: the server is asked to add this header, and
+        adds no other."""
+        return bool(self.config.encoded_headers)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self.loop.call_later(self.close_seconds, self._give_up_closing)
+
+    def _give_up_closing(self) -> None:
+        if self.transport.is_closing():
+            self.transport.abort()
 
     def _look(self) -> None:
         """Closes a connection that has been idle, or in the middle of a request, for too long."""

@@ -1,6 +1,6 @@
 """The built-in kinds: stored and served as they come. There is no schema behind them; see the package docstring."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from app.sandbox import conversion
@@ -114,10 +114,12 @@ _EVENT_COLUMNS = (
 )
 
 
-def builtins() -> Iterator[Served]:
+def builtins(unserved: Collection[str] = ()) -> Iterator[Served]:
+    """What is served without a CRD, but for the group versions (`resource.k8s.io/v1`) in `unserved`."""
     for kind in _KINDS:
         for version in kind.versions:
-            yield _served(kind, version)
+            if f"{kind.group}/{version}" not in unserved:
+                yield _served(kind, version)
     for group, read, write in (
         ("", relabel("v1"), relabel("v1")),
         ("events.k8s.io", conversion.event_from_core, conversion.event_to_core),

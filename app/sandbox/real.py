@@ -9,7 +9,7 @@ import csv
 import os
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -48,13 +48,20 @@ class RealApiServer:
     """
 
     def __init__(
-        self, *, binaries: Mapping[str, Path], port: int = 0, state_dir: Path, crds: Path | None = None
+        self,
+        *,
+        binaries: Mapping[str, Path],
+        port: int = 0,
+        state_dir: Path,
+        crds: Path | None = None,
+        unserved: Collection[str] = (),
     ) -> None:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = _COLLECTOR in binaries
         self.url = ""
         self._binaries, self._port, self._crds = dict(binaries), port or _free_port(), crds
+        self._unserved = tuple(unserved)
         self._data = tempfile.TemporaryDirectory(prefix="grove-admission-")
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._logs: list[IO[bytes]] = []
@@ -184,7 +191,7 @@ class RealApiServer:
             f"--service-account-key-file={certificate}",
             f"--service-account-signing-key-file={key}",
             "--disable-admission-plugins=ServiceAccount",
-            "--runtime-config=api/all=true",
+            ",".join(["--runtime-config=api/all=true", *(f"{one}=false" for one in self._unserved)]),
         ]
 
     async def _gates(self) -> list[str]:

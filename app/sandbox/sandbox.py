@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -29,8 +30,9 @@ class Sandbox:
 
     `port` 0 takes a free one. `webhook_url` is where webhooks at a Service are reached (`https://127.0.0.1:9443`);
     their certificate must be valid for `<service>.<namespace>.svc`. `state_dir` gets kubeconfig, ca.crt and the serving
-    pair. `crds` is a folder with the neighbours' CRDs, minimal ones of ours unless told. `history` is the number of
-    changes per resource that a watch can look back. Certificates and tokens are new at each start.
+    pair. `crds` is a folder with the neighbours' CRDs, minimal ones of ours unless told. `unserved` are group versions
+    (`resource.k8s.io/v1`) that this cluster is too old for. `history` is the number of changes per resource that a
+    watch can look back. Certificates and tokens are new at each start.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Sandbox:
         webhook_url: str | None = None,
         state_dir: Path,
         crds: Path | None = None,
+        unserved: Collection[str] = (),
         history: int = 10_000,
     ) -> None:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
@@ -47,7 +50,7 @@ class Sandbox:
         self.collects_garbage = True
         self.url = ""
         self._port, self._crds = port, crds
-        self._storage, self._registry = Storage(history), Registry(builtins())
+        self._storage, self._registry = Storage(history), Registry(builtins(unserved))
         self._transport = Transport(webhook_url)
         admission = Admission(self._storage, self._registry, self._transport)
         self._reader = Reader(self._storage)

@@ -17,7 +17,7 @@ from app.listener import free_port
 from app.local import ApiServer, SandboxSettings, api_server, beside
 from app.runtime import Served
 from app.sandbox.real import find_binaries
-from tests.integration.system import NAMESPACE, Users, users
+from tests.integration.system import Users, users
 
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
@@ -93,5 +93,5 @@ async def clients(api: ApiServer) -> AsyncIterator[Users]:
 async def namespace(clients: Users) -> str:
     """A namespace that no other test uses."""
     name = f"test-{next(_NUMBERS)}"
-    await clients.admin.create(NAMESPACE, {"metadata": {"name": name}})
+    await clients.api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
     return name

@@ -2,8 +2,12 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
+
+import httpx
+import yaml
 
 from app.cluster.api import NotFound, Object
 from app.cluster.client import HttpClient, Limits
@@ -15,21 +19,34 @@ T = TypeVar("T")
 
 FAST = Limits(qps=10_000, burst=10_000)
 PATIENCE = 20.0
-NAMESPACE = Resource("", "namespaces", "Namespace", False, ("v1",), optional=False)
 
 
 class Users:
     """Clients of one API server, as admin, as the operator (our own service account) and as an ordinary user."""
 
-    def __init__(self, api: ApiServer, admin: HttpClient, operator: HttpClient, user: HttpClient) -> None:
-        self.api, self.admin, self.operator, self.user = api, admin, operator, user
+    def __init__(
+        self, api: ApiServer, admin: HttpClient, operator: HttpClient, user: HttpClient, raw: httpx.AsyncClient
+    ) -> None:
+        self.api, self.admin, self.operator, self.user, self._raw = api, admin, operator, user, raw
+
+    async def call(self, method: str, path: str, body: Object | None = None) -> Object:
+        """Any request as the ordinary user, for what our own client doesn't do: bulk deletes, subresources."""
+        answer = await self._raw.request(method, path, json=body)
+        answer.raise_for_status()
+        found: Object = answer.json()
+        return found
 
 
 @contextlib.asynccontextmanager
 async def users(api: ApiServer) -> AsyncIterator[Users]:
     async with contextlib.AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(await connect(api, name)) for name in ("admin", "operator", "user")]
-        yield Users(api, *clients)
+        admin, operator, user = [
+            await stack.enter_async_context(await connect(api, name)) for name in ("admin", "operator", "user")
+        ]
+        token = yaml.safe_load(api.kubeconfig.read_text())["users"][2]["user"]["token"]
+        context, headers = ssl.create_default_context(cafile=api.ca_file), {"Authorization": f"Bearer {token}"}
+        raw = httpx.AsyncClient(base_url=api.url, verify=context, headers=headers, timeout=30)
+        yield Users(api, admin, operator, user, await stack.enter_async_context(raw))
 
 
 async def connect(api: ApiServer, context: str) -> HttpClient:

@@ -1,0 +1,230 @@
+"""PodCliques that want MNNVL, through the admission chain: what is made for them, and all the races."""
+
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from app.cluster.api import ClusterError, Object
+from app.cluster.client import HttpClient
+from app.config import read_configuration
+from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.listener import free_port
+from app.local import ApiServer, unregistered
+from app.runtime import Served
+from tests import builders
+from tests.integration.conftest import CONFIGURATION
+from tests.integration.system import Users, create_all, eventually, is_gone, names
+
+CHANNEL = {"channel": {"resourceClaimTemplate": {"name": "theirs"}}}
+FIRST, SECOND = ({"matchLabels": {"judge": name}} for name in ("first", "second"))
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def owner(clients: Users, served: Served, namespace: str) -> Object:
+    """A PodCliqueSet `train` that our server knows."""
+    made = await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
+    await known(served, namespace, "train")
+    return made
+
+
+async def known(served: Served, namespace: str, name: str) -> None:
+    async def is_known() -> bool:
+        return served.cluster.stores.sets.get(namespace, name) is not None
+
+    await eventually(is_known)
+
+
+def clique(replica: int = 0, name: str = "worker", *, grove: bool = False) -> Object:
+    labels = builders.labels("train", replica, f"train-{replica}", grove=grove)
+    return builders.pod_clique(f"train-{replica}-{name}", labels)
+
+
+async def create(clients: Users, namespace: str, obj: Object) -> Object:
+    return await clients.operator.create(POD_CLIQUE, obj, namespace)
+
+
+def claims_of(pod_clique: Object) -> object:
+    return pod_clique["spec"]["podSpec"].get("resourceClaims")
+
+
+def calls_of(served: Served) -> int:
+    client = served.cluster.client
+    assert isinstance(client, HttpClient)
+    return sum(count for (verb, _, _), count in client.calls.items() if verb not in ("watch", "list"))
+
+
+@pytest.mark.parametrize("grove", [False, True], ids=["the design's labels", "Grove's labels"])
+@pytest.mark.usefixtures("owner")
+async def test_a_clique_gets_a_domain_and_a_claim(clients: Users, namespace: str, grove: bool, owner: Object) -> None:
+    made = await create(clients, namespace, clique(grove=grove))
+    assert claims_of(made) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
+    assert made["spec"]["podSpec"]["containers"][0]["resources"]["claims"] == [{"name": "mnnvl"}]
+    domain = await clients.user.get(COMPUTE_DOMAIN, "train-0-cd", namespace)
+    claim = await clients.user.get(RESOURCE_CLAIM, "train-0-mnnvl-claim", namespace)
+    for one in (domain, claim):
+        assert [ref["uid"] for ref in one["metadata"]["ownerReferences"]] == [owner["metadata"]["uid"]]
+        assert one["metadata"]["labels"]["grove.io/pcs-name"] == "train"
+        assert one["metadata"]["labels"]["grove.io/podgang"] == "train-0"
+    template = {"name": "train-0-mnnvl-template"}
+    assert domain["spec"] == {"numNodes": 0, "channel": {"resourceClaimTemplate": template, "allocationMode": "Single"}}
+
+
+@pytest.mark.usefixtures("owner")
+async def test_the_second_clique_of_a_replica_costs_no_call(clients: Users, served: Served, namespace: str) -> None:
+    await create(clients, namespace, clique(name="worker"))
+    before = calls_of(served)
+    made = await create(clients, namespace, clique(name="leader"))
+    assert claims_of(made) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
+    assert calls_of(served) == before
+
+
+@pytest.mark.usefixtures("owner")
+async def test_a_reset_by_the_operator_gets_the_claim_back(clients: Users, namespace: str) -> None:
+    made = await create(clients, namespace, clique())
+    reset = {"spec": {"podSpec": {**builders.pod_spec(), "resourceClaims": None}}}
+    again = await clients.operator.patch(POD_CLIQUE, "train-0-worker", reset, namespace)
+    assert again["spec"] == made["spec"]
+
+
+@pytest.mark.usefixtures("owner")
+async def test_a_dry_run_makes_nothing(clients: Users, namespace: str) -> None:
+    answer = await clients.operator.create(POD_CLIQUE, clique(), namespace, dry_run=True)
+    assert claims_of(answer) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
+    for resource in (POD_CLIQUE, COMPUTE_DOMAIN, RESOURCE_CLAIM):
+        assert await names(clients.user, resource, namespace) == []
+
+
+@pytest.mark.usefixtures("owner")
+async def test_a_clique_without_gpus_gets_nothing(clients: Users, namespace: str) -> None:
+    made = await create(
+        clients, namespace, {**clique(), "spec": {**clique()["spec"], "podSpec": builders.pod_spec(cpu=1)}}
+    )
+    assert claims_of(made) is None
+    assert await names(clients.user, COMPUTE_DOMAIN, namespace) == []
+
+
+@pytest.mark.usefixtures("owner")
+async def test_what_others_made_is_not_taken(clients: Users, namespace: str) -> None:
+    foreign = {"metadata": {"name": "train-0-cd"}, "spec": {"numNodes": 4, **CHANNEL}}
+    await clients.user.create(COMPUTE_DOMAIN, foreign, namespace)
+    with pytest.raises(ClusterError, match='ComputeDomain "train-0-cd" exists') as raised:
+        await create(clients, namespace, clique())
+    assert raised.value.code == 403
+    assert await is_gone(clients.user, POD_CLIQUE, "train-0-worker", namespace)
+
+
+@pytest.mark.usefixtures("owner")
+async def test_what_is_being_deleted_is_waited_for(clients: Users, served: Served, namespace: str) -> None:
+    await create(clients, namespace, clique())
+    hold = {"metadata": {"finalizers": ["example.com/hold"]}}
+    await clients.admin.patch(COMPUTE_DOMAIN, "train-0-cd", hold, namespace)
+    await clients.admin.delete(COMPUTE_DOMAIN, "train-0-cd", namespace)
+
+    async def is_seen() -> bool:
+        held = served.cluster.stores.domains.get(namespace, "train-0-cd")
+        return held is not None and held.deleting
+
+    await eventually(is_seen)
+    with pytest.raises(ClusterError, match="is being deleted; try again") as raised:
+        await create(clients, namespace, clique(name="leader"))
+    assert raised.value.code == 503
+    await clients.admin.patch(COMPUTE_DOMAIN, "train-0-cd", {"metadata": {"finalizers": None}}, namespace)
+
+    async def again() -> Object | None:
+        try:
+            return await create(clients, namespace, clique(name="leader"))
+        except ClusterError:
+            return None
+
+    made = await eventually(again)
+    assert made is not None
+    assert claims_of(made) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
+    assert await names(clients.user, COMPUTE_DOMAIN, namespace) == ["train-0-cd"]
+
+
+async def test_an_unknown_owner_is_waited_for(clients: Users, namespace: str) -> None:
+    with pytest.raises(ClusterError, match='PodCliqueSet "train"') as raised:
+        await create(clients, namespace, clique())
+    assert raised.value.code == 503
+    assert await names(clients.user, COMPUTE_DOMAIN, namespace) == []
+
+
+async def test_a_clique_of_a_former_set_of_that_name_is_refused_for_now(
+    clients: Users, namespace: str, owner: Object
+) -> None:
+    stale = clique()
+    stale["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "name": "train",
+            "uid": "00000000-0000-0000-0000-000000000000",
+            "controller": True,
+        }
+    ]
+    with pytest.raises(ClusterError, match="former PodCliqueSet") as raised:
+        await create(clients, namespace, stale)
+    assert raised.value.code == 503
+
+
+async def test_two_servers_make_each_domain_and_claim_once(
+    clients: Users, api: ApiServer, served: Served, namespace: str, tmp_path: Path, owner: Object
+) -> None:
+    """200 PodCliques of 50 replicas at once, half of them judged by one server and half by the other."""
+    configuration = read_configuration(CONFIGURATION.format(port=free_port()), "test")
+    async with unregistered(api, configuration, tmp_path) as other:
+        await known(other, namespace, "train")
+        bundle = (tmp_path / "webhook" / "ca.crt").read_bytes()
+        url = f"https://127.0.0.1:{other.listener.port}/mutate/podclique"
+        client = {"url": url, "caBundle": b64encode(bundle).decode()}
+        before = await mutating(clients)
+        try:
+            await api.apply([split(before, client)])
+            cliques = [labelled(clique(replica, name), name) for replica in range(50) for name in ("a", "b", "c", "d")]
+            made = await create_all(clients.operator, POD_CLIQUE, cliques, namespace)
+        finally:
+            await api.apply([before])
+        assert {verdicts(one) > 0 for one in (served, other)} == {True}
+    assert [claims_of(one) for one in made] == [
+        [{"name": "mnnvl", "resourceClaimName": f"train-{replica}-mnnvl-claim"}]
+        for replica in range(50)
+        for _ in range(4)
+    ]
+    for resource, end in ((COMPUTE_DOMAIN, "cd"), (RESOURCE_CLAIM, "mnnvl-claim")):
+        assert await names(clients.user, resource, namespace) == sorted(f"train-{n}-{end}" for n in range(50))
+
+
+async def mutating(clients: Users) -> Object:
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/grove-admission"
+    found = await clients.call("GET", path)
+    return {**found, "metadata": {"name": found["metadata"]["name"]}}
+
+
+def split(configuration: Object, client: Object) -> Object:
+    """`configuration`, with the server at `client` asked about the PodCliques that say so."""
+    found: list[Object] = []
+    for one in configuration["webhooks"]:
+        if "podclique" in one["name"]:
+            other = {**one, "name": f"other.{one['name']}", "clientConfig": client, "objectSelector": SECOND}
+            found.append(other)
+            one = {**one, "objectSelector": FIRST}
+        found.append(one)
+    return {**configuration, "webhooks": found}
+
+
+def labelled(obj: Object, name: str) -> Object:
+    obj["metadata"]["labels"]["judge"] = "second" if name in "bd" else "first"
+    return obj
+
+
+def verdicts(served: Served) -> int:
+    """Creations of MNNVL resources that `served` has tried."""
+    client = served.cluster.client
+    assert isinstance(client, HttpClient)
+    return sum(
+        count
+        for (verb, resource, _), count in client.calls.items()
+        if (verb, resource) == ("create", str(COMPUTE_DOMAIN))
+    )

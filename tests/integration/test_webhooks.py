@@ -1,0 +1,189 @@
+"""The webhooks through the admission chain: what is stored, and what a user is told."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from app.cluster.api import Conflict, Forbidden, Object
+from app.domain.kinds import CLUSTER_TOPOLOGY, NODE, POD, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.runtime import Served
+from tests import builders
+from tests.integration.system import Users, eventually, is_gone, names
+
+pytestmark = pytest.mark.usefixtures("topology")
+
+HOST, RACK, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def topology(clients: Users, served: Served) -> AsyncIterator[None]:
+    """The managed ClusterTopology, as the operator makes it, seen by our server."""
+    try:
+        managed = builders.cluster_topology("grove-topology", zone=ZONE, rack=RACK, host=HOST)
+        await clients.operator.create(CLUSTER_TOPOLOGY, managed)
+    except Conflict:
+        pass
+
+    async def is_seen() -> bool:
+        return served.cluster.stores.topologies.get("", "grove-topology") is not None
+
+    await eventually(is_seen)
+    yield
+
+
+async def refusal(action: Any) -> tuple[int, str]:
+    with pytest.raises((Forbidden, Conflict)) as raised:
+        await action
+    return raised.value.code, raised.value.message
+
+
+# ClusterTopology.
+
+
+async def test_a_user_may_not_touch_the_managed_topology_but_may_have_one(clients: Users) -> None:
+    update = clients.user.patch(CLUSTER_TOPOLOGY, "grove-topology", {"metadata": {"labels": {"a": "b"}}})
+    code, message = await refusal(update)
+    assert code == 403
+    assert 'ClusterTopology "grove-topology" is managed' in message
+    assert (await refusal(clients.user.delete(CLUSTER_TOPOLOGY, "grove-topology")))[0] == 403
+    assert (await refusal(clients.admin.delete(CLUSTER_TOPOLOGY, "grove-topology")))[0] == 403
+    own = builders.cluster_topology("mine", rack="example.com/rack")
+    assert (await clients.user.create(CLUSTER_TOPOLOGY, own))["spec"] == own["spec"]
+    await clients.user.delete(CLUSTER_TOPOLOGY, "mine")
+    assert await is_gone(clients.user, CLUSTER_TOPOLOGY, "mine")
+
+
+async def test_the_operator_may_write_the_managed_topology(clients: Users) -> None:
+    written = await clients.operator.patch(CLUSTER_TOPOLOGY, "grove-topology", {"metadata": {"labels": {"a": "b"}}})
+    assert written["metadata"]["labels"] == {"a": "b"}
+
+
+async def test_a_bulk_delete_of_topologies_stops_at_the_managed_one(clients: Users) -> None:
+    await clients.user.create(CLUSTER_TOPOLOGY, builders.cluster_topology("another", rack="example.com/rack"))
+    with pytest.raises(httpx.HTTPStatusError, match="403"):
+        await clients.call("DELETE", "/apis/grove.io/v1alpha1/clustertopologies")
+    assert not await is_gone(clients.user, CLUSTER_TOPOLOGY, "grove-topology")
+
+
+async def test_levels_are_validated(clients: Users) -> None:
+    doubled = builders.cluster_topology("doubled", rack="example.com/x", host="example.com/x")
+    code, message = await refusal(clients.user.create(CLUSTER_TOPOLOGY, doubled))
+    assert code == 422
+    assert "key must be unique" in message
+
+
+# PodCliqueSet.
+
+
+async def test_a_valid_hierarchy_is_stored(clients: Users, namespace: str) -> None:
+    obj = builders.pod_clique_set("fine", domain="zone", group_domain="rack", clique_domain="host")
+    created = await clients.user.create(POD_CLIQUE_SET, obj, namespace)
+    assert created["spec"]["template"]["topologyConstraint"] == {"packDomain": "zone"}
+
+
+@pytest.mark.parametrize(
+    ("domains", "told"),
+    [
+        pytest.param(
+            {"domain": "host", "clique_domain": "rack"},
+            "spec.template.cliques[0].topologyConstraint.packDomain",
+            id="a clique that is broader than its set",
+        ),
+        pytest.param({"domain": "block"}, "spec.template.topologyConstraint.packDomain", id="a level that isn't there"),
+    ],
+)
+async def test_a_wrong_hierarchy_is_refused(clients: Users, namespace: str, domains: Any, told: str) -> None:
+    obj = builders.pod_clique_set("wrong", **domains)
+    code, message = await refusal(clients.user.create(POD_CLIQUE_SET, obj, namespace))
+    assert code == 422
+    assert told in message
+    assert await is_gone(clients.user, POD_CLIQUE_SET, "wrong", namespace)
+
+
+async def test_a_finalizer_can_be_removed_from_what_has_become_invalid(clients: Users, namespace: str) -> None:
+    obj = builders.pod_clique_set("held", domain="rack")
+    obj["metadata"]["finalizers"] = ["grove.io/podcliqueset"]
+    await clients.user.create(POD_CLIQUE_SET, obj, namespace)
+    await clients.user.delete(POD_CLIQUE_SET, "held", namespace)
+    broken = {"metadata": {"finalizers": None}, "spec": {"template": {"topologyConstraint": {"packDomain": "block"}}}}
+    await clients.user.patch(POD_CLIQUE_SET, "held", broken, namespace)
+    assert await is_gone(clients.user, POD_CLIQUE_SET, "held", namespace)
+
+
+# PodGroup.
+
+
+async def test_subgroups_are_validated_with_the_designs_messages(clients: Users, namespace: str) -> None:
+    obj = builders.pod_group("mixed", {"name": "DecodeWorkers"}, {"name": "leaders", "parent": "Workers"})
+    code, message = await refusal(clients.user.create(POD_GROUP, obj, namespace))
+    assert code == 422
+    rule = "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
+    assert f'invalid subgroup name "DecodeWorkers": {rule}' in message
+    assert f'invalid parent name "Workers" for subgroup "leaders": {rule}' in message
+
+
+async def test_podgroups_are_deleted_in_bulk(clients: Users, namespace: str) -> None:
+    for name in ("one", "two"):
+        await clients.user.create(POD_GROUP, builders.pod_group(name, {"name": "workers"}), namespace)
+    await clients.call("DELETE", f"/apis/scheduling.run.ai/v2alpha2/namespaces/{namespace}/podgroups")
+    assert await names(clients.user, POD_GROUP, namespace) == []
+
+
+# PodGang.
+
+
+@pytest.mark.parametrize("grove", [False, True], ids=["the design's labels", "Grove's labels"])
+async def test_a_podgang_is_stored_with_its_constraints(
+    clients: Users, served: Served, namespace: str, grove: bool
+) -> None:
+    pcs = builders.pod_clique_set("train", domain="rack", clique_domain="host", group_domain="rack")
+    await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
+    labels = builders.labels("train", 0, "train-0", grove=grove)
+    gang = builders.pod_gang("train-0", labels, "train-0-worker", "train-0-pool-0-leader")
+    spec = (await clients.operator.create(POD_GANG, gang, namespace))["spec"]
+    assert spec["topologyConstraint"] == packed(RACK)
+    assert [one["topologyConstraint"] for one in spec["podgroups"]] == [packed(HOST), packed(None)]
+    assert spec["topologyConstraintGroupConfigs"] == [
+        {"name": "train-0-pool-0", "podGroupNames": ["train-0-pool-0-leader"], "topologyConstraint": packed(RACK)}
+    ]
+
+
+def packed(required: str | None) -> Object:
+    return {"packConstraint": {"preferred": HOST} | ({"required": required} if required else {})}
+
+
+# pods/binding.
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node(clients: Users, served: Served) -> AsyncIterator[str]:
+    labels = {"topology__kubernetes__io_rack": "r12", "example__com_nvlink-domain": "nv-3", "example__com_other": "x"}
+    await clients.admin.create(NODE, builders.node("gpu-node-1", **labels))
+
+    async def is_seen() -> bool:
+        return (served.cluster.facts.node_labels("gpu-node-1") or {}).get(RACK) == "r12"
+
+    await eventually(is_seen)
+    yield "gpu-node-1"
+
+
+async def test_a_bound_pod_carries_its_nodes_topology(clients: Users, namespace: str, node: str) -> None:
+    pod = {
+        "metadata": {"name": "p", "labels": {"app": "x", RACK: "spoofed", ZONE: "spoofed"}},
+        "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}]},
+    }
+    await clients.user.create(POD, pod, namespace)
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "labels": {RACK: "faked"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    await clients.call("POST", f"/api/v1/namespaces/{namespace}/pods/p/binding", binding)
+    stored = await clients.user.get(POD, "p", namespace)
+    assert stored["spec"]["nodeName"] == node
+    expected = {"app": "x", RACK: "r12", "example.com/nvlink-domain": "nv-3", HOST: node}
+    assert {key: value for key, value in stored["metadata"]["labels"].items() if key != ZONE} == expected
