@@ -1,14 +1,16 @@
-"""The main job, shown: a server over HTTPS, the examples posted, verdicts and diffs printed.
+"""The main job, shown: an API server with our webhooks, the examples applied as users would, what they are told.
 
-Exits 0 when every example was judged as it should be, and leaves nothing running.
+Exits 0 when every example fared as it should, and leaves nothing running.
 """
 
 import difflib
-import socket
+import json
+import os
 import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,116 +19,189 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "manifests" / "examples"
-EXPECTED = {
-    "podcliqueset-three-levels.yaml": "allowed",
-    "podcliqueset-refused.yaml": "refused",
-    "podgroup-hierarchy.yaml": "allowed",
-    "podgroup-refused.yaml": "refused",
-    "podclique-mnnvl.yaml": "patched",
-    "podclique-refused.yaml": "refused",
-    "podgang.yaml": "patched",
-    "pod-binding.yaml": "patched",
-    "facts/clustertopology.yaml": "refused",
+PATIENCE = 60.0
+STEPS = (
+    ("facts/clustertopology.yaml", "user", "refused"),
+    ("facts/clustertopology.yaml", "operator", "stored"),
+    ("facts/podcliquesets.yaml", "user", "stored"),
+    ("podcliqueset-three-levels.yaml", "user", "stored"),
+    ("podcliqueset-refused.yaml", "user", "refused"),
+    ("podgroup-hierarchy.yaml", "user", "stored"),
+    ("podgroup-refused.yaml", "user", "refused"),
+    ("podclique-refused.yaml", "operator", "refused"),
+    ("podclique-mnnvl.yaml", "operator", "changed"),
+    ("podgang.yaml", "operator", "changed"),
+    ("pod-binding.yaml", "admin", "changed"),
+)
+"""Example, who applies it, and what becomes of its documents: stored as sent, changed by a webhook, or refused."""
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "trainer-0", "namespace": "default"},
+    "spec": {"containers": [{"name": "main", "image": "registry.example/trainer:1"}]},
 }
-COLOURS = {"allowed": "32", "patched": "36", "refused": "31", "+": "32", "-": "31"}
+MUTATED = ("PodClique", "PodGang", "Binding")
+COLOURS = {"stored": "32", "changed": "36", "refused": "31", "+": "32", "-": "31"}
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory() as directory, Server(Path(directory)) as server:
-        print(f"server up at {server.url}, {server.get('/version').json()}")
-        print(server.get("/readyz?verbose").text)
-        wrong = [name for name, wanted in EXPECTED.items() if not show(server, name, wanted)]
-        counted = [line for line in server.get("/metrics").text.splitlines() if "cache_objects{" in line]
-        print("a few of its metrics:", *counted, sep="\n  ")
-    print("\nserver stopped.", f"NOT as expected: {', '.join(wrong)}" if wrong else "Every example judged as expected.")
+    with tempfile.TemporaryDirectory() as directory, Running(Path(directory)) as sandbox:
+        print(f"API server at {sandbox.url}, our webhooks beside it")
+        sandbox.apply(POD, "user")
+        wrong = [f"{name} as {user}" for name, user, wanted in STEPS if not show(sandbox, name, user, wanted)]
+        print(f"{'=' * 100}\nwhat is there now")
+        wrong += [] if show_stored(sandbox) else ["what is stored"]
+    print(f"\nall stopped. {'NOT as expected: ' + '; '.join(wrong) if wrong else 'Everything went as expected.'}")
     return 1 if wrong else 0
 
 
-class Server:
-    """`grove-admission serve` on a free port, with the facts of the examples."""
+class Refused(Exception):
+    """The API server refused a request; the text is what kubectl would print."""
+
+
+class Running:
+    """`grove-admission sandbox` with its state in `directory`, and a client for each of its users."""
 
     def __init__(self, directory: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.url = f"https://localhost:{port}"
         self._directory = directory
-        options = ["--host", "127.0.0.1", "--port", str(port), "--certs", str(directory), "--log-level", "warning"]
-        options += ["--config", str(EXAMPLES / "configuration.yaml"), "--objects", str(EXAMPLES / "facts")]
-        self._command = [sys.executable, "-m", "app", "serve", *options]
+        self._kinds: dict[str, list[dict[str, Any]]] = {}
 
-    def __enter__(self) -> "Server":
-        self._process = subprocess.Popen(self._command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        authority = self._directory / "ca.crt"
-        for _ in range(100):
-            if self._process.poll() is not None:
-                raise SystemExit("the server ended before it was ready")
-            try:
-                self._client = httpx.Client(base_url=self.url, verify=ssl.create_default_context(cafile=authority))
-                self._client.get("/readyz").raise_for_status()
-            except (OSError, httpx.HTTPError):
-                self._process_wait(0.1)
-            else:
-                return self
-        raise SystemExit("the server was not ready within 10 s")
+    def __enter__(self) -> "Running":
+        options = ["--state-dir", str(self._directory), "--config", str(EXAMPLES / "configuration.yaml")]
+        command = [sys.executable, "-m", "app", "sandbox", *options, "--log-level", "warning"]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        ready = self._directory / "ready.json"
+        end = time.monotonic() + PATIENCE
+        while not ready.exists():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self._stop()
+                raise SystemExit("the sandbox did not start")
+            self._wait(0.05)
+        self.url = json.loads(ready.read_text())["apiServer"]
+        config = yaml.safe_load((self._directory / "kubeconfig").read_text())
+        context = ssl.create_default_context(cafile=self._directory / "ca.crt")
+        self._clients = {
+            one["name"]: httpx.Client(
+                base_url=self.url, verify=context, headers={"Authorization": f"Bearer {one['user']['token']}"}
+            )
+            for one in config["users"]
+        }
+        return self
 
-    def _process_wait(self, seconds: float) -> None:
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._stop()
+
+    def _stop(self) -> None:
+        self._process.terminate()
+        self._wait(20)
+        self._process.kill()
+        self._process.wait()
+
+    def _wait(self, seconds: float) -> None:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return
 
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-        self._process.terminate()
-        self._process.terminate()
-        self._process_wait(5)
-        self._process.kill()
-        self._process.wait()
+    def apply(self, obj: dict[str, Any], user: str) -> tuple[str, dict[str, Any], list[str]]:
+        """Creates `obj`, or merges it into what is there; gives what kubectl would say, what is stored, and warnings.
+        Raises Refused."""
+        name = obj["metadata"]["name"]
+        if obj["kind"] == "Binding":
+            pod = f"/api/v1/namespaces/default/pods/{name}"
+            answer = self._ask(user, "POST", f"{pod}/binding", obj)
+            return f"pod/{name} bound", self._ask(user, "GET", pod).json(), warnings(answer)
+        path = self.path(obj)
+        exists = self._clients[user].get(f"{path}/{name}").status_code == 200
+        done = "configured" if exists else "created"
+        answer = self._ask(user, "PATCH", f"{path}/{name}", obj) if exists else self._ask(user, "POST", path, obj)
+        return f"{obj['kind'].lower()}/{name} {done}", answer.json(), warnings(answer)
 
-    def get(self, path: str) -> httpx.Response:
-        return self._client.get(path)
+    def list(self, path: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self._ask("user", "GET", path).json()["items"]
+        return items
 
-    def dry_run(self, text: str, user: str) -> list[dict[str, Any]]:
-        answer = self._client.post("/dry-run", params={"user": user}, content=text)
-        answer.raise_for_status()
-        results: list[dict[str, Any]] = answer.json()["results"]
-        return results
+    def path(self, obj: dict[str, Any]) -> str:
+        version, kind = obj["apiVersion"], obj["kind"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if version not in self._kinds:
+            self._kinds[version] = self._ask("user", "GET", root).json()["resources"]
+        found = next(one for one in self._kinds[version] if one["kind"] == kind and "/" not in one["name"])
+        where = f"/namespaces/{obj['metadata'].get('namespace', 'default')}" if found["namespaced"] else ""
+        return f"{root}{where}/{found['name']}"
+
+    def _ask(self, user: str, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        answer = self._clients[user].request(method, path, json=body, headers={"Content-Type": kind})
+        if answer.is_error:
+            raise Refused(as_kubectl_says(answer.json()))
+        return answer
 
 
-def show(server: Server, name: str, wanted: str) -> bool:
-    """Posts one example and prints what came of it; whether that is what was wanted."""
-    text = (EXAMPLES / name).read_text()
-    print(f"{'=' * 100}\n{name}")
+def as_kubectl_says(status: dict[str, Any]) -> str:
+    details = status.get("details", {})
+    causes = [f"{one['field']}: {one['message']}" for one in details.get("causes", [])]
+    if status.get("reason") == "Invalid" and causes:
+        listed = causes[0] if len(causes) == 1 else "".join(f"\n* {cause}" for cause in causes)
+        return f'The {details["kind"]} "{details["name"]}" is invalid: {listed}'
+    return f"Error from server ({status.get('reason')}): {status['message']}"
+
+
+def warnings(answer: httpx.Response) -> list[str]:
+    return [json.loads(one.partition(" - ")[2]) for one in answer.headers.get_list("warning")]
+
+
+def show(sandbox: Running, name: str, user: str, wanted: str) -> bool:
+    """Applies one example and prints what came of it; whether that is what was wanted."""
+    print(f"{'=' * 100}\n$ kubectl --context {user} apply -f manifests/examples/{name}")
     outcomes = set()
-    documents = [document for document in yaml.safe_load_all(text) if document]
-    for document, result in zip(documents, server.dry_run(text, "alice"), strict=True):
-        if result["webhook"] is None:
+    for document in yaml.safe_load_all((EXAMPLES / name).read_text()):
+        try:
+            said, stored, warned = sandbox.apply(document, user)
+        except Refused as refused:
+            outcomes.add("refused")
+            print(paint(str(refused), "refused"))
             continue
-        outcome = "refused" if not result["allowed"] else "patched" if "patch" in result else "allowed"
-        outcomes.add(outcome)
-        what = result["object"]
-        print(f"  {paint(outcome.upper(), outcome)}  {what['kind']} {what['name']}  ({result['webhook']})")
-        reasons = [f"{cause['field']}: {cause['message']}" for cause in result.get("causes", [])]
-        for line in [*(reasons or filter(None, [result.get("message")])), *result.get("warnings", [])]:
-            print(f"      {line}")
-        for made in result.get("wouldCreate", []):
-            print(f"      would create {made['kind']} {made['metadata']['name']}")
-        show_difference(document, result.get("patchedObject"))
-    return outcomes == {wanted}
+        difference = changes(document, stored) if document["kind"] in MUTATED else []
+        outcomes.add("changed" if difference else "stored")
+        for line in (*(f"Warning: {one}" for one in warned), paint(said, "stored")):
+            print(line)
+        for line in difference:
+            print(f"    {paint(line, line[:1])}")
+    return wanted in outcomes
 
 
-def show_difference(before: dict[str, Any], after: dict[str, Any] | None) -> None:
-    if after is None:
-        return
-    texts = [yaml.safe_dump(one, sort_keys=False).splitlines() for one in (before, after)]
-    for line in list(difflib.unified_diff(*texts, n=2, lineterm=""))[2:]:
-        print(f"      {paint(line, line[:1])}")
+def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
+    """What admission made of `sent`: a difference of labels, annotations and spec."""
+    texts = []
+    for one in (sent, stored):
+        metadata = {key: one["metadata"][key] for key in ("labels", "annotations") if key in one["metadata"]}
+        spec = {} if sent["kind"] == "Binding" else {"spec": one.get("spec", {})}
+        texts.append(yaml.safe_dump({"metadata": metadata, **spec}).splitlines())
+    return list(difflib.unified_diff(*texts, n=2, lineterm=""))[2:]
+
+
+def show_stored(sandbox: Running) -> bool:
+    """Lists what the examples have left, as a table; whether each PodClique has the claim that was made for it."""
+    wanted: dict[str, str] = {}
+    for one in sandbox.list("/apis/grove.io/v1alpha1/podcliques"):
+        for claim in one["spec"]["podSpec"].get("resourceClaims", []):
+            wanted[one["metadata"]["name"]] = claim["resourceClaimName"]
+    for clique, claim in wanted.items():
+        print(f"    PodClique      {clique} uses claim {claim}")
+    claims = sandbox.list("/apis/resource.k8s.io/v1/resourceclaims")
+    for one in (*sandbox.list("/apis/resource.nvidia.com/v1beta1/computedomains"), *claims):
+        owner = one["metadata"]["ownerReferences"][0]
+        print(f"    {one['kind']:<14} {one['metadata']['name']} owned by {owner['kind']} {owner['name']}")
+    return bool(wanted) and set(wanted.values()) == {one["metadata"]["name"] for one in claims}
 
 
 def paint(text: str, kind: str) -> str:
-    colour = COLOURS.get(kind)
-    return f"\033[{colour}m{text}\033[0m" if colour and sys.stdout.isatty() else text
+    colour = COLOURS.get(kind) if sys.stdout.isatty() and "NO_COLOR" not in os.environ else None
+    return f"\033[{colour}m{text}\033[0m" if colour else text
 
 
 if __name__ == "__main__":
