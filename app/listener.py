@@ -76,7 +76,7 @@ class Listener(uvicorn.Server):
 def bind(host: str, port: int) -> socket.socket:
     """A listening address; OSError where it can't be had. Port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from app.cluster.api import Object
-from app.cluster.client import HttpClient, Limits
+from app.cluster.client import HttpClient
 from app.cluster.credentials import from_kubeconfig
-from app.cluster.live import LiveCluster
 from app.config import Configuration
-from app.runtime import Served, serving, signalled
+from app.runtime import Served, limits, live_cluster, serving, signalled
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
@@ -96,18 +95,8 @@ async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) 
 async def unregistered(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Served]:
     """Our server, ready; the API server asks it nothing yet."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
-    limits = Limits(
-        total=configuration.client.timeout_seconds,
-        qps=configuration.client.queries_per_second,
-        burst=configuration.client.burst,
-    )
-    async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), limits) as client:
-        cluster = LiveCluster(
-            client,
-            topology_name=configuration.cluster_topology.name,
-            topology_enabled=configuration.cluster_topology.enabled,
-            node_labels=configuration.pod_binding.node_labels,
-        )
+    async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), limits(configuration)) as client:
+        cluster = live_cluster(configuration, client)
         async with serving(configuration, state_dir / "webhook", cluster) as served:
             async with asyncio.timeout(READY_SECONDS):
                 await _until(lambda: _is_ready(served))

@@ -71,6 +71,17 @@ def offline_cluster(configuration: Configuration, objects: Iterable[Object]) -> 
     )
 
 
+def live_cluster(configuration: Configuration, client: HttpClient) -> LiveCluster:
+    """The caches over `client`. Of nodes they keep the configured levels from the start: the managed ClusterTopology
+    will have them."""
+    return LiveCluster(
+        client,
+        topology_name=configuration.cluster_topology.name,
+        topology_enabled=configuration.cluster_topology.enabled,
+        node_labels=(*configuration.pod_binding.node_labels, *(level.key for level in configuration.levels)),
+    )
+
+
 def build_routes(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
     facts = registry.Facts(cluster.facts, cluster.facts, cluster.facts, cluster.resources)
     return registry.routes(webhook_settings(configuration), facts)
@@ -171,18 +182,13 @@ async def connected(settings: ServeSettings) -> AsyncIterator[Cluster]:
         credentials = await from_kubeconfig(settings.kubeconfig, settings.context)
     else:
         credentials = await in_cluster()
-    limits = Limits(
-        total=configuration.client.timeout_seconds,
-        qps=configuration.client.queries_per_second,
-        burst=configuration.client.burst,
-    )
-    async with HttpClient(credentials, limits, user_agent=f"grove-admission/{__version__}") as client:
-        yield LiveCluster(
-            client,
-            topology_name=configuration.cluster_topology.name,
-            topology_enabled=configuration.cluster_topology.enabled,
-            node_labels=configuration.pod_binding.node_labels,
-        )
+    async with HttpClient(credentials, limits(configuration), user_agent=f"grove-admission/{__version__}") as client:
+        yield live_cluster(configuration, client)
+
+
+def limits(configuration: Configuration) -> Limits:
+    client = configuration.client
+    return Limits(total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst)
 
 
 def certificate_source(directory: Path) -> FileSource:

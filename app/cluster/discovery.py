@@ -41,7 +41,7 @@ class Discovery:
         self._interval, self._settle, self._random = interval, settle, random
         self._served: dict[Resource, str] = {r: r.versions[0] for r in self._resources if not r.optional}
         self._lists: dict[GroupVersion, frozenset[str]] = {}
-        self._known = False
+        self._known = asyncio.Event()
         self._refreshing = asyncio.Lock()
         self._triggered = asyncio.Event()
         self._changed = asyncio.Event()
@@ -52,7 +52,11 @@ class Discovery:
     @property
     def known(self) -> bool:
         """Whether a refresh has gone through."""
-        return self._known
+        return self._known.is_set()
+
+    async def until_known(self) -> None:
+        """Returns once a refresh has gone through: before that, what isn't known to be served isn't known not to be."""
+        await self._known.wait()
 
     def served_version(self, resource: Resource) -> str | None:
         return self._served.get(resource)
@@ -104,7 +108,8 @@ class Discovery:
             for wanted in self._wanted() & served_groups:
                 lists[wanted] = await self._plurals(wanted)
             self._lists = lists
-            self._known, self.problem = True, ""
+            self._known.set()
+            self.problem = ""
             self._tell({r: version for r in self._resources if (version := _best(r, lists)) is not None})
 
     def _wanted(self) -> set[GroupVersion]:

@@ -35,7 +35,7 @@ class WatchedClient(Client, Protocol):
 
 
 class LiveCluster:
-    """The caches over `client`. `node_labels` are the configured keys to keep of nodes, beside those of the managed
+    """The caches over `client`. `node_labels` are the keys to keep of nodes, beside those of the managed
     ClusterTopology's levels, which change as it does."""
 
     def __init__(
@@ -72,6 +72,7 @@ class LiveCluster:
         """Keeps everything in step until cancelled. Errors of the cluster are retried; anything else is raised."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.client.discovery.run(), name="discovery")
+            await self.client.discovery.until_known()
             tasks.create_task(watch_crds(self.client, self.client.discovery), name="watch crds")
             tasks.create_task(self._watch_nodes(), name="watch nodes")
             for store, resource, selector in (
@@ -94,7 +95,8 @@ class LiveCluster:
         )
 
     async def _watch_nodes(self) -> None:
-        """Lists nodes again when other labels of them are wanted."""
+        """Lists nodes once it is known which of their labels are wanted, and again when others are."""
+        await self._topologies.until_synced()
         while True:
             self._keys_changed.clear()
             watching = asyncio.create_task(self._watch(self._nodes, NODE))

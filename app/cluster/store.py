@@ -4,6 +4,7 @@ Only the projection and the resourceVersion are kept. Resource versions are comp
 promises since 1.35 (KEP-5504); where they aren't numbers, the last one to come in wins.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from sys import intern
@@ -43,14 +44,17 @@ class WatchStore(Generic[T]):
         self._noted: set[Key] = set()
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
-        self._synced = False
+        self._synced = asyncio.Event()
         self._served = True
 
     # Reads.
 
     @property
     def synced(self) -> bool:
-        return self._synced
+        return self._synced.is_set()
+
+    async def until_synced(self) -> None:
+        await self._synced.wait()
 
     @property
     def served(self) -> bool:
@@ -117,7 +121,8 @@ class WatchStore(Generic[T]):
         """The cluster doesn't have this resource: there are no objects, and that is known."""
         for key in self.known_keys():
             self._set(key, None)
-        self._served, self._synced, self.problem, self._seen = False, True, "", 0
+        self._served, self.problem, self._seen = False, "", 0
+        self._synced.set()
 
     def count_restart(self, reason: str) -> None:
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
@@ -141,7 +146,8 @@ class WatchStore(Generic[T]):
 
     def _list_done(self, resource_version: str) -> None:
         self._seen = _number(resource_version)
-        self._served, self._synced, self.problem = True, True, ""
+        self._served, self.problem = True, ""
+        self._synced.set()
         self.sign_of_life()
 
     def _take(self, obj: Object, version: Version) -> None:

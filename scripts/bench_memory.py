@@ -1,0 +1,207 @@
+"""Resident memory and start time of one server beside a cluster of 15,000 nodes, 10,000 PodGangs and 20,000 PodCliques.
+
+The API server is our sandbox, in a process of its own. The server is started twice, beside an empty cluster and beside
+the full one; the difference is what the objects cost. Calls are counted from its own metrics.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app.sandbox.sandbox import Sandbox
+
+ROOT = Path(__file__).parent.parent
+NODES, GANGS, CLIQUES, SETS = 15_000, 10_000, 20_000, 2_000
+PATIENCE = 120.0
+CONFIGURATION = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+clusterTopology:
+  enabled: true
+  levels:
+    - {domain: zone, key: topology.kubernetes.io/zone}
+    - {domain: block, key: topology.kubernetes.io/block}
+    - {domain: rack, key: topology.kubernetes.io/rack}
+    - {domain: host, key: kubernetes.io/hostname}
+client: {queriesPerSecond: 1000, burst: 1000}
+"""
+
+
+@dataclass(frozen=True)
+class Started:
+    """What one start took: seconds to `/readyz`, resident bytes, objects cached, and calls by (verb, resource)."""
+
+    seconds: float
+    resident: int
+    objects: int
+    calls: dict[tuple[str, str], int]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--api", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the cluster (default: 1)")
+    arguments = parser.parse_args()
+    if arguments.api:
+        asyncio.run(run_api(arguments.api, arguments.scale))
+        return 0
+    empty, full = measured(0.0), measured(arguments.scale)
+    print(f"{'':28}{'empty':>12}{'full':>12}")
+    print(f"{'objects in caches':28}{empty.objects:12,}{full.objects:12,}")
+    print(f"{'resident, MiB':28}{empty.resident / 2**20:12.1f}{full.resident / 2**20:12.1f}")
+    print(f"{'ready after, s':28}{empty.seconds:12.2f}{full.seconds:12.2f}")
+    each = (full.resident - empty.resident) / max(1, full.objects - empty.objects)
+    print(f"{'bytes for each object':28}{'':12}{each:12,.0f}")
+    for (verb, resource), count in sorted(full.calls.items()):
+        if verb == "list":
+            print(f"  {verb} {resource}: {count} pages")
+    return 0
+
+
+def objects(scale: float) -> Iterator[dict[str, Any]]:
+    """The cluster: names and labels as long as real ones, and what nodes carry beside our labels."""
+    levels = ("zone", "block", "rack")
+    yield {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "metadata": {"name": "grove-topology"},
+        "spec": {
+            "levels": [
+                *({"domain": level, "key": f"topology.kubernetes.io/{level}"} for level in levels),
+                {"domain": "host", "key": "kubernetes.io/hostname"},
+            ]
+        },
+    }
+    for number in range(int(NODES * scale)):
+        name = f"gpu-node-{number:05}.cluster.internal"
+        places = {"zone": f"z{number // 5000}", "block": f"b{number // 500}", "rack": f"r{number // 18}"}
+        labels = {f"topology.kubernetes.io/{level}": value for level, value in places.items()}
+        labels |= {
+            "kubernetes.io/hostname": name,
+            "nvidia.com/gpu.product": "GB200",
+            "node.kubernetes.io/instance": "x",
+        }
+        yield {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    sets = int(SETS * scale)
+    for number in range(sets):
+        cliques = [
+            {"name": name, "spec": {"roleName": name, "replicas": 4, "podSpec": {"containers": [{"name": "main"}]}}}
+            for name in ("leader", "worker")
+        ]
+        yield {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": f"training-job-{number:05}", "namespace": "default"},
+            "spec": {"replicas": 5, "template": {"cliques": cliques, "topologyConstraint": {"packDomain": "rack"}}},
+        }
+    for number in range(int(GANGS * scale)):
+        pcs, replica = f"training-job-{number % sets:05}", number // sets
+        labels = {"app.kubernetes.io/part-of": pcs, "grove.io/podcliqueset-replica-index": str(replica)}
+        groups = [
+            {"name": f"{pcs}-{replica}-{clique}", "minReplicas": 4, "podReferences": []}
+            for clique in ("leader", "worker")
+        ]
+        yield {
+            "apiVersion": "scheduler.grove.io/v1alpha1",
+            "kind": "PodGang",
+            "metadata": {"name": f"{pcs}-{replica}", "namespace": "default", "labels": labels},
+            "spec": {"podgroups": groups},
+        }
+    for number in range(int(CLIQUES * scale)):
+        yield {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodClique",
+            "metadata": {"name": f"clique-{number:05}", "namespace": "default"},
+            "spec": {"roleName": "worker", "replicas": 4, "podSpec": {"containers": [{"name": "main"}]}},
+        }
+
+
+async def run_api(directory: Path, scale: float) -> None:
+    """The API server's process: loads the objects, says that it is ready, and stays."""
+    sandbox = Sandbox(state_dir=directory)
+    await sandbox.start()
+    await sandbox.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}])
+    if scale:
+        await sandbox.apply(list(objects(scale)))
+    (directory / "loaded").touch()
+    await asyncio.Event().wait()
+
+
+def measured(scale: float) -> Started:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        api = [sys.executable, __file__, "--api", str(directory), "--scale", str(scale)]
+        with process(api):
+            until((directory / "loaded").exists)
+            (directory / "config.yaml").write_text(CONFIGURATION)
+            return started(directory)
+
+
+def started(directory: Path) -> Started:
+    """Starts a server beside the API server, and looks at it once its caches are full."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "app", "serve", "--config", str(directory / "config.yaml"), "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--certs", str(directory / "webhook"), "--log-level", "warning"]
+    command += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator"]
+    begin = time.monotonic()
+    with process(command) as server:
+        until((directory / "webhook" / "ca.crt").exists)
+        context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
+        with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
+            until(lambda: is_ready(client))
+            seconds = time.monotonic() - begin
+            time.sleep(3)
+            text = client.get("/metrics").text
+        status = Path(f"/proc/{server.pid}/status").read_text()
+    resident = int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+    cached = sum(int(float(count)) for count in re.findall(r"cache_objects\{[^}]*\} ([\d.e+]+)", text))
+    calls: dict[tuple[str, str], int] = {}
+    for labels, count in re.findall(r"api_requests_total\{([^}]*)\} ([\d.e+]+)", text):
+        named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        key = (named["verb"], named["resource"])
+        calls[key] = calls.get(key, 0) + int(float(count))
+    return Started(seconds, resident, cached, calls)
+
+
+def is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@contextlib.contextmanager
+def process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def until(true: Any) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        if time.monotonic() > end:
+            raise SystemExit("nothing happened for two minutes")
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
