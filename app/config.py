@@ -106,6 +106,31 @@ class Client(_Section):
     timeout_seconds: Seconds = 30
 
 
+class LeaderElection(_Section):
+    """Of all replicas one does the reconcilers' work. Seconds are those of a Lease: how long others wait for a silent
+    leader, after how long without renewal a leader stops, and the time between tries."""
+
+    enabled: bool = True
+    namespace: str = "grove-system"
+    name: str = "grove-admission"
+    lease_seconds: Seconds = 15
+    renew_seconds: Seconds = 10
+    retry_seconds: Seconds = 2
+
+    @field_validator("namespace", "name")
+    @classmethod
+    def _names(cls, name: str) -> str:
+        if not is_subdomain(name):
+            raise ValueError("must be a lowercase DNS subdomain, such as grove-admission")
+        return name
+
+    @model_validator(mode="after")
+    def _order(self) -> "LeaderElection":
+        if not self.lease_seconds > self.renew_seconds > self.retry_seconds:
+            raise ValueError("leaseSeconds must be more than renewSeconds, and that more than retrySeconds")
+        return self
+
+
 class Configuration(_Section):
     api_version: Literal["config.grove.io/v1alpha1"] = "config.grove.io/v1alpha1"
     kind: Literal["OperatorConfiguration"] = "OperatorConfiguration"
@@ -115,6 +140,7 @@ class Configuration(_Section):
     pod_binding: PodBinding = PodBinding()
     server: Server = Server()
     client: Client = Client()
+    leader_election: LeaderElection = LeaderElection()
 
     @property
     def levels(self) -> tuple[Level, ...]:

@@ -2,7 +2,7 @@
 client library's locks would cost as much as a rule."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -24,6 +24,10 @@ class _Series:
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     total: float = 0.0
 
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.total += seconds
+
 
 class Metrics(Collector):
     """Counts verdicts; at a scrape adds what `gauges` read."""
@@ -32,6 +36,8 @@ class Metrics(Collector):
         self.in_flight = 0
         self._requests: dict[tuple[str, str, str, int, bool], int] = {}
         self._durations: dict[str, _Series] = {}
+        self._steps: dict[tuple[str, str], int] = {}
+        self._step_durations: dict[str, _Series] = {}
         self._gauges: list[Gauges] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -46,8 +52,12 @@ class Metrics(Collector):
         series = self._durations.get(path)
         if series is None:
             series = self._durations[path] = _Series()
-        series.counts[bisect_left(BUCKETS, seconds)] += 1
-        series.total += seconds
+        series.add(seconds)
+
+    def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
+        """One step of a reconciler."""
+        self._steps[reconciler, result] = self._steps.get((reconciler, result), 0) + 1
+        self._step_durations.setdefault(reconciler, _Series()).add(seconds)
 
     def exposition(self) -> bytes:
         """The Prometheus text format."""
@@ -55,7 +65,9 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield self._request_counts()
-        yield self._histogram()
+        yield _histogram("request", "the first byte read to the answer sent", "path", self._durations)
+        yield self._step_counts()
+        yield _histogram("reconcile", "a step's begin to its end", "reconciler", self._step_durations)
         yield GaugeMetricFamily(f"{PREFIX}_in_flight_requests", "Admission requests being judged.", self.in_flight)
         yield from self._read_gauges()
 
@@ -69,16 +81,12 @@ class Metrics(Collector):
             family.add_metric([path, operation, outcome, str(code), str(dry_run).lower()], count)
         return family
 
-    def _histogram(self) -> Metric:
-        family = HistogramMetricFamily(
-            f"{PREFIX}_request_duration_seconds", "Time from the first byte read to the answer sent.", labels=["path"]
+    def _step_counts(self) -> Metric:
+        family = CounterMetricFamily(
+            f"{PREFIX}_reconcile", "Steps of the reconcilers by result.", labels=["reconciler", "result"]
         )
-        for path, series in self._durations.items():
-            total, buckets = 0, []
-            for bound, count in zip((*BUCKETS, float("inf")), series.counts, strict=True):
-                total += count
-                buckets.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))
-            family.add_metric([path], buckets, series.total)
+        for (reconciler, result), count in self._steps.items():
+            family.add_metric([reconciler, result], count)
         return family
 
     def _read_gauges(self) -> Iterator[Metric]:
@@ -90,3 +98,14 @@ class Metrics(Collector):
                 family = families.setdefault(full, kind(full, text, labels=list(labels)))
                 family.add_metric(list(labels.values()), value)
         yield from families.values()
+
+
+def _histogram(what: str, span: str, label: str, durations: Mapping[str, _Series]) -> Metric:
+    family = HistogramMetricFamily(f"{PREFIX}_{what}_duration_seconds", f"Time from {span}.", labels=[label])
+    for value, series in durations.items():
+        total, buckets = 0, []
+        for bound, count in zip((*BUCKETS, float("inf")), series.counts, strict=True):
+            total += count
+            buckets.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))
+        family.add_metric([value], buckets, series.total)
+    return family

@@ -1,6 +1,7 @@
 """Composition root: builds everything, starts it in order, stops it in the reverse order. No rules here.
 
-Start: certificate -> caches -> listener -> leader-only work. Stop: not ready -> drain -> listener -> log.
+Start: certificate -> caches and listener -> leader-only work, since our own webhooks judge what it writes.
+Stop: not ready -> the lead is given back -> drain -> listener -> log.
 """
 
 import asyncio
@@ -23,9 +24,11 @@ from app.cluster.facts import Stores
 from app.cluster.live import LiveCluster
 from app.cluster.offline import OfflineCluster
 from app.config import Configuration
+from app.leader import Leader, elector, new_identity
 from app.listener import Listener, bind
 from app.logs import VerdictLog
 from app.metrics import Metrics
+from app.reconcilers.events import Recorder
 from app.server import build_app
 from app.tls.development import ensure_development_certificate
 from app.tls.reload import FileSource, ServingCertificate
@@ -128,17 +131,26 @@ async def serve(settings: ServeSettings) -> None:
         await signalled()
         served.readiness.draining = True
         served.listener.drain()
+        await served.stop_leading()
         logger.info("draining for %g s", server.drain_seconds)
         await _drain(server.drain_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server that listens, and the cluster that it sees."""
+    """A server that listens, the cluster that it sees, and its candidate for the lead (None without a cluster)."""
 
     cluster: Cluster
     listener: Listener
     readiness: Readiness
+    leader: Leader | None
+    leading: "asyncio.Task[None] | None"
+
+    async def stop_leading(self) -> None:
+        """Ends the leader's work and gives the lease back, so that another replica goes on at once."""
+        if self.leading is not None:
+            self.leading.cancel()
+            await asyncio.wait({self.leading})
 
 
 @contextlib.asynccontextmanager
@@ -153,7 +165,7 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
     listener = Listener(app, sock, source.certificate.context)
     metrics.add_gauges(lambda: _gauges(cluster, source))
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with leading(configuration, cluster, metrics) as leader, asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(cluster.run(), name="cluster"),
                 tasks.create_task(_flush(log), name="log"),
@@ -161,7 +173,10 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
             ]
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
             await listener.wait_started()
-            yield Served(cluster, listener, readiness)
+            leads = tasks.create_task(leader.run(), name="leader") if leader else None
+            served = Served(cluster, listener, readiness, leader, leads)
+            yield served
+            await served.stop_leading()
             listener.stop()
             await running
             for task in background:
@@ -169,6 +184,26 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
     finally:
         sock.close()
         log.close()
+
+
+@contextlib.asynccontextmanager
+async def leading(configuration: Configuration, cluster: Cluster, metrics: Metrics) -> AsyncIterator[Leader | None]:
+    """Our candidate for the lead, with a client of its own: the reconcilers' many calls don't hold a verdict up."""
+    if not isinstance(cluster, LiveCluster) or not isinstance(cluster.client, HttpClient):
+        yield None
+        return
+    async with cluster.client.sibling(limits(configuration)) as client:
+        identity = new_identity()
+        recorder = Recorder(client, identity)
+        leader = Leader(
+            elector(client, configuration.leader_election, identity),
+            recorder,
+            prepare=cluster.until_synced,
+            watches=(),
+            loops=(),
+        )
+        metrics.add_gauges(leader.gauges)
+        yield leader
 
 
 @contextlib.asynccontextmanager

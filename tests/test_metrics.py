@@ -81,8 +81,19 @@ def test_names_follow_the_conventions() -> None:
         "grove_admission_requests": "counter",
         "grove_admission_request_duration_seconds": "histogram",
         "grove_admission_in_flight_requests": "gauge",
+        "grove_admission_reconcile": "counter",
+        "grove_admission_reconcile_duration_seconds": "histogram",
         "grove_admission_certificate_expiry_seconds": "gauge",
     }
+
+
+def test_steps_of_reconcilers_are_counted_by_result() -> None:
+    metrics = Metrics()
+    for result in ("done", "done", "error"):
+        metrics.reconciled("podgang", result, 0.002)
+    samples = {labels["result"]: value for labels, value in read(metrics, "grove_admission_reconcile_total")}
+    assert samples == {"done": 2, "error": 1}
+    assert read(metrics, "grove_admission_reconcile_duration_seconds_count") == [({"reconciler": "podgang"}, 3)]
 
 
 def read(metrics: Metrics, name: str) -> list[tuple[dict[str, str], float]]:

@@ -90,6 +90,13 @@ class HttpClient:
         self._opened: aiohttp.ClientSession | None = None
         self._turns: TokenBucket | None = None
 
+    def sibling(self, limits: Limits) -> "HttpClient":
+        """Another client of the same cluster, with the same discovery and counters but limits and connections of its
+        own: what it does doesn't hold this one up. To be closed for itself."""
+        sibling = HttpClient(self._credentials, limits, user_agent=self._user_agent)
+        sibling.discovery, sibling.calls = self.discovery, self.calls
+        return sibling
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -68,6 +68,11 @@ class LiveCluster:
             "resourceclaims": self._claims,
         }
 
+    async def until_synced(self) -> None:
+        """Returns once every cache has its first list."""
+        for store in self.watched().values():
+            await store.until_synced()
+
     async def run(self) -> None:
         """Keeps everything in step until cancelled. Errors of the cluster are retried; anything else is raised."""
         async with asyncio.TaskGroup() as tasks:

@@ -104,6 +104,36 @@ async def test_nodes_are_read_again_for_a_new_level() -> None:
             cluster.facts.topology()
 
 
+async def test_nodes_are_listed_once_when_the_topology_says_which_labels_are_wanted() -> None:
+    client = WatchedMemory([topology(RACK, ZONE), node(k_rack="r1")])
+    async with running(client) as cluster:
+        assert cluster.facts.node_labels("n1") == {"k/rack": "r1"}
+    assert [call.verb for call in client.calls if call.resource == NODE].count("list") == 1
+
+
+async def test_nothing_counts_as_not_served_before_the_cluster_has_said_so() -> None:
+    answering = asyncio.Event()
+
+    class Slow(WatchedMemory):
+        async def _read(self, path: str) -> Object:
+            await answering.wait()
+            return await super()._read(path)
+
+    client = Slow([topology(RACK)])
+    cluster = LiveCluster(client, topology_name="managed", topology_enabled=True, node_labels=())
+    task = asyncio.create_task(cluster.run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert {store.synced for store in cluster.watched().values()} == {False}
+    assert client.calls == []
+    answering.set()
+    await until(lambda: all(store.synced for store in cluster.watched().values()))
+    assert cluster.facts.topology().levels == (Level("rack", "k/rack"),)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
 async def test_a_cluster_without_grove_and_kai_is_quiet_and_picks_them_up() -> None:
     client = WatchedMemory()
     client.served = {one: one.versions[0] for one in ALL if not one.optional}
