@@ -65,8 +65,10 @@ def configuration() -> Configuration:
 async def api(
     kind: str, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ApiServer]:
-    """An API server with the CRDs, and nothing beside it."""
-    server = api_server(SandboxSettings(configuration, tmp_path_factory.mktemp("api"), real=kind == "real"))
+    """An API server with the CRDs, and nothing beside it. INTEGRATION_CRDS may name a folder with the neighbours' real
+    CRDs, which are not ours to keep here."""
+    crds = Path(os.environ["INTEGRATION_CRDS"]) if "INTEGRATION_CRDS" in os.environ else None
+    server = api_server(SandboxSettings(configuration, tmp_path_factory.mktemp("api"), crds=crds, real=kind == "real"))
     try:
         await server.start()
         yield server
