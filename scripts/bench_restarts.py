@@ -1,0 +1,205 @@
+"""Failed calls while replicas are restarted one after the other under load.
+
+Two servers behind a balancer that works as a Service does: a new connection goes to one of the ready endpoints, and
+that an endpoint isn't ready any more is known a second late. The client is as strict as an API server: connections are
+kept, a POST is sent once, and what breaks after its first byte was written has failed.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import ssl
+import statistics
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+ROOT = Path(__file__).parent.parent
+BODY = orjson.dumps(orjson.loads((ROOT / "tests" / "testdata" / "reviews" / "podgroup.valid.json").read_bytes()))
+REQUEST = (
+    b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: grove-admission\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+)
+LATE_SECONDS = 1.0
+CONFIGURATION = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+server: {drainSeconds: 4}
+"""
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--restarts", type=int, default=10)
+    parser.add_argument("--rate", type=float, default=200.0, help="calls a second")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        (directory / "config.yaml").write_text(CONFIGURATION)
+        balancer = Balancer()
+        replicas = [await Replica.start(directory, balancer) for _ in range(2)]
+        async with balancer.listening() as port, load(port, directory, arguments.rate) as counts:
+            await asyncio.sleep(1)
+            for _ in range(arguments.restarts):
+                replicas.append(await Replica.start(directory, balancer))
+                await replicas.pop(0).stop()
+        for replica in replicas:
+            await replica.stop()
+    print(f"{arguments.restarts} restarts: {counts.calls} calls, {counts.failed} failed", end="")
+    print(f", {counts.connections} connections, p50 {counts.percentile(50):.1f} ms, p99 {counts.percentile(99):.1f} ms")
+    return 1 if counts.failed else 0
+
+
+class Replica:
+    """One server process, known to the balancer."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, balancer: "Balancer") -> None:
+        self._process, self._port, self._balancer = process, port, balancer
+
+    @classmethod
+    async def start(cls, directory: Path, balancer: "Balancer") -> "Replica":
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        options = ["--config", str(directory / "config.yaml"), "--objects", str(ROOT / "manifests/examples/facts")]
+        options += ["--host", "127.0.0.1", "--port", str(port), "--certs", str(directory / "certs")]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "app", "serve", "--log-level", "warning", *options),
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                break
+            await asyncio.sleep(0.05)
+        balancer.endpoints.append(port)
+        return cls(process, port, balancer)
+
+    async def stop(self) -> None:
+        """SIGTERM; the endpoint goes from the balancer a second later."""
+        self._process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(LATE_SECONDS)
+        self._balancer.endpoints.remove(self._port)
+        await self._process.wait()
+
+
+class Balancer:
+    """Hands each new connection to the next endpoint, byte for byte."""
+
+    def __init__(self) -> None:
+        self.endpoints: list[int] = []
+        self._turns = itertools.count()
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[int]:
+        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        async with server:
+            yield server.sockets[0].getsockname()[1]
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = self.endpoints[next(self._turns) % len(self.endpoints)]
+        try:
+            back_reader, back_writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            writer.transport.abort()
+            return
+        await asyncio.gather(_copy(reader, back_writer), _copy(back_reader, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()
+
+
+@dataclass
+class Load:
+    """Calls at a fixed rate, each on an idle connection or a new one."""
+
+    port: int
+    context: ssl.SSLContext
+    calls: int = 0
+    failed: int = 0
+    connections: int = 0
+    milliseconds: list[float] = field(default_factory=list)
+    _idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(default_factory=list)
+    _running: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def percentile(self, number: int) -> float:
+        return statistics.quantiles(self.milliseconds, n=100)[number - 1]
+
+    async def keep_calling(self, rate: float) -> None:
+        clock, next_at = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
+        while True:
+            task = asyncio.create_task(self._counted())
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+            next_at += 1 / rate
+            await asyncio.sleep(max(0.0, next_at - clock()))
+
+    async def finish(self) -> None:
+        if self._running:
+            await asyncio.wait(self._running)
+        for _, writer in self._idle:
+            writer.close()
+
+    async def _counted(self) -> None:
+        self.calls += 1
+        begin = asyncio.get_running_loop().time()
+        try:
+            await self._call()
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.failed += 1
+            print(f"failed: {error!r}")
+        self.milliseconds.append((asyncio.get_running_loop().time() - begin) * 1000)
+
+    async def _call(self) -> None:
+        reader, writer = await self._connection()
+        writer.write(REQUEST)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length"))
+        body = orjson.loads(await reader.readexactly(int(length.split(b":")[1])))
+        if body["response"]["allowed"] is not True:
+            raise ConnectionError("not allowed")
+        if b"connection: close" in head:
+            writer.close()
+        else:
+            self._idle.append((reader, writer))
+
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof() and not writer.is_closing():
+                return reader, writer
+            writer.close()
+        self.connections += 1
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname="localhost")
+
+
+@contextlib.asynccontextmanager
+async def load(port: int, directory: Path, rate: float) -> AsyncIterator[Load]:
+    load = Load(port, ssl.create_default_context(cafile=directory / "certs" / "ca.crt"))
+    calling = asyncio.create_task(load.keep_calling(rate))
+    try:
+        yield load
+    finally:
+        calling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await calling
+        await load.finish()
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))
