@@ -40,11 +40,13 @@ class TopologyLevel(_Section):
 
 
 class ClusterTopology(_Section):
-    """The managed ClusterTopology: made, kept and deleted by the operator."""
+    """The managed ClusterTopology: made, kept and deleted by the operator. Where it can't be made in time, the
+    process ends."""
 
     enabled: bool = False
     name: str = "grove-topology"
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
+    creation_timeout_seconds: Seconds = 60
 
     @field_validator("name")
     @classmethod

@@ -4,15 +4,30 @@ Everything here begins anew whenever this process becomes the leader, and has en
 """
 
 import asyncio
+import random
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from uuid import uuid4
 
-from app.cluster.api import Client
+from app.cluster.api import Client, Key, Store
+from app.cluster.discovery import Discovery
 from app.cluster.lease import Elector, LeaseTiming
-from app.config import LeaderElection
+from app.cluster.live import LiveCluster
+from app.cluster.mnnvl import ClusterMnnvl
+from app.cluster.store import WatchStore
+from app.cluster.watch import run_store
+from app.config import Configuration, LeaderElection
+from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.reconcilers import constraint_status, podgang
+from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.events import Recorder
-from app.reconcilers.loop import Loop
+from app.reconcilers.kai_topology import KaiTopologyReconciler
+from app.reconcilers.loop import Loop, Observe
+
+WORKERS = 16
+"""Keys of one kind that are worked on at once: a step mostly waits for the API server."""
+
+_TOPOLOGIES = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
 
 Watch = Callable[[], Awaitable[object]]
 """Keeps something in step until cancelled: caches that only the leader needs."""
@@ -80,14 +95,70 @@ async def _until_cancelled(watch: Watch) -> None:
     await watch()
 
 
+def build_leader(configuration: Configuration, cluster: LiveCluster, client: Client, observe: Observe) -> Leader:
+    """Our candidate: the reconcilers over the caches of `cluster`, writing through `client`."""
+    identity = f"{socket.gethostname()}_{uuid4()}"
+    recorder = Recorder(client, identity)
+    settings = configuration.cluster_topology
+    managed = ClusterTopologyReconciler(client, settings.name, configuration.levels if settings.enabled else None)
+    topology = Loop(managed, observe=observe)
+    kai = Loop(KaiTopologyReconciler(client, settings.name, recorder), observe=observe)
+    kai_topologies: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
+    kai_topologies.subscribe(lambda key, before, after: kai.add(key))
+    for loop in (topology, kai):
+        _look_again_when_installed(loop, cluster.client.discovery, ("", settings.name))
+        _look_again_when_changed(loop, cluster.topologies)
+
+    async def prepare() -> None:
+        await cluster.until_synced()
+        await managed.settle(settings.creation_timeout_seconds, random.random)
+
+    async def watch_kai() -> None:
+        changed = cluster.client.discovery.changed
+        await run_store(client, kai_topologies, KAI_TOPOLOGY, metadata_only=True, served_changed=changed)
+
+    return Leader(
+        elector(client, configuration.leader_election, identity),
+        recorder,
+        prepare=prepare,
+        watches=(watch_kai,),
+        loops=(
+            topology,
+            kai,
+            podgang_loop(cluster, client, recorder, observe),
+            status_loop(cluster, client, observe),
+        ),
+    )
+
+
+def podgang_loop(cluster: LiveCluster, client: Client, recorder: Recorder, observe: Observe) -> Loop:
+    sets, gangs, resources = cluster.sets, cluster.gangs, (cluster.domains, cluster.claims)
+    mnnvl = ClusterMnnvl(client, cluster.facts, gangs, *resources)
+    reconciler = podgang.PodGangReconciler(client, gangs, cluster.facts, cluster.facts, mnnvl, recorder)
+    loop = Loop(reconciler, workers=WORKERS, observe=observe)
+    podgang.subscribe(loop, gangs, sets, cluster.topologies, cluster.topology_name, resources)
+    return loop
+
+
+def status_loop(cluster: LiveCluster, client: Client, observe: Observe) -> Loop:
+    reconciler = constraint_status.ConstraintStatusReconciler(client, cluster.sets, cluster.facts)
+    loop = Loop(reconciler, workers=WORKERS, observe=observe)
+    constraint_status.subscribe(loop, cluster.sets, cluster.topologies, cluster.topology_name)
+    return loop
+
+
+def _look_again_when_installed(loop: Loop, discovery: Discovery, key: Key) -> None:
+    discovery.subscribe(lambda resource, version: loop.add(key) if resource in _TOPOLOGIES else None)
+
+
+def _look_again_when_changed(loop: Loop, topologies: Store[object]) -> None:
+    topologies.subscribe(lambda key, before, after: loop.add(key))
+
+
 def elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:
-    """The candidate that `settings` ask for; None for a process that leads without asking."""
+    """The candidate that `settings` ask for; None for a process that leads without asking. `identity` is unique among
+    all processes ever started, and begins with the name of the Pod."""
     if not settings.enabled:
         return None
     timing = LeaseTiming(lease=settings.lease_seconds, renew=settings.renew_seconds, retry=settings.retry_seconds)
     return Elector(client, settings.namespace, settings.name, identity, timing=timing)
-
-
-def new_identity() -> str:
-    """Unique among all processes ever started; begins with the name of the Pod."""
-    return f"{socket.gethostname()}_{uuid4()}"

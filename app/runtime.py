@@ -24,11 +24,10 @@ from app.cluster.facts import Stores
 from app.cluster.live import LiveCluster
 from app.cluster.offline import OfflineCluster
 from app.config import Configuration
-from app.leader import Leader, elector, new_identity
+from app.leader import Leader, build_leader
 from app.listener import Listener, bind
 from app.logs import VerdictLog
 from app.metrics import Metrics
-from app.reconcilers.events import Recorder
 from app.server import build_app
 from app.tls.development import ensure_development_certificate
 from app.tls.reload import FileSource, ServingCertificate
@@ -193,15 +192,7 @@ async def leading(configuration: Configuration, cluster: Cluster, metrics: Metri
         yield None
         return
     async with cluster.client.sibling(limits(configuration)) as client:
-        identity = new_identity()
-        recorder = Recorder(client, identity)
-        leader = Leader(
-            elector(client, configuration.leader_election, identity),
-            recorder,
-            prepare=cluster.until_synced,
-            watches=(),
-            loops=(),
-        )
+        leader = build_leader(configuration, cluster, client, metrics.reconciled)
         metrics.add_gauges(leader.gauges)
         yield leader
 

@@ -122,7 +122,7 @@ class Discovery:
         except NotFound:
             return frozenset()
         except ClusterError:
-            if group_version in self._lists or self._known:
+            if group_version in self._lists or self.known:
                 return self._lists.get(group_version, frozenset())
             raise
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])

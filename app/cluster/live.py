@@ -7,8 +7,8 @@ from typing import Any, NoReturn, Protocol
 from app.cluster.api import Client, Object
 from app.cluster.discovery import Discovery, watch_crds
 from app.cluster.facts import CachedFacts, Levels, NodeLabels, Stores, read_topology_levels
+from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
 from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
-from app.cluster.offline import read_stored_gang
 from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
 from app.domain.kinds import (
@@ -21,7 +21,7 @@ from app.domain.kinds import (
     Resource,
 )
 from app.domain.labels import MNNVL_MANAGED, labels_of
-from app.domain.ownership import Gang, MnnvlResource, read_resource
+from app.domain.ownership import MnnvlResource, read_resource
 from app.domain.podcliqueset import PodCliqueSet, read_pod_clique_set
 
 _MANAGED = f"{MNNVL_MANAGED}=true"
@@ -42,30 +42,30 @@ class LiveCluster:
         self, client: WatchedClient, *, topology_name: str, topology_enabled: bool, node_labels: tuple[str, ...]
     ) -> None:
         self.client = client
-        self._topology_name = topology_name
+        self.topology_name = topology_name
         self._node_labels = node_labels
         self._keys: tuple[str, ...] = node_labels
         self._keys_changed = asyncio.Event()
-        self._topologies: WatchStore[Levels] = WatchStore(read_topology_levels)
-        self._sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
-        self._nodes: WatchStore[NodeLabels] = WatchStore(self._read_node)
-        self._gangs: WatchStore[Gang] = WatchStore(read_stored_gang)
-        self._domains: WatchStore[MnnvlResource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
-        self._claims: WatchStore[MnnvlResource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
-        self._topologies.subscribe(self._topology_changed)
-        self.stores = Stores(self._topologies, self._sets, self._nodes, self._gangs, self._domains, self._claims)
+        self.topologies: WatchStore[Levels] = WatchStore(read_topology_levels)
+        self.sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
+        self.nodes: WatchStore[NodeLabels] = WatchStore(self._read_node)
+        self.gangs: WatchStore[StoredGang] = WatchStore(read_stored_gang, {BY_SET: set_keys})
+        self.domains: WatchStore[MnnvlResource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
+        self.claims: WatchStore[MnnvlResource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
+        self.topologies.subscribe(self._topology_changed)
+        self.stores = Stores(self.topologies, self.sets, self.nodes, self.gangs, self.domains, self.claims)
         self.facts = CachedFacts(client, self.stores, topology_name=topology_name, topology_enabled=topology_enabled)
-        self.resources = ClusterMnnvl(client, self.facts, self._gangs, self._domains, self._claims)
+        self.resources = ClusterMnnvl(client, self.facts, self.gangs, self.domains, self.claims)
 
     def watched(self) -> dict[str, WatchStore[Any]]:
         """The caches by the name of their resource."""
         return {
-            "clustertopologies": self._topologies,
-            "podcliquesets": self._sets,
-            "nodes": self._nodes,
-            "podgangs": self._gangs,
-            "computedomains": self._domains,
-            "resourceclaims": self._claims,
+            "clustertopologies": self.topologies,
+            "podcliquesets": self.sets,
+            "nodes": self.nodes,
+            "podgangs": self.gangs,
+            "computedomains": self.domains,
+            "resourceclaims": self.claims,
         }
 
     async def until_synced(self) -> None:
@@ -81,11 +81,11 @@ class LiveCluster:
             tasks.create_task(watch_crds(self.client, self.client.discovery), name="watch crds")
             tasks.create_task(self._watch_nodes(), name="watch nodes")
             for store, resource, selector in (
-                (self._topologies, CLUSTER_TOPOLOGY, ""),
-                (self._sets, POD_CLIQUE_SET, ""),
-                (self._gangs, POD_GANG, ""),
-                (self._domains, COMPUTE_DOMAIN, _MANAGED),
-                (self._claims, RESOURCE_CLAIM, _MANAGED),
+                (self.topologies, CLUSTER_TOPOLOGY, ""),
+                (self.sets, POD_CLIQUE_SET, ""),
+                (self.gangs, POD_GANG, ""),
+                (self.domains, COMPUTE_DOMAIN, _MANAGED),
+                (self.claims, RESOURCE_CLAIM, _MANAGED),
             ):
                 tasks.create_task(self._watch(store, resource, selector), name=f"watch {resource}")
 
@@ -101,10 +101,10 @@ class LiveCluster:
 
     async def _watch_nodes(self) -> None:
         """Lists nodes once it is known which of their labels are wanted, and again when others are."""
-        await self._topologies.until_synced()
+        await self.topologies.until_synced()
         while True:
             self._keys_changed.clear()
-            watching = asyncio.create_task(self._watch(self._nodes, NODE))
+            watching = asyncio.create_task(self._watch(self.nodes, NODE))
             changed = asyncio.create_task(self._keys_changed.wait())
             try:
                 await asyncio.wait({watching, changed}, return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +116,7 @@ class LiveCluster:
                 await asyncio.gather(watching, changed, return_exceptions=True)
 
     def _topology_changed(self, key: tuple[str, str], before: Levels | None, after: Levels | None) -> None:
-        if key != ("", self._topology_name):
+        if key != ("", self.topology_name):
             return
         keys = tuple(dict.fromkeys((*(level.key for level in after or ()), *self._node_labels)))
         if set(keys) - set(self._keys):

@@ -192,21 +192,28 @@ class ClusterMnnvl:
         return sorted(found, key=lambda one: (one.kind, one.name))
 
     async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
-        written: list[Object] = []
-        for one in self.resources_of(gang):
-            if ownership(one, gang) != "adoptable":
-                continue
-            resource = COMPUTE_DOMAIN if one.kind == COMPUTE_DOMAIN.kind else RESOURCE_CLAIM
-            metadata = {"resourceVersion": one.resource_version, "uid": one.uid, "ownerReferences": [gang.reference()]}
-            if dry_run:
-                written.append(
-                    {"kind": one.kind, "metadata": {"name": one.name, "namespace": one.namespace, **metadata}}
-                )
-                continue
-            changed = await self._client.patch(resource, one.name, {"metadata": metadata}, one.namespace)
-            self._stores[resource].note(changed)
-            written.append(changed)
-        return written
+        wanted = [one for one in self.resources_of(gang) if ownership(one, gang) == "adoptable"]
+        if dry_run:
+            return [_owned(one, gang) for one in wanted]
+        done = await asyncio.gather(*(self._hand_over(one, gang) for one in wanted), return_exceptions=True)
+        for result in done:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in done if isinstance(result, dict)]
+
+    async def _hand_over(self, one: MnnvlResource, gang: Gang) -> Object:
+        resource = COMPUTE_DOMAIN if one.kind == COMPUTE_DOMAIN.kind else RESOURCE_CLAIM
+        patch = {"metadata": _owned(one, gang)["metadata"]}
+        del patch["metadata"]["name"], patch["metadata"]["namespace"]
+        changed = await self._client.patch(resource, one.name, patch, one.namespace)
+        self._stores[resource].note(changed)
+        return changed
+
+
+def _owned(one: MnnvlResource, gang: Gang) -> Object:
+    """What is written when `gang` becomes the owner: of this very object, as it was seen."""
+    metadata = {"resourceVersion": one.resource_version, "uid": one.uid, "ownerReferences": [gang.reference()]}
+    return {"kind": one.kind, "metadata": {"name": one.name, "namespace": one.namespace, **metadata}}
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:

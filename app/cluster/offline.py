@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from app.cluster.api import Object
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
+from app.cluster.gangs import BY_SET, read_stored_gang, set_keys
 from app.cluster.memory import MemoryClient
 from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
 from app.cluster.store import WatchStore
@@ -22,16 +23,11 @@ from app.domain.kinds import (
     Resource,
 )
 from app.domain.labels import labels_of
-from app.domain.ownership import Gang, read_gang, read_resource
+from app.domain.ownership import read_resource
 from app.domain.podcliqueset import read_pod_clique_set
-from app.domain.topology import Level
+from app.domain.topology import Level, desired_levels
 
 T = TypeVar("T")
-
-
-def read_stored_gang(obj: Object) -> Gang:
-    """Projection of a stored PodGang for the cache."""
-    return read_gang(obj, obj["metadata"].get("namespace", ""))
 
 
 class OfflineCluster:
@@ -54,7 +50,7 @@ class OfflineCluster:
         topologies = filled(loaded, CLUSTER_TOPOLOGY, WatchStore(read_topology_levels))
         sets = filled(loaded, POD_CLIQUE_SET, WatchStore(read_pod_clique_set))
         nodes = filled(loaded, NODE, WatchStore(labels_of))
-        gangs = filled(loaded, POD_GANG, WatchStore(read_stored_gang))
+        gangs = filled(loaded, POD_GANG, WatchStore(read_stored_gang, {BY_SET: set_keys}))
         domains = filled(loaded, COMPUTE_DOMAIN, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
         claims = filled(loaded, RESOURCE_CLAIM, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
         self.stores = Stores(topologies, sets, nodes, gangs, domains, claims)
@@ -82,7 +78,7 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
         "apiVersion": CLUSTER_TOPOLOGY.api_version(),
         "kind": CLUSTER_TOPOLOGY.kind,
         "metadata": {"name": name},
-        "spec": {"levels": [{"domain": level.domain, "key": level.key} for level in levels]},
+        "spec": {"levels": desired_levels(levels)},
     }
 
 

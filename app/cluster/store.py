@@ -64,6 +64,11 @@ class WatchStore(Generic[T]):
         entry = self._entries.get((namespace, name))
         return None if entry is None else entry[1]
 
+    def resource_version(self, namespace: str, name: str) -> str | None:
+        """The version of the object that `get` shows, for preconditions."""
+        entry = self._entries.get((namespace, name))
+        return None if entry is None else str(entry[0])
+
     def by_index(self, index: str, value: Key) -> list[T]:
         return [self._entries[key][1] for key in self._indexes[index].keys(value)]
 

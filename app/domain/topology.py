@@ -67,6 +67,11 @@ def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
     return tuple(sorted(levels, key=lambda level: _RANK[level.domain]))
 
 
+def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:
+    """`spec.levels` of a ClusterTopology."""
+    return [{"domain": level.domain, "key": level.key} for level in levels]
+
+
 def read_levels(spec_levels: Any) -> tuple[Level, ...]:
     """The usable levels of a stored ClusterTopology's `spec.levels`, broadest first; what the CRD doesn't allow is
     left out."""

@@ -1,0 +1,87 @@
+"""The managed ClusterTopology, as the configuration wants it: made, corrected, or deleted where topology is disabled.
+
+Source: `designs/topology-aware-scheduling.md`, Configuring ClusterTopology.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from app.cluster.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.cluster.backoff import Backoff
+from app.domain.kinds import CLUSTER_TOPOLOGY
+from app.domain.topology import Level, desired_levels
+
+logger = logging.getLogger(__name__)
+
+
+class CreationFailed(Exception):
+    """The managed ClusterTopology could not be put in place within the time that the configuration gives."""
+
+
+class ClusterTopologyReconciler:
+    """`levels` None: topology support is disabled, and there is to be no managed ClusterTopology."""
+
+    name = "clustertopology"
+
+    def __init__(self, client: Client, topology_name: str, levels: Sequence[Level] | None) -> None:
+        self._client, self._name = client, topology_name
+        self._levels = None if levels is None else desired_levels(levels)
+
+    def all_keys(self) -> list[Key]:
+        return [("", self._name)]
+
+    async def settle(self, patience: float, random: Callable[[], float]) -> None:
+        """At start: once, and for `patience` seconds again where that fails, since our own webhook has to be reachable
+        first. Raises CreationFailed. Grove's CRDs may be missing, and a deletion may fail: that is retried later."""
+        backoff = Backoff(random, most=5)
+        clock = asyncio.get_running_loop().time
+        end = clock() + patience
+        while True:
+            try:
+                await self.reconcile(("", self._name))
+                return
+            except ClusterError as error:
+                if self._levels is None:
+                    logger.warning("ClusterTopology %s not deleted, tried again later: %s", self._name, error.message)
+                    return
+                if clock() >= end:
+                    raise CreationFailed(
+                        f'ClusterTopology "{self._name}" could not be made: {error.message}'
+                    ) from error
+                logger.info("ClusterTopology %s not made yet: %s", self._name, error.message)
+                await asyncio.sleep(min(backoff.next(error.retry_after), max(0.0, end - clock())))
+
+    async def reconcile(self, key: Key) -> float | None:
+        if key != ("", self._name):
+            return None
+        try:
+            found = await self._client.get(CLUSTER_TOPOLOGY, self._name)
+        except NotFound as missing:
+            if self._levels is not None and not missing.no_resource:
+                await self._create()
+            return None
+        if self._levels is None:
+            await self._delete(found)
+        elif found["metadata"].get("deletionTimestamp"):
+            raise Conflict(f"ClusterTopology {self._name} is being deleted", code=409, reason="Conflict")
+        elif found.get("spec", {}).get("levels") != self._levels:
+            await self._update(found)
+        return None
+
+    async def _create(self) -> None:
+        logger.info("creating ClusterTopology %s", self._name)
+        await self._client.create(
+            CLUSTER_TOPOLOGY, {"metadata": {"name": self._name}, "spec": {"levels": self._levels}}
+        )
+
+    async def _update(self, found: Object) -> None:
+        logger.info("updating ClusterTopology %s", self._name)
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        await self._client.patch(CLUSTER_TOPOLOGY, self._name, {"metadata": version, "spec": {"levels": self._levels}})
+
+    async def _delete(self, found: Object) -> None:
+        if found["metadata"].get("deletionTimestamp"):
+            return
+        logger.info("topology support is disabled: deleting ClusterTopology %s", self._name)
+        await self._client.delete(CLUSTER_TOPOLOGY, self._name, uid=found["metadata"]["uid"])

@@ -1,0 +1,155 @@
+"""The KAI Topology of the managed ClusterTopology: there, the same, and ours; and the Ready condition that says so."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from app.cluster.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
+from app.cluster.facts import read_topology_levels
+from app.domain.conditions import Condition, says, with_condition
+from app.domain.kai_topology import (
+    desired_kai_topology,
+    is_orphan,
+    is_owned,
+    last_errors,
+    mapping_problem,
+    ready_condition,
+)
+from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.reconcilers.events import Recorder, Regarding
+from app.reconcilers.rewrites import Rewrites
+
+AGAIN_SECONDS = 2.0
+"""For what resolves by itself: something is being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`problem` None: in step. `pending` ones resolve by themselves; `again` is when to look."""
+
+    problem: str | None = None
+    pending: bool = False
+    again: float | None = None
+
+
+class KaiTopologyReconciler:
+    """One key, the managed ClusterTopology; reads both objects, since they are two. `now` is the wall clock, in UTC."""
+
+    name = "kai-topology"
+
+    def __init__(
+        self,
+        client: Client,
+        topology_name: str,
+        events: Recorder,
+        rewrites: Rewrites | None = None,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.rewrites = rewrites or Rewrites()
+        self.statuses_lost = 0
+        """Writes of a status that the CRD of this cluster doesn't have."""
+        self._client, self._name, self._events, self._now = client, topology_name, events, now
+
+    def all_keys(self) -> list[Key]:
+        return [("", self._name)]
+
+    async def reconcile(self, key: Key) -> float | None:
+        if key != ("", self._name):
+            return None
+        try:
+            topology = await self._client.get(CLUSTER_TOPOLOGY, self._name)
+        except NotFound:
+            return None
+        if topology["metadata"].get("deletionTimestamp"):
+            return None
+        failure: ClusterError | None = None
+        try:
+            outcome = await self._sync(topology)
+        except Conflict:
+            raise
+        except ClusterError as error:
+            outcome, failure = Outcome(f"KAI Topology could not be written: {error.message}"), error
+        await self._say(topology, outcome)
+        if failure is not None:
+            raise failure
+        return outcome.again
+
+    # The KAI Topology.
+
+    async def _sync(self, topology: Object) -> Outcome:
+        levels = read_topology_levels(topology)
+        problem = mapping_problem(levels)
+        if problem is not None:
+            return Outcome(problem)
+        desired = desired_kai_topology(topology, levels)
+        try:
+            found = await self._client.get(KAI_TOPOLOGY, self._name)
+        except NotFound as missing:
+            if missing.no_resource:
+                return Outcome("the KAI Scheduler's Topology API is not installed in this cluster", pending=True)
+            return await self._create(desired)
+        return await self._compare(topology, found, desired)
+
+    async def _compare(self, topology: Object, found: Object, desired: Object) -> Outcome:
+        name, uid = self._name, topology["metadata"]["uid"]
+        if not is_owned(found, uid):
+            if is_orphan(found, name, uid):
+                text = f'KAI Topology "{name}" belongs to a former ClusterTopology and will be collected'
+                return Outcome(text, pending=True, again=AGAIN_SECONDS)
+            return Outcome(f'KAI Topology "{name}" exists, but is not controlled by this ClusterTopology: left alone')
+        if found["metadata"].get("deletionTimestamp"):
+            return Outcome(f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS)
+        if found.get("spec", {}).get("levels") == desired["spec"]["levels"]:
+            return Outcome()
+        return await self._replace(topology, found, desired)
+
+    async def _replace(self, topology: Object, found: Object, desired: Object) -> Outcome:
+        """Delete and create: levels are immutable. What comes between the two is created by the next look."""
+        pause = self.rewrites.pause(("", self._name))
+        if pause is not None:
+            text = f'something keeps changing KAI Topology "{self._name}"; left alone for {pause:.0f} s'
+            self._events.record(Regarding.of(topology), "Warning", "KAITopologyContested", text)
+            return Outcome(text, again=pause)
+        await self._client.delete(KAI_TOPOLOGY, self._name, uid=found["metadata"]["uid"])
+        self.rewrites.count(("", self._name))
+        self._events.record(Regarding.of(topology), "Normal", "KAITopologyReset", "its levels differed: made anew")
+        try:
+            return await self._create(desired)
+        except Conflict:
+            return Outcome(f'KAI Topology "{self._name}" is being deleted', pending=True, again=AGAIN_SECONDS)
+
+    async def _create(self, desired: Object) -> Outcome:
+        await self._client.create(KAI_TOPOLOGY, desired)
+        return Outcome()
+
+    # The status.
+
+    async def _say(self, topology: Object, outcome: Outcome) -> None:
+        generation = topology["metadata"].get("generation", 0)
+        condition = ready_condition(outcome.problem, generation, pending=outcome.pending)
+        status = topology.get("status") or {}
+        if says(status.get("conditions"), condition) and status.get("observedGeneration") == generation:
+            return
+        try:
+            await self._client.patch(
+                CLUSTER_TOPOLOGY, self._name, self._status(topology, condition), subresource="status"
+            )
+        except (NotFound, Forbidden) as refused:
+            self.statuses_lost += 1
+            text = f"the status could not be written ({refused.message}); it would be: {condition.message}"
+            self._events.record(Regarding.of(topology), "Warning", "StatusNotWritten", text)
+        if condition.status == "False":
+            self._events.record(Regarding.of(topology), "Warning", condition.reason, condition.message)
+
+    def _status(self, topology: Object, condition: Condition) -> Object:
+        status = topology.get("status") or {}
+        now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "metadata": {"resourceVersion": topology["metadata"]["resourceVersion"]},
+            "status": {
+                "observedGeneration": condition.generation,
+                "conditions": with_condition(status.get("conditions"), condition, now),
+                "lastErrors": last_errors(condition, status.get("lastErrors"), now) or None,
+            },
+        }

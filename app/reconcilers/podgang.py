@@ -1,0 +1,173 @@
+"""PodGangs: topology constraints in step with their PodCliqueSet and the ClusterTopology, and MNNVL resources owned.
+
+The webhook writes the same constraints, by the same rule, whenever a PodGang is written; what is left for here is a
+change of the levels or of the PodCliqueSet, a webhook that was not asked or knew less, and ownership, which needs a uid
+that a PodGang only has once it is stored.
+"""
+
+from app.admission.patch import Operation, operations
+from app.cluster.api import (
+    Client,
+    Key,
+    MnnvlResources,
+    NotFound,
+    PodCliqueSetReader,
+    Store,
+    TopologyReader,
+    Unavailable,
+)
+from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang
+from app.cluster.store import WatchStore
+from app.domain.edits import ABSENT, Change, Edit, value_at
+from app.domain.kinds import POD_GANG
+from app.domain.labels import MNNVL_ADOPTED
+from app.domain.ownership import MnnvlResource, adopted_annotation, ownership
+from app.domain.podcliqueset import PodCliqueSet
+from app.domain.podgang import constraint_changes
+from app.domain.topology import Topology
+from app.reconcilers.events import Recorder, Regarding
+from app.reconcilers.loop import Loop
+from app.reconcilers.rewrites import Rewrites
+
+CONTESTED_SECONDS = 1.0
+
+
+class PodGangReconciler:
+    """One PodGang at a time: its resources first, then one patch with all that differs.
+
+    Nothing is written that is as it should be, and nothing is taken away because something isn't known: without a
+    ClusterTopology constraints stay as they are, without the PodCliqueSet only preferred ones are written.
+    """
+
+    name = "podgang"
+
+    def __init__(
+        self,
+        client: Client,
+        gangs: WatchStore[StoredGang],
+        topology: TopologyReader,
+        sets: PodCliqueSetReader,
+        resources: MnnvlResources,
+        events: Recorder,
+        rewrites: Rewrites | None = None,
+    ) -> None:
+        self.rewrites = rewrites or Rewrites()
+        self._client, self._gangs, self._topology, self._sets = client, gangs, topology, sets
+        self._resources, self._events = resources, events
+        self._foreign: dict[Key, list[str]] = {}
+
+    def all_keys(self) -> list[Key]:
+        return self._gangs.known_keys()
+
+    async def reconcile(self, key: Key) -> float | None:
+        gang = self._gangs.get(*key)
+        if gang is None or gang.deleting:
+            self.rewrites.forget(key)
+            self._foreign.pop(key, None)
+            return None
+        await self._adopt(gang)
+        version = self._gangs.resource_version(*key)
+        gang = self._gangs.get(*key)
+        if gang is None or gang.deleting or version is None:
+            return None
+        patch = operations(gang.view(), await self._changes(gang))
+        return await self._write(key, gang, version, patch) if patch else None
+
+    # Ownership.
+
+    async def _adopt(self, gang: StoredGang) -> None:
+        found = self._resources.resources_of(gang)
+        self._say_foreign(gang, [one for one in found if ownership(one, gang) == "foreign"])
+        if not any(ownership(one, gang) == "adoptable" for one in found):
+            return
+        written = await self._resources.adopt(gang, dry_run=False)
+        named = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in written)
+        self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {named}")
+
+    def _say_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
+        """Once for each set of resources that somebody else controls."""
+        key, names = (gang.namespace, gang.name), [f"{one.kind} {one.name}" for one in foreign]
+        if names == self._foreign.get(key, []):
+            return
+        self._foreign[key] = names
+        if not names:
+            del self._foreign[key]
+            return
+        note = f"{', '.join(names)} made for this PodGang, but controlled by another object: not adopted"
+        self._events.record(_regarding(gang), "Warning", "MnnvlResourcesForeign", note)
+
+    # Constraints.
+
+    async def _changes(self, gang: StoredGang) -> list[Change]:
+        view = gang.view()
+        changes: list[Change] = []
+        topology = self._known_topology()
+        if topology is not None:
+            changes += constraint_changes(view, gang.place, await self._set(gang, topology), topology)
+        wanted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
+        path = ("metadata", "annotations", MNNVL_ADOPTED)
+        return changes if value_at(view, path) == wanted else [*changes, Edit(path, wanted)]
+
+    def _known_topology(self) -> Topology | None:
+        """None while the managed ClusterTopology isn't there: every PodGang is looked at when it comes."""
+        try:
+            return self._topology.topology()
+        except Unavailable:
+            return None
+
+    async def _set(self, gang: StoredGang, topology: Topology) -> PodCliqueSet | None:
+        return await self._sets.read_set(gang.namespace, gang.place.pcs) if topology.enabled else None
+
+    async def _write(self, key: Key, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
+        """One patch, of the PodGang as it was seen; Conflict where it has changed since. What comes back different
+        from what was written is somebody else's doing, and is looked at again."""
+        pause = self.rewrites.pause(key)
+        if pause is not None:
+            note = f"something keeps changing what grove-admission writes here; left alone for {pause:.0f} s"
+            self._events.record(_regarding(gang), "Warning", "PodGangContested", note)
+            return pause
+        unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
+        try:
+            stored = await self._client.patch(POD_GANG, gang.name, [unchanged, *patch], gang.namespace, kind="json")
+        except NotFound:
+            return None
+        self.rewrites.count(key)
+        self._gangs.note(stored)
+        return CONTESTED_SECONDS if operations(read_stored_gang(stored).view(), await self._changes(gang)) else None
+
+
+def subscribe(
+    loop: Loop,
+    gangs: WatchStore[StoredGang],
+    sets: Store[PodCliqueSet],
+    topologies: Store[object],
+    topology_name: str,
+    resources: tuple[Store[MnnvlResource], ...],
+) -> None:
+    """Whatever a PodGang depends on leads to a look at it."""
+
+    def topology_changed(key: Key, before: object, after: object) -> None:
+        if key == ("", topology_name):
+            for one in gangs.known_keys():
+                loop.add(one)
+
+    def set_changed(key: Key, before: object, after: object) -> None:
+        for one in gangs.by_index(BY_SET, key):
+            loop.add((one.namespace, one.name))
+
+    def resource_changed(key: Key, before: MnnvlResource | None, after: MnnvlResource | None) -> None:
+        place = (after or before).place  # type: ignore[union-attr]
+        if place.podgang:
+            loop.add((key[0], place.podgang))
+        else:
+            set_changed((key[0], place.pcs), None, None)
+
+    gangs.subscribe(lambda key, before, after: loop.add(key))
+    sets.subscribe(set_changed)
+    topologies.subscribe(topology_changed)
+    for store in resources:
+        store.subscribe(resource_changed)
+
+
+def _regarding(gang: StoredGang) -> Regarding:
+    return Regarding(POD_GANG.api_version(), POD_GANG.kind, gang.namespace, gang.name, gang.uid)
