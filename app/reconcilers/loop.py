@@ -69,6 +69,8 @@ class Loop:
         self._backoffs: dict[Key, Backoff] = {}
         self._running = False
         self._done = 0
+        self.steps = 0
+        """How many steps have ended since the loop began to run."""
 
     @property
     def depth(self) -> int:
@@ -104,7 +106,7 @@ class Loop:
 
     async def run(self) -> Never:
         """Works until cancelled. Nothing that a reconciler raises ends it."""
-        self._running = True
+        self._running, self.steps = True, 0
         try:
             async with asyncio.TaskGroup() as tasks:
                 for number in range(self._workers):
@@ -141,6 +143,7 @@ class Loop:
             await self._step(key)
             self._working.discard(key)
             self._done += 1
+            self.steps += 1
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)

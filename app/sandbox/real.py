@@ -130,7 +130,7 @@ class RealApiServer:
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
         async with asyncio.timeout(START_SECONDS):
             while True:
-                conditions = _check(await self._calls.get(path)).get("status", {}).get("conditions", [])
+                conditions = _check(await self._calls.get(path)).get("status", {}).get("conditions") or []
                 if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
                     return
                 await asyncio.sleep(0.05)

@@ -48,6 +48,7 @@ class Sandbox:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = True
+        self.webhook_url = webhook_url
         self.url = ""
         self._port, self._crds = port, crds
         self._storage, self._registry = Storage(history), Registry(builtins(unserved))

@@ -1,0 +1,417 @@
+"""The design's test plan for topology (Controller Reconciliation, Drift Detection, Status Updates, Enable/Disable,
+Updating Levels), with a server that is started, and restarted with another configuration, beside an API server."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from app.cluster.api import ClusterError, NotFound, Object
+from app.cluster.client import HttpClient
+from app.config import read_configuration
+from app.domain.kinds import CLUSTER_TOPOLOGY, CRD, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
+from app.listener import free_port
+from app.local import ApiServer, beside
+from app.runtime import Served
+from app.sandbox.sandbox import Sandbox
+from tests import builders
+from tests.integration.system import Users, eventually, is_gone
+
+NAME = "grove-topology"
+ZONE, RACK, HOST, NUMA = "example.com/zone", "example.com/rack", "kubernetes.io/hostname", "example.com/numa"
+LEVELS = {"host": HOST, "zone": ZONE, "rack": RACK}
+
+Start = Callable[[dict[str, str] | None], contextlib.AbstractAsyncContextManager[Served]]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts our server with levels `{domain: key}`, or with topology support disabled."""
+
+    @contextlib.asynccontextmanager
+    async def start(levels: dict[str, str] | None) -> AsyncIterator[Served]:
+        listed = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in (levels or {}).items())
+        text = f"""
+            apiVersion: config.grove.io/v1alpha1
+            kind: OperatorConfiguration
+            clusterTopology: {{enabled: {str(levels is not None).lower()}, levels: [{listed}]}}
+            server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+            client: {{queriesPerSecond: 10000, burst: 10000}}
+        """
+        async with beside(api, read_configuration(text, "test"), tmp_path) as served:
+            yield served
+
+    port = webhook_port(api)
+    yield start
+    async with start(None):
+        await eventually(lambda: is_gone(clients.admin, CLUSTER_TOPOLOGY, NAME))
+    with contextlib.suppress(NotFound):
+        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+
+
+def webhook_port(api: ApiServer) -> int:
+    """The sandbox reaches webhooks at one address that it is told at its start."""
+    if isinstance(api, Sandbox):
+        url = api.webhook_url or ""
+        return int(url.rpartition(":")[2])
+    return free_port()
+
+
+async def ready(clients: Users) -> Object:
+    """The Ready condition of the managed ClusterTopology, {} while there is none."""
+    try:
+        found = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+    except NotFound:
+        return {}
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == "Ready"), {})
+
+
+async def until_ready(clients: Users, status: str) -> Object:
+    return await eventually(lambda: ready(clients), lambda found: found.get("status") == status)
+
+
+async def kai_keys(clients: Users) -> list[str] | None:
+    try:
+        found = await clients.operator.get(KAI_TOPOLOGY, NAME)
+    except NotFound:
+        return None
+    return [level["nodeLabel"] for level in found["spec"]["levels"]]
+
+
+async def until_kai(clients: Users, *keys: str) -> None:
+    assert await eventually(lambda: kai_keys(clients), lambda found: found == list(keys)) == list(keys)
+
+
+def writes(served: Served) -> dict[tuple[str, str], int]:
+    """Calls that change something, but for leases and events."""
+    client = served.cluster.client
+    assert isinstance(client, HttpClient)
+    counted: dict[tuple[str, str], int] = {}
+    for (verb, resource, _), count in client.calls.items():
+        if verb in ("create", "patch", "delete") and not resource.startswith(("leases", "events")):
+            counted[verb, resource] = counted.get((verb, resource), 0) + count
+    return counted
+
+
+# KAI Topology CR Generation.
+
+
+async def test_kai_topology_is_created_on_cluster_topology_creation(clients: Users, start: Start) -> None:
+    async with start(LEVELS):
+        await until_kai(clients, ZONE, RACK, HOST)
+        stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+        assert [level["domain"] for level in stored["spec"]["levels"]] == ["zone", "rack", "host"]
+
+
+async def test_kai_topology_is_updated_on_cluster_topology_spec_change(clients: Users, start: Start) -> None:
+    async with start(LEVELS):
+        await until_kai(clients, ZONE, RACK, HOST)
+    async with start({"zone": ZONE, "host": HOST}):
+        await until_kai(clients, ZONE, HOST)
+        await until_ready(clients, "True")
+
+
+async def test_kai_topology_is_owned_by_the_cluster_topology(clients: Users, start: Start) -> None:
+    async with start(LEVELS):
+        await until_kai(clients, ZONE, RACK, HOST)
+        owner = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+        (reference,) = (await clients.operator.get(KAI_TOPOLOGY, NAME))["metadata"]["ownerReferences"]
+    assert reference == {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "name": NAME,
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+# Status Updates.
+
+
+async def test_status_is_topology_ready_with_the_observed_generation_on_success(clients: Users, start: Start) -> None:
+    async with start(LEVELS):
+        condition = await until_ready(clients, "True")
+        stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+    assert condition["reason"] == "TopologyReady"
+    assert condition["observedGeneration"] == stored["metadata"]["generation"]
+    assert stored["status"]["observedGeneration"] == stored["metadata"]["generation"]
+    assert "lastErrors" not in stored["status"]
+
+
+async def test_status_is_failed_with_last_errors_when_kai_cannot_have_the_levels(clients: Users, start: Start) -> None:
+    async with start({"host": HOST, "numa": NUMA}):
+        condition = await until_ready(clients, "False")
+        stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
+        assert await kai_keys(clients) is None
+    assert condition["reason"] == "TopologyCreationOrUpdateFailed"
+    assert "lowest level" in condition["message"]
+    assert [one["code"] for one in stored["status"]["lastErrors"]] == ["KAI_TOPOLOGY_CREATE_ERROR"]
+    async with start({"host": HOST}):
+        await until_ready(clients, "True")
+        assert "lastErrors" not in (await clients.operator.get(CLUSTER_TOPOLOGY, NAME))["status"]
+
+
+async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(clients: Users, start: Start) -> None:
+    foreign = {"metadata": {"name": NAME}, "spec": {"levels": [{"nodeLabel": "theirs"}]}}
+    await clients.admin.create(KAI_TOPOLOGY, foreign)
+    async with start(LEVELS):
+        condition = await until_ready(clients, "False")
+        assert await kai_keys(clients) == ["theirs"]
+        assert "not controlled by this ClusterTopology" in condition["message"]
+        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+        await until_kai(clients, ZONE, RACK, HOST)
+        await until_ready(clients, "True")
+
+
+async def test_a_transition_is_timed_only_where_the_status_changes(clients: Users, start: Start) -> None:
+    async with start(LEVELS):
+        before = await until_ready(clients, "True")
+    async with start({"zone": ZONE}):
+        after = await eventually(lambda: ready(clients), lambda found: found.get("observedGeneration") == 2)
+    assert after["lastTransitionTime"] == before["lastTransitionTime"]
+
+
+# Drift Detection.
+
+
+async def test_a_modified_kai_topology_is_reset(clients: Users, start: Start) -> None:
+    async with start(LEVELS):
+        await until_kai(clients, ZONE, RACK, HOST)
+        stored = await clients.admin.get(KAI_TOPOLOGY, NAME)
+        drifted = {
+            "metadata": {"name": NAME, "ownerReferences": stored["metadata"]["ownerReferences"]},
+            "spec": {"levels": [{"nodeLabel": "drifted"}]},
+        }
+        with contextlib.suppress(ClusterError):  # our server may be quicker with its own
+            await clients.admin.delete(KAI_TOPOLOGY, NAME)
+            await clients.admin.create(KAI_TOPOLOGY, drifted)
+        await until_kai(clients, ZONE, RACK, HOST)
+
+
+async def test_a_deleted_kai_topology_is_recreated(clients: Users, start: Start) -> None:
+    async with start(LEVELS):
+        await until_kai(clients, ZONE, RACK, HOST)
+        before = (await clients.admin.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"]
+        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+
+        async def is_another() -> bool:
+            try:
+                return bool((await clients.admin.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"] != before)
+            except NotFound:
+                return False
+
+        assert await eventually(is_another)
+        await until_kai(clients, ZONE, RACK, HOST)
+
+
+# Workloads: Enable/Disable, Updating Levels.
+
+
+def required(spec: Object) -> dict[str, Any]:
+    """Required and preferred keys of a PodGang at its three levels."""
+    found = {"gang": spec.get("topologyConstraint", {}).get("packConstraint")}
+    for one in spec.get("topologyConstraintGroupConfigs", []):
+        found[one["name"]] = one["topologyConstraint"]["packConstraint"]
+    for one in spec["podgroups"]:
+        found[one["name"]] = one.get("topologyConstraint", {}).get("packConstraint")
+    return found
+
+
+async def stored_gang(clients: Users, namespace: str) -> tuple[str | None, dict[str, Any]]:
+    gang = await clients.operator.get(POD_GANG, "train-0", namespace)
+    return gang["metadata"].get("annotations", {}).get("grove.io/topology-name"), required(gang["spec"])
+
+
+async def satisfied(clients: Users, namespace: str) -> tuple[str, str, str] | None:
+    pcs = await clients.operator.get(POD_CLIQUE_SET, "train", namespace)
+    for one in pcs.get("status", {}).get("conditions", []):
+        if one["type"] == "TopologyConstraintSatisfied":
+            return one["status"], one["reason"], one["message"]
+    return None
+
+
+async def until(look: Callable[[Users, str], Awaitable[Any]], clients: Users, namespace: str, wanted: Any) -> None:
+    assert await eventually(lambda: look(clients, namespace), lambda found: found == wanted) == wanted
+
+
+async def workload(clients: Users, served: Served, namespace: str, **domains: Any) -> None:
+    async def has_topology() -> bool:
+        return served.cluster.stores.topologies.get("", NAME) is not None
+
+    await eventually(has_topology)
+    await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train", **domains), namespace)
+
+    async def is_known() -> bool:
+        return served.cluster.stores.sets.get(namespace, "train") is not None
+
+    await eventually(is_known)
+    gang = builders.pod_gang(
+        "train-0", builders.labels("train", 0, "train-0"), "train-0-worker", "train-0-pool-0-leader"
+    )
+    await clients.operator.create(POD_GANG, gang, namespace)
+
+
+def packed(preferred: str, required: str | None = None) -> Object:
+    return {"preferred": preferred} | ({"required": required} if required else {})
+
+
+DOMAINS = {"domain": "zone", "group_domain": "rack", "clique_domain": "host"}
+TRANSLATED = {
+    "gang": packed(HOST, ZONE),
+    "train-0-pool-0": packed(HOST, RACK),
+    "train-0-worker": packed(HOST, HOST),
+    "train-0-pool-0-leader": packed(HOST),
+}
+
+
+async def test_disabling_removes_all_constraints_and_enabling_brings_them_back(
+    clients: Users, start: Start, namespace: str
+) -> None:
+    async with start(LEVELS) as served:
+        await workload(clients, served, namespace, **DOMAINS)
+        await until(stored_gang, clients, namespace, (NAME, TRANSLATED))
+        text = "All topology constraints name levels of the ClusterTopology"
+        await until(satisfied, clients, namespace, ("True", "TopologyConstraintsValid", text))
+    async with start(None):
+        assert await eventually(lambda: is_gone(clients.operator, CLUSTER_TOPOLOGY, NAME))
+        nothing = {"gang": None, "train-0-worker": None, "train-0-pool-0-leader": None}
+        await until(stored_gang, clients, namespace, (None, nothing))
+        text = "Topology support disabled in operator configuration"
+        await until(satisfied, clients, namespace, ("False", "TopologyDisabled", text))
+        refused = builders.pod_clique_set("other", domain="zone")
+        with pytest.raises(ClusterError, match="topology support is not enabled in the operator"):
+            await clients.user.create(POD_CLIQUE_SET, refused, namespace)
+        await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("free"), namespace)
+    async with start(LEVELS):
+        await until(stored_gang, clients, namespace, (NAME, TRANSLATED))
+
+
+async def test_disabling_takes_the_kai_topology_along(clients: Users, api: ApiServer, start: Start) -> None:
+    if not api.collects_garbage:
+        pytest.skip("needs a garbage collector: no kube-controller-manager beside the API server's binaries")
+    async with start(LEVELS):
+        await until_kai(clients, ZONE, RACK, HOST)
+    async with start(None):
+        assert await eventually(lambda: is_gone(clients.operator, KAI_TOPOLOGY, NAME))
+
+
+async def test_a_removed_level_loses_its_required_constraints_and_the_status_says_so(
+    clients: Users, start: Start, namespace: str
+) -> None:
+    async with start(LEVELS) as served:
+        await workload(clients, served, namespace, **DOMAINS)
+        await until(stored_gang, clients, namespace, (NAME, TRANSLATED))
+    async with start({"zone": ZONE, "host": HOST}):
+        without = {**TRANSLATED, "train-0-pool-0": packed(HOST)}
+        await until(stored_gang, clients, namespace, (NAME, without))
+        text = (
+            "Topology level 'rack' not found in ClusterTopology 'grove-topology'. Topology constraint will be ignored. "
+            "Please remove packDomain or update ClusterTopology."
+        )
+        await until(satisfied, clients, namespace, ("False", "TopologyLevelNotFound", text))
+        scaled = await clients.user.patch(POD_CLIQUE_SET, "train", {"spec": {"replicas": 2}}, namespace)
+        assert scaled["spec"]["replicas"] == 2
+
+
+async def test_a_new_strictest_level_is_preferred_at_all_three_levels(
+    clients: Users, start: Start, namespace: str
+) -> None:
+    async with start({"zone": ZONE, "rack": RACK}) as served:
+        await workload(clients, served, namespace, domain="zone", group_domain="rack")
+        await until(stored_gang, clients, namespace, (NAME, expected(RACK)))
+    async with start(LEVELS):
+        await until(stored_gang, clients, namespace, (NAME, expected(HOST)))
+
+
+def expected(preferred: str) -> dict[str, Object]:
+    return {
+        "gang": packed(preferred, ZONE),
+        "train-0-pool-0": packed(preferred, RACK),
+        "train-0-worker": packed(preferred),
+        "train-0-pool-0-leader": packed(preferred),
+    }
+
+
+async def test_constraints_that_stay_valid_are_not_written(clients: Users, start: Start, namespace: str) -> None:
+    async with start(LEVELS) as served:
+        await workload(clients, served, namespace, domain="zone")
+        await until_ready(clients, "True")
+        await until_idle(served)
+        before = await clients.operator.get(POD_GANG, "train-0", namespace)
+    async with start({"zone": ZONE, "host": HOST}) as served:
+        await until_kai(clients, ZONE, HOST)
+        await until_idle(served)
+        assert await clients.operator.get(POD_GANG, "train-0", namespace) == before
+
+
+async def until_idle(served: Served) -> None:
+    """Our server leads, has looked at everything, and nothing waits."""
+    leader = served.leader
+    assert leader is not None
+
+    async def is_idle() -> bool:
+        return leader.leading and all(loop.steps and not loop.depth for loop in leader.loops)
+
+    await eventually(is_idle)
+
+
+async def test_a_restart_of_everything_writes_nothing(clients: Users, start: Start, namespace: str) -> None:
+    async with start(LEVELS) as served:
+        await workload(clients, served, namespace, **DOMAINS)
+        await until_ready(clients, "True")
+        await eventually(lambda: satisfied(clients, namespace))
+    async with start(LEVELS) as served:
+        await until_idle(served)
+        assert writes(served) == {}
+
+
+async def test_other_conditions_of_a_podcliqueset_stay(clients: Users, start: Start, namespace: str) -> None:
+    async with start(LEVELS) as served:
+        await workload(clients, served, namespace, domain="rack")
+        await eventually(lambda: satisfied(clients, namespace))
+        stored = await clients.operator.get(POD_CLIQUE_SET, "train", namespace)
+        theirs = {"type": "Theirs", "status": "True", "reason": "Fine", "message": "", "lastTransitionTime": SINCE}
+        kept = {"status": {"conditions": [theirs, *stored["status"]["conditions"]]}}
+        await clients.operator.patch(POD_CLIQUE_SET, "train", kept, namespace, subresource="status")
+        free = {"spec": {"template": {"topologyConstraint": None}}}
+        await clients.user.patch(POD_CLIQUE_SET, "train", free, namespace)
+        await until(satisfied, clients, namespace, None)
+        stored = await clients.operator.get(POD_CLIQUE_SET, "train", namespace)
+        assert stored["status"]["conditions"] == [theirs]
+
+
+SINCE = "2026-01-01T00:00:00Z"
+
+
+async def test_kai_is_picked_up_when_its_crd_appears(clients: Users, api: ApiServer, start: Start) -> None:
+    crd = await clients.admin.get(CRD, "topologies.kai.scheduler")
+    await clients.admin.delete(CRD, "topologies.kai.scheduler")
+    await eventually(lambda: is_gone(clients.admin, CRD, "topologies.kai.scheduler"))
+    try:
+        async with start(LEVELS):
+            condition = await until_ready(clients, "Unknown")
+            assert "not installed" in condition["message"]
+            await api.apply([{**crd, "metadata": {"name": "topologies.kai.scheduler"}}])
+            await until_ready(clients, "True")
+            await until_kai(clients, ZONE, RACK, HOST)
+    finally:
+        await api.apply([{**crd, "metadata": {"name": "topologies.kai.scheduler"}}])
+
+
+async def test_grove_is_picked_up_when_its_crds_appear(clients: Users, api: ApiServer, start: Start) -> None:
+    crd = await clients.admin.get(CRD, "clustertopologies.grove.io")
+    await clients.admin.delete(CRD, "clustertopologies.grove.io")
+    await eventually(lambda: is_gone(clients.admin, CRD, "clustertopologies.grove.io"))
+    try:
+        async with start(LEVELS) as served:
+            assert served.cluster.stores.topologies.served is False
+            await api.apply([{**crd, "metadata": {"name": "clustertopologies.grove.io"}}])
+            await until_ready(clients, "True")
+            await until_kai(clients, ZONE, RACK, HOST)
+    finally:
+        await api.apply([{**crd, "metadata": {"name": "clustertopologies.grove.io"}}])
