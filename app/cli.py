@@ -16,6 +16,7 @@ from app import __version__, logs, runtime
 from app.cluster.api import ClusterError
 from app.config import Configuration, ConfigurationError, load_configuration, with_overrides
 from app.listener import free_port
+from app.reconcilers.cluster_topology import CreationFailed
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
 from app.webhooks.dry_run import Asker, Judgement, UnusableInput, describe, read_documents
 
@@ -129,7 +130,11 @@ def _configuration(path: Path | None) -> Configuration:
 
 def _serve(arguments: argparse.Namespace) -> int:
     flags = {"host": arguments.host, "port": arguments.port}
-    configuration = with_overrides(_configuration(arguments.config), os.environ, flags)
+    try:
+        configuration = with_overrides(_configuration(arguments.config), os.environ, flags)
+    except ConfigurationError as problem:
+        print(problem, file=sys.stderr)
+        return REFUSED
     objects = None
     if arguments.objects is not None:
         objects = tuple(document for _, document in _documents([str(arguments.objects)]))
@@ -137,7 +142,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     settings = runtime.ServeSettings(configuration, arguments.certs, objects, arguments.kubeconfig, arguments.context)
     try:
         uvloop.run(runtime.serve(settings))
-    except (OSError, ClusterError) as problem:
+    except (OSError, ClusterError, CreationFailed) as problem:
         print(f"can't serve: {problem}", file=sys.stderr)
         return REFUSED
     return 0
@@ -170,7 +175,7 @@ def _sandbox(arguments: argparse.Namespace) -> int:
     settings = SandboxSettings(configuration, arguments.state_dir, arguments.port, arguments.crds, arguments.real)
     try:
         uvloop.run(run_sandbox(settings))
-    except (OSError, RuntimeError, ClusterError) as problem:
+    except (OSError, RuntimeError, ClusterError, CreationFailed) as problem:
         print(f"can't run the sandbox: {problem}", file=sys.stderr)
         return REFUSED
     return 0

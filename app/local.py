@@ -19,7 +19,8 @@ from app.cluster.api import Object
 from app.cluster.client import HttpClient
 from app.cluster.credentials import from_kubeconfig
 from app.config import Configuration
-from app.runtime import Served, limits, live_cluster, serving, signalled
+from app.reconcilers.cluster_topology import CreationFailed
+from app.runtime import Served, alone, limits, live_cluster, serving, signalled
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
@@ -73,14 +74,19 @@ async def run_sandbox(settings: SandboxSettings) -> None:
     api = api_server(settings)
     try:
         await api.start()
-        async with beside(api, settings.configuration, settings.state_dir) as served:
-            url = f"https://localhost:{served.listener.port}"
-            _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
-            logger.info("sandbox ready: %s, webhooks at %s, kubeconfig %s", api.url, url, api.kubeconfig)
-            await signalled()
+        with alone(CreationFailed):
+            await _until_signalled(api, settings, ready)
     finally:
         ready.unlink(missing_ok=True)
         await api.stop()
+
+
+async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Path) -> None:
+    async with beside(api, settings.configuration, settings.state_dir) as served:
+        url = f"https://localhost:{served.listener.port}"
+        _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
+        logger.info("sandbox ready: %s, webhooks at %s, kubeconfig %s", api.url, url, api.kubeconfig)
+        await signalled()
 
 
 @contextlib.asynccontextmanager

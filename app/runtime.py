@@ -23,11 +23,12 @@ from app.cluster.credentials import from_kubeconfig, in_cluster
 from app.cluster.facts import Stores
 from app.cluster.live import LiveCluster
 from app.cluster.offline import OfflineCluster
-from app.config import Configuration
+from app.config import Configuration, Server
 from app.leader import Leader, build_leader
 from app.listener import Listener, bind
 from app.logs import VerdictLog
 from app.metrics import Metrics
+from app.reconcilers.cluster_topology import CreationFailed
 from app.server import build_app
 from app.tls.development import ensure_development_certificate
 from app.tls.reload import FileSource, ServingCertificate
@@ -119,8 +120,28 @@ class Readiness:
 
 async def serve(settings: ServeSettings) -> None:
     """Serves until SIGTERM or SIGINT. OSError where the port can't be had or the certificate can't be used,
-    ClusterError where there are no credentials for a cluster; any other task that ends takes the process down."""
+    ClusterError where there are no credentials for a cluster, CreationFailed where the managed ClusterTopology can't be
+    made; any other task that ends takes the process down."""
     server = settings.configuration.server
+    with alone(CreationFailed):
+        await _serve(settings, server)
+
+
+@contextlib.contextmanager
+def alone(kind: type[Exception]) -> Iterator[None]:
+    """Where the only thing that went wrong in the block's tasks is of `kind`, raises that, without its groups."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        inner: BaseException = group
+        while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+            inner = inner.exceptions[0]
+        if isinstance(inner, kind):
+            raise inner from None
+        raise
+
+
+async def _serve(settings: ServeSettings, server: Server) -> None:
     async with (
         connected(settings) as cluster,
         serving(settings.configuration, settings.certificates, cluster) as served,

@@ -66,14 +66,14 @@ class Watcher:
 class Table:
     """The objects of one resource, in (namespace, name) order."""
 
-    def __init__(self, history: int) -> None:
+    def __init__(self, history: int, forgotten: int = 0) -> None:
         self.objects: dict[Key, Object] = {}
         self.watchers: set[Watcher] = set()
         self.changed = 0
         self._keys: list[Key] = []
         self._history: deque[Change] = deque()
         self._limit = history
-        self._forgotten = 0
+        self._forgotten = forgotten
 
     def put(self, key: Key, obj: Object) -> None:
         if key not in self.objects:
@@ -128,11 +128,12 @@ class Storage:
         self.uids: dict[str, Place] = {}
         self._dependents: dict[str, dict[Place, None]] = {}
         self._tables: dict[TableId, Table] = {}
+        self._compacted = 0
 
     def table(self, table: TableId) -> Table:
         found = self._tables.get(table)
         if found is None:
-            found = self._tables[table] = Table(self.history)
+            found = self._tables[table] = Table(self.history, self._compacted)
         return found
 
     def tables(self) -> Iterator[tuple[TableId, Table]]:
@@ -169,6 +170,7 @@ class Storage:
 
     def compact(self) -> None:
         """Forgets all history, as an etcd compaction does: older watches are answered 410."""
+        self._compacted = self.version
         for table in self._tables.values():
             table.forget(self.version)
 
