@@ -59,6 +59,11 @@ class Leader:
     def leading(self) -> bool:
         return self._working if self._elector is None else self._elector.leading
 
+    @property
+    def holder(self) -> str:
+        """Who leads, as we last saw it; "" for nobody."""
+        return "" if self._elector is None else self._elector.holder
+
     async def run(self) -> None:
         """Leads whenever it can, until cancelled. What ends the work otherwise is raised."""
         if self._elector is None:

@@ -2,10 +2,12 @@
 Updating Levels), with a server that is started, and restarted with another configuration, beside an API server."""
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 
@@ -427,3 +429,29 @@ async def test_grove_is_picked_up_when_its_crds_appear(clients: Users, api: ApiS
             await until_kai(clients, ZONE, RACK, HOST)
     finally:
         await api.apply([{**crd, "metadata": {"name": "clustertopologies.grove.io"}}])
+
+
+async def test_what_is_not_installed_is_said_in_readyz_and_metrics(
+    clients: Users, api: ApiServer, start: Start, tmp_path: Path
+) -> None:
+    crd = await clients.admin.get(CRD, "computedomains.resource.nvidia.com")
+    await clients.admin.delete(CRD, "computedomains.resource.nvidia.com")
+    await eventually(lambda: is_gone(clients.admin, CRD, "computedomains.resource.nvidia.com"))
+    try:
+        async with start(LEVELS) as served:
+            bundle = ssl.create_default_context(cafile=tmp_path / "webhook" / "ca.crt")
+            url = f"https://localhost:{served.listener.port}"
+            async with httpx.AsyncClient(base_url=url, verify=bundle) as web:
+                verbose = (await web.get("/readyz?verbose")).text
+                metrics = (await web.get("/metrics")).text
+                assert "[.] api/computedomains.resource.nvidia.com is not installed" in verbose
+                assert "[.] api/podgangs.scheduler.grove.io v1alpha1" in verbose
+                assert 'cache_served{resource="computedomains"} 0.0' in metrics
+                await api.apply([{**crd, "metadata": {"name": "computedomains.resource.nvidia.com"}}])
+
+                async def is_picked_up() -> bool:
+                    return 'cache_served{resource="computedomains"} 1.0' in (await web.get("/metrics")).text
+
+                assert await eventually(is_picked_up)
+    finally:
+        await api.apply([{**crd, "metadata": {"name": "computedomains.resource.nvidia.com"}}])
