@@ -6,7 +6,7 @@ Everything here begins anew whenever this process becomes the leader, and has en
 import asyncio
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
 from app.cluster.api import Client, Key, Store
@@ -23,6 +23,7 @@ from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.events import Recorder
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.reconcilers.loop import Loop, Observe
+from app.reconcilers.rewrites import Rewrites
 
 WORKERS = 16
 """Keys of one kind that are worked on at once: a step mostly waits for the API server."""
@@ -49,9 +50,11 @@ class Leader:
         prepare: Callable[[], Awaitable[None]],
         watches: Sequence[Watch],
         loops: Sequence[Loop],
+        rewrites: Mapping[str, Rewrites] | None = None,
     ) -> None:
         self.recorder = recorder
         self.loops = tuple(loops)
+        self._rewrites = dict(rewrites or {})
         self._elector, self._prepare, self._watches = elector, prepare, tuple(watches)
         self._working = False
 
@@ -91,6 +94,13 @@ class Leader:
         for loop in self.loops:
             labels = {"reconciler": loop.reconciler.name}
             yield "reconcile_queue_depth", "Keys that wait or are worked on.", labels, loop.depth
+        for name, rewrites in self._rewrites.items():
+            yield (
+                "rewrites_total",
+                "Writes held back because something writes back.",
+                {"reconciler": name},
+                rewrites.fights,
+            )
         for loop in self.loops:
             labels = {"reconciler": loop.reconciler.name}
             yield "reconcile_failing", "Keys whose last step failed.", labels, loop.failing
@@ -107,7 +117,8 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Cli
     settings = configuration.cluster_topology
     managed = ClusterTopologyReconciler(client, settings.name, configuration.levels if settings.enabled else None)
     topology = Loop(managed, observe=observe)
-    kai = Loop(KaiTopologyReconciler(client, settings.name, recorder), observe=observe)
+    rewrites = {"kai-topology": Rewrites(), "podgang": Rewrites()}
+    kai = Loop(KaiTopologyReconciler(client, settings.name, recorder, rewrites["kai-topology"]), observe=observe)
     kai_topologies: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
     kai_topologies.subscribe(lambda key, before, after: kai.add(key))
     for loop in (topology, kai):
@@ -130,16 +141,19 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Cli
         loops=(
             topology,
             kai,
-            podgang_loop(cluster, client, recorder, observe),
+            podgang_loop(cluster, client, recorder, rewrites["podgang"], observe),
             status_loop(cluster, client, observe),
         ),
+        rewrites=rewrites,
     )
 
 
-def podgang_loop(cluster: LiveCluster, client: Client, recorder: Recorder, observe: Observe) -> Loop:
+def podgang_loop(
+    cluster: LiveCluster, client: Client, recorder: Recorder, rewrites: Rewrites, observe: Observe
+) -> Loop:
     sets, gangs, resources = cluster.sets, cluster.gangs, (cluster.domains, cluster.claims)
     mnnvl = ClusterMnnvl(client, cluster.facts, gangs, *resources)
-    reconciler = podgang.PodGangReconciler(client, gangs, cluster.facts, cluster.facts, mnnvl, recorder)
+    reconciler = podgang.PodGangReconciler(client, gangs, cluster.facts, cluster.facts, mnnvl, recorder, rewrites)
     loop = Loop(reconciler, workers=WORKERS, observe=observe)
     podgang.subscribe(loop, gangs, sets, cluster.topologies, cluster.topology_name, resources)
     return loop
