@@ -10,15 +10,19 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
 from app.cluster.api import Client, Key, Store
+from app.cluster.client import HttpClient
 from app.cluster.discovery import Discovery
 from app.cluster.lease import Elector, LeaseTiming
 from app.cluster.live import LiveCluster
 from app.cluster.mnnvl import ClusterMnnvl
+from app.cluster.owners import Kinds, Owners
 from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
+from app.cluster.workloads import WorkloadCaches
 from app.config import Configuration, LeaderElection
 from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.reconcilers import constraint_status, podgang
+from app.domain.workload import LabelKeys
+from app.reconcilers import constraint_status, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.events import Recorder
 from app.reconcilers.kai_topology import KaiTopologyReconciler
@@ -110,7 +114,7 @@ async def _until_cancelled(watch: Watch) -> None:
     await watch()
 
 
-def build_leader(configuration: Configuration, cluster: LiveCluster, client: Client, observe: Observe) -> Leader:
+def build_leader(configuration: Configuration, cluster: LiveCluster, client: HttpClient, observe: Observe) -> Leader:
     """Our candidate: the reconcilers over the caches of `cluster`, writing through `client`."""
     identity = f"{socket.gethostname()}_{uuid4()}"
     recorder = Recorder(client, identity)
@@ -133,17 +137,24 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Cli
         changed = cluster.client.discovery.changed
         await run_store(client, kai_topologies, KAI_TOPOLOGY, metadata_only=True, served_changed=changed)
 
+    watches: list[Watch] = [watch_kai]
+    loops = [
+        topology,
+        kai,
+        podgang_loop(cluster, client, recorder, rewrites["podgang"], observe),
+        status_loop(cluster, client, observe),
+    ]
+    if configuration.workloads.enabled:
+        caches = WorkloadCaches(client, cluster.client.discovery, configuration.workloads.scheduler_name)
+        rewrites["workload"] = Rewrites(tolerated=2, window=600.0)
+        watches.append(caches.run)
+        loops.append(workload_loop(configuration, client, caches, recorder, rewrites["workload"], observe))
     return Leader(
         elector(client, configuration.leader_election, identity),
         recorder,
         prepare=prepare,
-        watches=(watch_kai,),
-        loops=(
-            topology,
-            kai,
-            podgang_loop(cluster, client, recorder, rewrites["podgang"], observe),
-            status_loop(cluster, client, observe),
-        ),
+        watches=watches,
+        loops=loops,
         rewrites=rewrites,
     )
 
@@ -156,6 +167,22 @@ def podgang_loop(
     reconciler = podgang.PodGangReconciler(client, gangs, cluster.facts, cluster.facts, mnnvl, recorder, rewrites)
     loop = Loop(reconciler, workers=WORKERS, observe=observe)
     podgang.subscribe(loop, gangs, sets, cluster.topologies, cluster.topology_name, resources)
+    return loop
+
+
+def workload_loop(
+    configuration: Configuration,
+    client: HttpClient,
+    caches: WorkloadCaches,
+    recorder: Recorder,
+    rewrites: Rewrites,
+    observe: Observe,
+) -> Loop:
+    keys = LabelKeys(**configuration.workloads.labels.model_dump())
+    owners, name = Owners(client, Kinds(client.read).find), configuration.cluster_topology.name
+    reconciler = workload.WorkloadReconciler(client, caches, owners, recorder, keys, name, rewrites)
+    loop = Loop(reconciler, workers=WORKERS, observe=observe)
+    workload.subscribe(loop, caches)
     return loop
 
 
