@@ -55,10 +55,11 @@ class Leader:
         watches: Sequence[Watch],
         loops: Sequence[Loop],
         rewrites: Mapping[str, Rewrites] | None = None,
+        statuses_lost: Callable[[], int] = int,
     ) -> None:
         self.recorder = recorder
         self.loops = tuple(loops)
-        self._rewrites = dict(rewrites or {})
+        self._rewrites, self._statuses_lost = dict(rewrites or {}), statuses_lost
         self._elector, self._prepare, self._watches = elector, prepare, tuple(watches)
         self._working = False
 
@@ -95,6 +96,8 @@ class Leader:
         """For metrics: who leads, what waits, and what was lost."""
         yield "leader", "1 while this process does the reconcilers' work.", {}, float(self.leading)
         yield "events_lost_total", "Events that could not be written.", {}, self.recorder.lost
+        text = "Statuses that the ClusterTopology's CRD didn't take."
+        yield "statuses_lost_total", text, {}, self._statuses_lost()
         for loop in self.loops:
             labels = {"reconciler": loop.reconciler.name}
             yield "reconcile_queue_depth", "Keys that wait or are worked on.", labels, loop.depth
@@ -119,10 +122,17 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Htt
     identity = f"{socket.gethostname()}_{uuid4()}"
     recorder = Recorder(client, identity)
     settings = configuration.cluster_topology
-    managed = ClusterTopologyReconciler(client, settings.name, configuration.levels if settings.enabled else None)
-    topology = Loop(managed, observe=observe)
-    rewrites = {"kai-topology": Rewrites(), "podgang": Rewrites()}
-    kai = Loop(KaiTopologyReconciler(client, settings.name, recorder, rewrites["kai-topology"]), observe=observe)
+    rewrites = {name: Rewrites() for name in ("clustertopology", "kai-topology", "podgang")}
+    managed = ClusterTopologyReconciler(
+        client,
+        settings.name,
+        configuration.levels if settings.enabled else None,
+        cluster.topologies,
+        recorder,
+        rewrites["clustertopology"],
+    )
+    synced = KaiTopologyReconciler(client, settings.name, recorder, rewrites["kai-topology"])
+    topology, kai = Loop(managed, observe=observe), Loop(synced, observe=observe)
     kai_topologies: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
     kai_topologies.subscribe(lambda key, before, after: kai.add(key))
     for loop in (topology, kai):
@@ -156,6 +166,7 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Htt
         watches=watches,
         loops=loops,
         rewrites=rewrites,
+        statuses_lost=lambda: synced.statuses_lost,
     )
 
 

@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Conflict, Forbidden, NotServed, Unavailable
+from app.cluster.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
+from app.cluster.facts import Levels, read_topology_levels
 from app.cluster.memory import MemoryClient
+from app.cluster.store import WatchStore
 from app.domain.kinds import CLUSTER_TOPOLOGY
 from app.domain.topology import Level
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler, CreationFailed
+from app.reconcilers.events import Recorder
+from app.reconcilers.rewrites import Rewrites
 from tests import builders
 from tests.cluster import virtual
 
@@ -19,8 +23,12 @@ WANTED = builders.cluster_topology("grove-topology", rack="k/rack", host="k/host
 OTHER = builders.cluster_topology("grove-topology", zone="k/zone")
 
 
-def reconciler(client: MemoryClient, levels: Sequence[Level] | None = LEVELS) -> ClusterTopologyReconciler:
-    return ClusterTopologyReconciler(client, "grove-topology", levels)
+def reconciler(
+    client: MemoryClient, levels: Sequence[Level] | None = LEVELS, cache: WatchStore[Levels] | None = None
+) -> ClusterTopologyReconciler:
+    cache = WatchStore(read_topology_levels) if cache is None else cache
+    rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
+    return ClusterTopologyReconciler(client, "grove-topology", levels, cache, Recorder(client, "test"), rewrites)
 
 
 def levels_of(client: MemoryClient) -> list[Any]:
@@ -99,3 +107,34 @@ async def test_a_deletion_that_fails_is_not_fatal(caplog: pytest.LogCaptureFixtu
     await reconciler(client, None).settle(60, lambda: 0.0)
     assert "not deleted, tried again later: no such permission" in caplog.text
     assert levels_of(client) == [WANTED["spec"]["levels"]]
+
+
+async def test_a_deletion_that_somebody_else_was_quicker_with_is_done() -> None:
+    client = MemoryClient([WANTED])
+    client.fail_next("delete", CLUSTER_TOPOLOGY, NotFound("gone", code=404))
+    assert await reconciler(client, None).reconcile(KEY) is None
+
+
+def test_a_creation_whose_answer_got_lost_is_not_made_twice() -> None:
+    client = MemoryClient()
+    client.fail_next("create", CLUSTER_TOPOLOGY, Unavailable("broken pipe"), after_effect=True)
+    virtual.run(reconciler(client).settle(60, lambda: 0.0))
+    assert [call.verb for call in client.writes()] == ["create"]
+
+
+@pytest.mark.parametrize("objects", [[], [OTHER]], ids=["made", "corrected"])
+async def test_what_is_written_is_in_the_cache_before_other_reconcilers_look(objects: Any) -> None:
+    cache: WatchStore[Levels] = WatchStore(read_topology_levels)
+    await reconciler(MemoryClient(objects), cache=cache).settle(60, lambda: 0.0)
+    assert cache.get(*KEY) == LEVELS
+
+
+async def test_somebody_who_keeps_changing_the_levels_is_not_fought() -> None:
+    client = MemoryClient([WANTED])
+    found = reconciler(client)
+    results = []
+    for _ in range(3):
+        await client.patch(CLUSTER_TOPOLOGY, "grove-topology", {"spec": OTHER["spec"]})
+        results.append(await found.reconcile(KEY))
+    assert results == [None, None, 60]
+    assert (levels_of(client), found.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)

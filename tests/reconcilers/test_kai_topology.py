@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Conflict, Object, Unavailable
+from app.cluster.api import Conflict, NotFound, Object, Unavailable
 from app.cluster.memory import MemoryClient
 from app.domain.kinds import CLUSTER_TOPOLOGY, EVENT, KAI_TOPOLOGY
 from app.reconcilers.events import Recorder
@@ -155,3 +155,68 @@ async def test_one_that_is_being_deleted_is_left_alone() -> None:
     await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
     assert await reconciler(client).reconcile(KEY) is None
     assert client.objects(KAI_TOPOLOGY) == []
+
+
+ALL = ("k/rack", "kubernetes.io/hostname")
+CREATE, DELETE, SAY = ("create", KAI_TOPOLOGY), ("delete", KAI_TOPOLOGY), ("patch", CLUSTER_TOPOLOGY)
+
+
+@pytest.mark.parametrize(
+    ("held", "owned", "status", "writes"),
+    [
+        pytest.param(None, True, "True", [CREATE, SAY], id="made"),
+        pytest.param(ALL, True, "True", [SAY], id="the same is left"),
+        pytest.param(("k/old",), True, "True", [DELETE, CREATE, SAY], id="other levels are made anew, never patched"),
+        pytest.param(ALL[::-1], True, "True", [DELETE, CREATE, SAY], id="another order is another topology"),
+        pytest.param(("k/theirs",), False, "False", [SAY], id="somebody else's is left alone"),
+    ],
+)
+async def test_what_differs_is_written_once(
+    held: tuple[str, ...] | None, owned: bool, status: str, writes: list[Any]
+) -> None:
+    client = MemoryClient([TOPOLOGY])
+    if held is not None:
+        client.load([kai(*held, uid=uid_of(client) if owned else "")])
+    found = reconciler(client)
+    await found.reconcile(KEY)
+    assert ready(client)[0] == status
+    assert [(call.verb, call.resource) for call in client.writes()] == writes
+    client.calls.clear()
+    await found.reconcile(KEY)
+    assert client.writes() == []
+
+
+async def test_one_that_somebody_else_was_quicker_to_delete_is_no_failure() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.load([kai("k/old", uid=uid_of(client))])
+    client.fail_next("delete", KAI_TOPOLOGY, NotFound("gone", code=404))
+    assert await reconciler(client).reconcile(KEY) == AGAIN_SECONDS
+    assert ready(client)[0] == "Unknown"
+
+
+async def test_one_that_was_replaced_since_it_was_read_is_not_deleted() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.load([kai("k/old", uid=uid_of(client))])
+    client.fail_next("delete", KAI_TOPOLOGY, Conflict("another uid", code=409, reason="Conflict"))
+    with pytest.raises(Conflict):
+        await reconciler(client).reconcile(KEY)
+    assert "status" not in client.objects(CLUSTER_TOPOLOGY)[0]
+
+
+async def test_a_creation_whose_answer_got_lost_is_found_by_the_next_look() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.fail_next("create", KAI_TOPOLOGY, Unavailable("broken pipe"), after_effect=True)
+    found = reconciler(client)
+    with pytest.raises(Unavailable):
+        await found.reconcile(KEY)
+    assert await found.reconcile(KEY) is None
+    assert ready(client)[0] == "True"
+
+
+async def test_conditions_of_others_stay() -> None:
+    theirs = {"type": "Theirs", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "t"}
+    client = MemoryClient([{**TOPOLOGY, "status": {"conditions": [theirs]}}])
+    await reconciler(client).reconcile(KEY)
+    found = client.objects(CLUSTER_TOPOLOGY)[0]["status"]["conditions"]
+    assert [one["type"] for one in found] == ["Theirs", "Ready"]
+    assert found[0] == theirs
