@@ -4,7 +4,7 @@
 memory. All of them pass `tests/cluster/contract.py`.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -211,6 +211,10 @@ class TopologyReader(Protocol):
 class PodCliqueSetReader(Protocol):
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Unavailable while the cache isn't ready."""
+        ...
+
+    def sets_naming(self, domains: Collection[str]) -> list[PodCliqueSet]:
+        """The cached sets with a constraint on one of `domains`, by name. Unavailable while the cache isn't ready."""
         ...
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:

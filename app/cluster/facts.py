@@ -1,6 +1,6 @@
 """The facts that webhooks ask for, read from the watch caches."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,11 @@ class CachedFacts:
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         ready(self._stores.sets, "PodCliqueSets")
         return self._stores.sets.get(namespace, name)
+
+    def sets_naming(self, domains: Collection[str]) -> list[PodCliqueSet]:
+        ready(self._stores.sets, "PodCliqueSets")
+        found = [one for one in self._stores.sets.values() if not one.domains.isdisjoint(domains)]
+        return sorted(found, key=lambda one: (one.namespace, one.name))
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         found = self.cached_set(namespace, name)

@@ -3,9 +3,14 @@
 Source: `designs/topology-aware-scheduling.md`, Workload Status Updates.
 """
 
+from collections.abc import Collection, Sequence
+
 from app.domain.conditions import Condition
 from app.domain.podcliqueset import CONDITION, PodCliqueSet
 from app.domain.topology import DOMAINS, Topology
+
+SHOWN = 5
+"""Names in a warning; kubectl cuts long ones."""
 
 
 def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
@@ -30,3 +35,17 @@ def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condit
         f"Topology constraint will be ignored. Please remove packDomain or update ClusterTopology."
     )
     return Condition(CONDITION, "False", "TopologyLevelNotFound", text, pcs.generation)
+
+
+def lost_levels_warning(lost: Collection[str], sets: Sequence[PodCliqueSet]) -> str | None:
+    """What to tell who takes the levels `lost` from the managed ClusterTopology, while `sets` name them; None where
+    nobody does."""
+    if not sets:
+        return None
+    named = [f"{one.namespace}/{one.name}" for one in sets[:SHOWN]]
+    rest = f" and {len(sets) - SHOWN} more" if len(sets) > SHOWN else ""
+    levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in lost)
+    return (
+        f"{len(sets)} PodCliqueSets have constraints on the removed levels ({levels}), which will be ignored: "
+        f"{', '.join(named)}{rest}"
+    )

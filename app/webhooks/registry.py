@@ -145,7 +145,9 @@ class Facts:
 def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
     """Path -> route, for the server and the dry run."""
     handlers: dict[Webhook, Handler] = {
-        VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(settings.topology_name, settings.authorized_users),
+        VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(
+            settings.topology_name, settings.authorized_users, facts.sets
+        ),
         VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts.topology),
         VALIDATE_POD_GROUP: pod_group_webhook,
         MUTATE_POD_CLIQUE: PodCliqueWebhook(facts.sets, facts.resources, settings.claim_mode),

@@ -25,28 +25,44 @@ class Users:
     """Clients of one API server, as admin, as the operator (our own service account) and as an ordinary user."""
 
     def __init__(
-        self, api: ApiServer, admin: HttpClient, operator: HttpClient, user: HttpClient, raw: httpx.AsyncClient
+        self,
+        api: ApiServer,
+        admin: HttpClient,
+        operator: HttpClient,
+        user: HttpClient,
+        raw: dict[str, httpx.AsyncClient],
     ) -> None:
         self.api, self.admin, self.operator, self.user, self._raw = api, admin, operator, user, raw
 
     async def call(self, method: str, path: str, body: Object | None = None) -> Object:
         """Any request as the ordinary user, for what our own client doesn't do: bulk deletes, subresources."""
-        answer = await self._raw.request(method, path, json=body)
-        answer.raise_for_status()
-        found: Object = answer.json()
+        found: Object = (await self.answer("user", method, path, body)).json()
         return found
+
+    async def answer(self, user: str, method: str, path: str, body: Object | None = None) -> httpx.Response:
+        """Any request as any user, with the headers of its answer; a PATCH is a merge patch."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        answer = await self._raw[user].request(method, path, json=body, headers={"Content-Type": kind})
+        answer.raise_for_status()
+        return answer
 
 
 @contextlib.asynccontextmanager
 async def users(api: ApiServer) -> AsyncIterator[Users]:
+    names = ("admin", "operator", "user")
+    context = ssl.create_default_context(cafile=api.ca_file)
+    tokens = {one["name"]: one["user"]["token"] for one in yaml.safe_load(api.kubeconfig.read_text())["users"]}
     async with contextlib.AsyncExitStack() as stack:
-        admin, operator, user = [
-            await stack.enter_async_context(await connect(api, name)) for name in ("admin", "operator", "user")
-        ]
-        token = yaml.safe_load(api.kubeconfig.read_text())["users"][2]["user"]["token"]
-        context, headers = ssl.create_default_context(cafile=api.ca_file), {"Authorization": f"Bearer {token}"}
-        raw = httpx.AsyncClient(base_url=api.url, verify=context, headers=headers, timeout=30)
-        yield Users(api, admin, operator, user, await stack.enter_async_context(raw))
+        admin, operator, user = [await stack.enter_async_context(await connect(api, name)) for name in names]
+        raw = {
+            name: await stack.enter_async_context(
+                httpx.AsyncClient(
+                    base_url=api.url, verify=context, headers={"Authorization": f"Bearer {tokens[name]}"}, timeout=30
+                )
+            )
+            for name in names
+        }
+        yield Users(api, admin, operator, user, raw)
 
 
 async def connect(api: ApiServer, context: str) -> HttpClient:

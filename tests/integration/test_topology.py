@@ -337,6 +337,18 @@ def expected(preferred: str) -> dict[str, Object]:
     }
 
 
+async def test_who_removes_a_level_is_warned_of_the_sets_that_it_hits(
+    clients: Users, api: ApiServer, start: Start, namespace: str
+) -> None:
+    async with start(LEVELS) as served:
+        await workload(clients, served, namespace, **DOMAINS)
+        levels = [{"domain": "zone", "key": ZONE}, {"domain": "host", "key": HOST}]
+        path = f"/apis/grove.io/v1alpha1/clustertopologies/{NAME}"
+        answer = await clients.answer("operator", "PATCH", path, {"spec": {"levels": levels}})
+        (warning,) = [one for one in answer.headers.get_list("warning") if "removed levels" in one]
+        assert f"{namespace}/train" in warning
+
+
 async def test_constraints_that_stay_valid_are_not_written(clients: Users, start: Start, namespace: str) -> None:
     async with start(LEVELS) as served:
         await workload(clients, served, namespace, domain="zone")

@@ -1,0 +1,385 @@
+"""The reconcilers: how soon claims are owned, how fast 10,000 PodGangs follow a change of levels, and what a killed
+leader leaves behind.
+
+The API server is our sandbox in a process of its own, with our webhooks registered; each server is another process. A
+PATCH rate of the bare client, measured in the same run against the same API server, is what the reconciler's is
+compared with.
+"""
+
+import argparse
+import asyncio
+import atexit
+import contextlib
+import os
+import re
+import signal
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.cluster.client import HttpClient, Limits
+from app.cluster.credentials import from_kubeconfig
+from app.domain.kinds import (
+    COMPUTE_DOMAIN,
+    EVENT,
+    LEASE,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+    Resource,
+)
+from app.local import with_bundle
+from app.sandbox.sandbox import Sandbox
+from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from tests import builders
+
+ROOT = Path(__file__).parent.parent
+GANGS_OF_A_SET = 100
+WORKERS = 16
+WRITES = ("create", "patch", "delete")
+PATIENCE = 120.0
+LEVELS = {
+    "zone": "topology.kubernetes.io/zone",
+    "rack": "topology.kubernetes.io/rack",
+    "host": "kubernetes.io/hostname",
+}
+CONFIGURATION = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+clusterTopology: {{enabled: true, levels: [{levels}]}}
+server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+client: {{queriesPerSecond: 10000, burst: 10000}}
+leaderElection: {{leaseSeconds: 5, renewSeconds: 3, retrySeconds: 1}}
+"""
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--api", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--adoptions", type=int, default=500)
+    parser.add_argument("--gangs", type=int, default=10_000)
+    arguments = parser.parse_args()
+    if arguments.api:
+        await run_api(arguments.directory, arguments.api)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        port = free_port()
+        with process([sys.executable, __file__, "--api", str(port), "--directory", name]):
+            await until(lambda: (directory / "listening").exists())
+            async with await connect(directory) as client:
+                bench = Bench(directory, port, client)
+                await bench.adoption(arguments.adoptions)
+                await bench.level_change(arguments.gangs)
+                await bench.killed_leader(arguments.gangs)
+                await bench.restart()
+
+
+async def run_api(directory: Path, port: int) -> None:
+    """The API server's process. Webhooks are registered once a server has made its certificate."""
+    sandbox = Sandbox(state_dir=directory, webhook_url=f"https://127.0.0.1:{port}")
+    await sandbox.start()
+    await sandbox.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}])
+    (directory / "listening").touch()
+    bundle = directory / "certs" / "ca.crt"
+    await until(bundle.exists)
+    await sandbox.apply([with_bundle(one, bundle.read_bytes()) for one in webhook_configurations(ServiceTarget())])
+    (directory / "registered").touch()
+    await asyncio.Event().wait()
+
+
+class Server:
+    """One server process, and its metrics."""
+
+    def __init__(self, directory: Path, port: int, levels: dict[str, str]) -> None:
+        listed = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in levels.items())
+        path = directory / f"config-{port}.yaml"
+        path.write_text(CONFIGURATION.format(levels=listed, port=port))
+        command = [sys.executable, "-m", "app", "serve", "--config", str(path), "--certs", str(directory / "certs")]
+        command += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator", "--log-level", "warning"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+        atexit.register(self.process.kill)
+        self._url, self._bundle = f"https://localhost:{port}", directory / "certs" / "ca.crt"
+
+    async def ready(self) -> None:
+        await until(self._bundle.exists)
+        await until(lambda: self.get("/readyz").startswith("ok"))
+
+    def get(self, path: str) -> str:
+        try:
+            context = ssl.create_default_context(cafile=self._bundle)
+            return httpx.get(f"{self._url}{path}", verify=context, timeout=10).text
+        except (httpx.TransportError, OSError):
+            return ""
+
+    def metrics(self) -> str:
+        return self.get("/metrics")
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum of the samples that have `labels`."""
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(self.metrics())
+            for sample in family.samples
+            if sample.name == f"grove_admission_{name}" and labels.items() <= sample.labels.items()
+        )
+
+    def writes(self) -> int:
+        """Calls that change something, but for leases and events."""
+        verbs = sum(self.value("api_requests_total", verb=verb) for verb in WRITES)
+        free = (str(LEASE), str(EVENT))
+        return int(verbs - sum(self.value("api_requests_total", verb=v, resource=r) for v in WRITES for r in free))
+
+    def patches(self) -> int:
+        return int(self.value("api_requests_total", verb="patch", resource=str(POD_GANG), code="200"))
+
+    def resident(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024  # type: ignore[index]
+
+    async def idle(self, gangs: int) -> None:
+        """It leads, has looked at all PodGangs, and nothing waits."""
+        await until(lambda: self.value("leader") == 1, 0.2)
+        await until(lambda: self.value("reconcile_total", reconciler="podgang") >= gangs, 0.2)
+        await until(lambda: self.value("reconcile_queue_depth") == 0, 0.2)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+
+
+@dataclass
+class Bench:
+    directory: Path
+    port: int
+    client: HttpClient
+
+    async def adoption(self, count: int) -> None:
+        server = Server(self.directory, self.port, LEVELS)
+        await server.ready()
+        await until((self.directory / "registered").exists)
+        await until(lambda: server.value("leader") == 1)
+        await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("adopted"), "default")
+        await self._topology_is_known()
+        labels = [builders.labels("adopted", number, f"adopted-{number}", grove=True) for number in range(count)]
+        cliques = (builders.pod_clique(f"adopted-{number}-worker", labels[number]) for number in range(count))
+        await self._all(POD_CLIQUE, cliques)
+        watching = Owned(count)
+        async with watching.running(self.client):
+            stored: dict[str, float] = {}
+            for number in range(count):
+                name = f"adopted-{number}"
+                await self.client.create(POD_GANG, builders.pod_gang(name, labels[number], f"{name}-worker"), "default")
+                stored[name] = time.monotonic()
+                await asyncio.sleep(0.01)
+            await until(watching.done)
+        taken = sorted((watching.owned[name] - stored[name]) * 1000 for name in stored)
+        p99 = statistics.quantiles(taken, n=100)[98]
+        print(
+            f"adoption, PodGang stored -> both owned: p50 {statistics.median(taken):.0f} ms, p99 {p99:.0f} ms ({count})"
+        )
+        server.stop()
+
+    async def level_change(self, count: int) -> None:
+        server = Server(self.directory, self.port, LEVELS)
+        await server.ready()
+        sets = [builders.pod_clique_set(f"job-{n}", domain="zone") for n in range(count // GANGS_OF_A_SET)]
+        await self._all(POD_CLIQUE_SET, sets)
+        await self._all(POD_GANG, (gang(number, count // GANGS_OF_A_SET) for number in range(count)))
+        await server.idle(count)
+        rate = await self._bare_rate(count)
+        server.stop()
+        server = Server(self.directory, self.port, {**LEVELS, "numa": "example.com/numa"})
+        await server.ready()
+        await until(lambda: server.patches() > 0)
+        begin, before = time.monotonic(), server.patches()
+        await until(lambda: server.patches() >= count, 0.1)
+        seconds = time.monotonic() - begin
+        await server.idle(count)
+        ours = (count - before) / seconds
+        print(f"level change: {server.patches():,} patches for {count:,} PodGangs and {await self._adopted():,} others")
+        print(f"  {ours:,.0f} patches/s, {ours / rate:.2f} of the bare client's {rate:,.0f}/s", end="")
+        print(f"; resident {server.resident():.0f} MiB; wrong: {await self._wrong('example.com/numa')}")
+        server.stop()
+
+    async def killed_leader(self, count: int) -> None:
+        """Back to the old levels, with two servers: the leader is killed half way, and started anew beside the other,
+        as a Deployment does. Webhooks are reached at its port, so that patches fail while it is away."""
+        first, second = Server(self.directory, self.port, LEVELS), Server(self.directory, free_port(), LEVELS)
+        await first.ready()
+        await until(lambda: first.patches() + second.patches() > count // 3)
+        leader, other = (first, second) if first.patches() > second.patches() else (second, first)
+        done = leader.patches()
+        leader.stop(signal.SIGKILL)
+        begin = time.monotonic()
+        again = Server(self.directory, self.port if leader is first else free_port(), LEVELS)
+        await until(lambda: other.value("leader") + again.value("leader") == 1)
+        led = time.monotonic() - begin
+        await until_async(self._settled("kubernetes.io/hostname"))
+        wrong = await self._wrong("kubernetes.io/hostname")
+        print(f"leader killed after {done:,} of {count:,}: another led after {led:.1f} s, wrong in the end: {wrong}")
+        other.stop()
+        again.stop()
+
+    async def restart(self) -> None:
+        server = Server(self.directory, self.port, LEVELS)
+        await server.ready()
+        total = len([1 async for _ in self._gangs()])
+        await server.idle(total)
+        print(f"restart of everything: {server.writes()} writes for {total:,} PodGangs")
+        server.stop()
+
+    async def _topology_is_known(self) -> None:
+        async def try_once() -> bool:
+            probe = builders.pod_gang("probe", builders.labels("adopted", 0, "probe"), "probe")
+            try:
+                await self.client.create(POD_GANG, probe, "default", dry_run=True)
+            except Exception:
+                return False
+            return True
+
+        await until_async(try_once)
+
+    async def _bare_rate(self, count: int) -> float:
+        """Patches a second of the bare client, as many at once as the reconciler has workers."""
+        names = iter([f"job-{n % (count // GANGS_OF_A_SET)}-{n // (count // GANGS_OF_A_SET)}" for n in range(count)])
+
+        async def worker() -> None:
+            for name in names:
+                await self.client.patch(POD_GANG, name, {"metadata": {"labels": {"bench": "1"}}}, "default")
+
+        begin = time.monotonic()
+        await asyncio.gather(*(worker() for _ in range(WORKERS)))
+        return count / (time.monotonic() - begin)
+
+    async def _all(self, resource: Resource, objects: Any) -> None:
+        waiting = iter(objects)
+
+        async def worker() -> None:
+            for obj in waiting:
+                await self.client.create(resource, obj, "default")
+
+        await asyncio.gather(*(worker() for _ in range(WORKERS)))
+
+    async def _gangs(self) -> AsyncIterator[dict[str, Any]]:
+        token = ""
+        while True:
+            page = await self.client.list(POD_GANG, "default", continue_token=token)
+            for item in page.items:
+                yield item
+            token = page.continue_token
+            if not token:
+                return
+
+    async def _wrong(self, preferred: str) -> int:
+        """PodGangs whose constraints are not what the levels ask for."""
+        wrong = 0
+        async for one in self._gangs():
+            packs = [one["spec"]["topologyConstraint"]["packConstraint"]]
+            packs += [group["topologyConstraint"]["packConstraint"] for group in one["spec"]["podgroups"]]
+            wrong += {pack["preferred"] for pack in packs} != {preferred}
+        return wrong
+
+    def _settled(self, preferred: str) -> Callable[[], Awaitable[bool]]:
+        async def settled() -> bool:
+            return await self._wrong(preferred) == 0
+
+        return settled
+
+    async def _adopted(self) -> int:
+        return len([1 async for one in self._gangs() if one["metadata"]["name"].startswith("adopted")])
+
+
+class Owned:
+    """When both resources of each PodGang became its own, seen by two watches."""
+
+    def __init__(self, count: int) -> None:
+        self.owned: dict[str, float] = {}
+        self._count, self._half = count, set[str]()
+
+    def done(self) -> bool:
+        return len(self.owned) >= self._count
+
+    @contextlib.asynccontextmanager
+    async def running(self, client: HttpClient) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(self._watch(client, one)) for one in (COMPUTE_DOMAIN, RESOURCE_CLAIM)]
+        await asyncio.sleep(0.2)
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self, client: HttpClient, resource: Resource) -> None:
+        version = (await client.list(resource, "default", limit=1)).resource_version
+        async for event in client.watch(resource, "default", resource_version=version):
+            for owner in event.object.get("metadata", {}).get("ownerReferences", []):
+                if owner["kind"] == "PodGang" and event.type == "MODIFIED":
+                    self._see(owner["name"])
+
+    def _see(self, gang: str) -> None:
+        if gang in self._half:
+            self.owned[gang] = time.monotonic()
+        self._half.add(gang)
+
+
+def gang(number: int, sets: int) -> dict[str, Any]:
+    pcs, replica = f"job-{number % sets}", number // sets
+    name = f"{pcs}-{replica}"
+    return builders.pod_gang(name, builders.labels(pcs, replica, name, grove=True), f"{name}-worker", f"{name}-leader")
+
+
+async def connect(directory: Path) -> HttpClient:
+    client = HttpClient(await from_kubeconfig(directory / "kubeconfig", "operator"), Limits(qps=1e6, burst=10**6))
+    await client.discovery.refresh()
+    return client
+
+
+@contextlib.contextmanager
+def process(command: list[str]) -> Iterator[None]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as running:
+        try:
+            yield
+        finally:
+            running.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+async def until(true: Callable[[], object], every: float = 0.05) -> None:
+    async def look() -> bool:
+        return bool(true())
+
+    await until_async(look, every)
+
+
+async def until_async(true: Callable[[], Awaitable[bool]], every: float = 0.05) -> None:
+    end = time.monotonic() + PATIENCE
+    while not await true():
+        if time.monotonic() > end:
+            raise SystemExit("nothing happened for two minutes")
+        await asyncio.sleep(every)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
