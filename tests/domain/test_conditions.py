@@ -31,9 +31,7 @@ def held(**changes: Any) -> dict[str, Any]:
         pytest.param([OTHER, "nonsense"], [OTHER, WRITTEN], id="others stay, in their places"),
         pytest.param([held(status="False"), OTHER], [WRITTEN, OTHER], id="another status is a transition"),
         pytest.param([held(message="x", reason="Y")], [held()], id="another message is none"),
-        pytest.param(
-            [{"type": "Ready", "status": "True"}], [WRITTEN], id="one that nobody timed is timed now"
-        ),
+        pytest.param([{"type": "Ready", "status": "True"}], [WRITTEN], id="one that nobody timed is timed now"),
     ],
 )
 def test_a_condition_is_put_in_its_place(before: Any, after: list[Any]) -> None:
