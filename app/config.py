@@ -139,7 +139,8 @@ class Certificates(_Section):
     `files`: from the directory of `--certs`, such as a mounted Secret that cert-manager or somebody else keeps; the
     caBundles are theirs too (cert-manager's cainjector). `self-managed`: an own CA in the Secret `secretName`, and the
     caBundles of both webhook configurations, which are called `webhookConfigurations`, written by us. `namespace` is
-    that of Secret and Service. A new CA is in the caBundles for `settleSeconds` before anything signed by it is shown.
+    that of Secret and Service. A new CA is in the caBundles for `settleSeconds` before anything signed by it is shown;
+    that has to fit in the last third of a certificate's life, with room.
     """
 
     mode: Literal["files", "self-managed"] = "files"
@@ -162,6 +163,8 @@ class Certificates(_Section):
     def _lives(self) -> "Certificates":
         if self.ca_validity_hours < 3 * self.validity_hours:
             raise ValueError("caValidityHours must be at least three times validityHours")
+        if 6 * self.settle_seconds > 3600 * self.validity_hours:
+            raise ValueError("settleSeconds must be at most a sixth of validityHours")
         return self
 
 
