@@ -13,7 +13,7 @@ from app.domain.kinds import SECRET, Resource
 from app.reconcilers.ca_bundles import CONFIGURATIONS
 from app.reconcilers.certificates import CertificateReconciler, SelfManaged
 from app.reconcilers.loop import Loop, Observe
-from app.tls.development import ensure_development_certificate
+from app.tls.development import ensure_development_certificate, is_development
 from app.tls.issue import Pair, make_ca, make_leaf, split_names
 from app.tls.reload import FileSource, ServingCertificate
 from app.tls.rotate import Terms
@@ -29,7 +29,7 @@ def file_source(directory: Path) -> FileSource:
     """The pair of `directory`, followed when its files change. Where there is no `tls.crt`, or one that was made here,
     a development pair is seen to. OSError where none can be had."""
     certificate, key = directory / "tls.crt", directory / "tls.key"
-    if not certificate.exists() or (directory / "ca.key").exists():
+    if not certificate.exists() or is_development(directory):
         ensure_development_certificate(directory, DEVELOPMENT_NAMES, datetime.now(UTC))
     source = FileSource(certificate, key, ServingCertificate(), ca_path=directory / "ca.crt")
     source.poll()

@@ -1,11 +1,13 @@
 """Self-managed certificates, from configurations without a caBundle to webhooks that are asked."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from app.cli import main
 from app.cluster.api import Forbidden, Object
 from app.config import Configuration, read_configuration
 from app.domain.kinds import MUTATING_WEBHOOKS, POD_GROUP, SECRET, VALIDATING_WEBHOOKS, Resource
@@ -73,6 +75,14 @@ async def test_a_ca_bundle_that_somebody_takes_out_comes_back(served: Served, cl
     await clients.admin.patch(VALIDATING_WEBHOOKS, NAME, {"webhooks": found["webhooks"]})
     await eventually(lambda: is_published(clients))
     assert 'invalid subgroup name "Mixed"' in await refusal(clients, namespace)
+
+
+async def test_the_command_finds_them_well(served: Served, clients: Users, capfd: pytest.CaptureFixture[str]) -> None:
+    await eventually(lambda: is_published(clients))
+    arguments = ["certs", "check", "--kubeconfig", str(clients.api.kubeconfig), "--within", "30"]
+    assert await asyncio.to_thread(main, arguments) == 0
+    assert await asyncio.to_thread(main, [*arguments, "--name", "other.svc"]) == 1
+    assert capfd.readouterr().out == "ok\nthe certificate doesn't cover 'other.svc'\n"
 
 
 async def test_a_secret_that_somebody_deletes_comes_back_as_it_was(served: Served, clients: Users) -> None:
