@@ -1,4 +1,7 @@
-"""argv -> settings -> serve | check | webhooks. Exit codes: 0 done, 1 a refusal or a failure, 2 unusable input."""
+"""argv -> settings -> serve | check | webhooks | sandbox | certs.
+
+Exit codes: 0 done, 1 a refusal or a failure, 2 unusable input.
+"""
 
 import argparse
 import asyncio
@@ -13,6 +16,7 @@ import uvloop
 import yaml
 
 from app import __version__, logs, runtime
+from app.certs import add_certs
 from app.cluster.api import ClusterError
 from app.config import Configuration, ConfigurationError, load_configuration, with_overrides
 from app.listener import free_port
@@ -46,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_webhooks(commands)
     _add_sandbox(commands)
+    add_certs(commands)
     return parser
 
 

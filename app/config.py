@@ -158,6 +158,41 @@ class Workloads(_Section):
     labels: WorkloadLabels = WorkloadLabels()
 
 
+class Certificates(_Section):
+    """Where the serving certificate comes from.
+
+    `files`: from the directory of `--certs`, such as a mounted Secret that cert-manager or somebody else keeps; the
+    caBundles are theirs too (cert-manager's cainjector). `self-managed`: an own CA in the Secret `secretName`, and the
+    caBundles of both webhook configurations, which are called `webhookConfigurations`, written by us. `namespace` is
+    that of Secret and Service. A new CA is in the caBundles for `settleSeconds` before anything signed by it is shown;
+    that has to fit in the last third of a certificate's life, with room.
+    """
+
+    mode: Literal["files", "self-managed"] = "files"
+    namespace: str = "grove-system"
+    secret_name: str = "grove-admission-certificates"
+    service_name: str = "grove-admission"
+    webhook_configurations: str = "grove-admission"
+    validity_hours: Annotated[float, Field(gt=0, le=87600)] = 2160
+    ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760
+    settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
+
+    @field_validator("namespace", "secret_name", "service_name", "webhook_configurations")
+    @classmethod
+    def _names(cls, name: str) -> str:
+        if not is_subdomain(name):
+            raise ValueError("must be a lowercase DNS subdomain, such as grove-admission")
+        return name
+
+    @model_validator(mode="after")
+    def _lives(self) -> "Certificates":
+        if self.ca_validity_hours < 3 * self.validity_hours:
+            raise ValueError("caValidityHours must be at least three times validityHours")
+        if 6 * self.settle_seconds > 3600 * self.validity_hours:
+            raise ValueError("settleSeconds must be at most a sixth of validityHours")
+        return self
+
+
 class Configuration(_Section):
     api_version: Literal["config.grove.io/v1alpha1"] = "config.grove.io/v1alpha1"
     kind: Literal["OperatorConfiguration"] = "OperatorConfiguration"
@@ -169,6 +204,7 @@ class Configuration(_Section):
     client: Client = Client()
     leader_election: LeaderElection = LeaderElection()
     workloads: Workloads = Workloads()
+    certificates: Certificates = Certificates()
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -213,7 +249,8 @@ def load_configuration(path: Path) -> Configuration:
 def with_overrides(
     configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """`configuration` with `server.host`/`server.port` from GROVE_ADMISSION_HOST/PORT, and, above these, from flags."""
+    """`configuration` with `server.host`/`server.port` from GROVE_ADMISSION_HOST/PORT, and, above these, from flags;
+    `certificates.namespace`, where it isn't given, from POD_NAMESPACE."""
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
         server["host"] = environment["GROVE_ADMISSION_HOST"]
@@ -223,7 +260,11 @@ def with_overrides(
             raise ConfigurationError("GROVE_ADMISSION_PORT", [f"must be a port number, not {port!r}"])
         server["port"] = int(port)
     server |= {name: value for name, value in flags.items() if value is not None}
-    return configuration.model_copy(update={"server": configuration.server.model_copy(update=server)})
+    updates: dict[str, Any] = {"server": configuration.server.model_copy(update=server)}
+    certificates = configuration.certificates
+    if "POD_NAMESPACE" in environment and "namespace" not in certificates.model_fields_set:
+        updates["certificates"] = certificates.model_copy(update={"namespace": environment["POD_NAMESPACE"]})
+    return configuration.model_copy(update=updates)
 
 
 def _finding(error: Any) -> str:

@@ -93,7 +93,7 @@ async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Pat
 async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Served]:
     """Our server beside `api`, as the operator's user, with its webhooks registered, while the block runs."""
     async with unregistered(api, configuration, state_dir) as served:
-        await api.apply(registered(api, served, (state_dir / "webhook" / "ca.crt").read_bytes()))
+        await api.apply(registered(api, served, served.readiness.certificate.ca_bundle() or b""))
         yield served
 
 

@@ -12,11 +12,11 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from app import __version__
 from app.admission.handler import Route
+from app.certificates import file_source, gauges, self_managed_source
 from app.cluster.api import Object
 from app.cluster.client import HttpClient, Limits
 from app.cluster.credentials import from_kubeconfig, in_cluster
@@ -39,13 +39,11 @@ from app.logs import VerdictLog
 from app.metrics import Metrics
 from app.reconcilers.cluster_topology import CreationFailed
 from app.server import build_app
-from app.tls.development import ensure_development_certificate
-from app.tls.reload import FileSource, ServingCertificate
+from app.tls.source import CertificateSource
 from app.webhooks import registry
 from app.webhooks.dry_run import Asker, Judgement, judge
 
 FLUSH_SECONDS = 0.2
-CERTIFICATE_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 
 NEIGHBOURS = (
     CLUSTER_TOPOLOGY,
@@ -124,7 +122,7 @@ class Readiness:
     """What `/readyz` and `/healthz` say."""
 
     cluster: Cluster
-    certificate: FileSource
+    certificate: CertificateSource
     leader: Leader | None = None
     draining: bool = False
 
@@ -134,12 +132,18 @@ class Readiness:
     def ready(self) -> dict[str, str | None]:
         checks: dict[str, str | None] = {
             "draining": "is shutting down" if self.draining else None,
-            "certificate": None if self.certificate.healthy() else "has expired",
+            "certificate": self._certificate(),
         }
         for name, store in self.cluster.stores.by_name().items():
             problem = getattr(store, "problem", "") or "not asked yet"
             checks[f"cache/{name}"] = None if store.synced else f"the first list is not in yet: {problem}"
         return checks
+
+    def _certificate(self) -> str | None:
+        if self.certificate.healthy():
+            return None
+        state = "is not there yet" if self.certificate.not_after is None else "has expired"
+        return f"{state}: {self.certificate.last_error}" if self.certificate.last_error else state
 
     def notes(self) -> dict[str, str]:
         """Which of the optional APIs this cluster has, and who leads."""
@@ -210,15 +214,16 @@ class Served:
 @contextlib.asynccontextmanager
 async def serving(configuration: Configuration, certificates: Path, cluster: Cluster) -> AsyncIterator[Served]:
     """The server over `cluster`, while the block runs. The end of any of its tasks ends the block."""
-    source = certificate_source(certificates)
+    metrics = Metrics()
+    source = certificate_source(configuration, certificates, cluster, metrics)
     sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer)
-    metrics = Metrics()
     readiness = Readiness(cluster, source)
     routes = build_routes(configuration, cluster)
     app = build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes)
     listener = Listener(app, sock, source.certificate.context)
-    metrics.add_gauges(lambda: _gauges(cluster, source))
+    metrics.add_gauges(lambda: _gauges(cluster))
+    metrics.add_gauges(lambda: gauges(source))
     try:
         async with leading(configuration, cluster, metrics) as leader, asyncio.TaskGroup() as tasks:
             background = [
@@ -274,17 +279,15 @@ def limits(configuration: Configuration) -> Limits:
     return Limits(total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst)
 
 
-def certificate_source(directory: Path) -> FileSource:
-    """The pair of `directory`, followed when its files change. Where there is no `tls.crt`, or one that was made here,
-    a development pair is seen to. OSError where none can be had."""
-    certificate, key = directory / "tls.crt", directory / "tls.key"
-    if not certificate.exists() or (directory / "ca.key").exists():
-        ensure_development_certificate(directory, CERTIFICATE_NAMES, datetime.now(UTC))
-    source = FileSource(certificate, key, ServingCertificate())
-    source.poll()
-    if source.not_after is None:
-        raise OSError(source.last_error)
-    return source
+def certificate_source(
+    configuration: Configuration, directory: Path, cluster: Cluster, metrics: Metrics
+) -> CertificateSource:
+    """OSError where none can be had."""
+    if configuration.certificates.mode == "files":
+        return file_source(directory)
+    if not isinstance(cluster, LiveCluster):
+        raise OSError("certificates.mode self-managed needs a cluster; without one, use files")
+    return self_managed_source(configuration.certificates, cluster.client, metrics.reconciled)
 
 
 def settle_garbage_collector() -> None:
@@ -295,7 +298,7 @@ def settle_garbage_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def _gauges(cluster: Cluster, certificate: FileSource) -> Iterator[tuple[str, str, dict[str, str], float]]:
+def _gauges(cluster: Cluster) -> Iterator[tuple[str, str, dict[str, str], float]]:
     stores = cluster.stores.by_name()
     for name, store in stores.items():
         yield "cache_objects", "Objects in the cache.", {"resource": name}, len(store)
@@ -303,9 +306,6 @@ def _gauges(cluster: Cluster, certificate: FileSource) -> Iterator[tuple[str, st
         yield "cache_synced", "1 once the first list is in.", {"resource": name}, float(store.synced)
     for name, store in stores.items():
         yield "cache_served", "1 where the cluster serves the resource.", {"resource": name}, float(store.served)
-    if certificate.not_after is not None:
-        text = "When the serving certificate expires, in seconds since the epoch."
-        yield "certificate_expiry_timestamp_seconds", text, {}, certificate.not_after.timestamp()
     if isinstance(cluster, LiveCluster):
         yield from _cluster_gauges(cluster)
 

@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from app.admission.connection import Connection
+from app.certificates import file_source
 from app.listener import KEEP_ALIVE_SECONDS, Listener, bind
-from app.runtime import certificate_source
 from app.tls.issue import make_ca, make_leaf
 from tests.reviews import load
 
@@ -110,7 +110,7 @@ class Held:
     """A listener in this process, whose app answers once it is let."""
 
     def __init__(self, directory: Path, connection: type[Connection] = Connection) -> None:
-        self.source = certificate_source(directory)
+        self.source = file_source(directory)
         self.directory = directory
         self.bodies: list[int] = []
         self.listener = Listener(self.app, bind("127.0.0.1", 0), self.source.certificate.context, connection)

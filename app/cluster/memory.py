@@ -42,7 +42,9 @@ from app.domain import kinds
 from app.domain.kinds import Resource
 
 EVERYTHING: Mapping[Resource, str] = {resource: resource.versions[0] for resource in kinds.ALL}
-WITHOUT_STATUS: Collection[Resource] = frozenset({kinds.EVENT, kinds.SECRET, kinds.LEASE})
+WITHOUT_STATUS: Collection[Resource] = frozenset(
+    {kinds.EVENT, kinds.SECRET, kinds.LEASE, kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS}
+)
 
 
 Objects = list[Object]

@@ -34,6 +34,23 @@ SECRET = Resource("", "secrets", "Secret", True, ("v1",), optional=False)
 LEASE = Resource("coordination.k8s.io", "leases", "Lease", True, ("v1",), optional=False)
 CRD = Resource("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", False, ("v1",), False)
 
+MUTATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    False,
+    ("v1",),
+    optional=False,
+)
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    False,
+    ("v1",),
+    optional=False,
+)
+
 CLUSTER_TOPOLOGY = Resource("grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",))
 POD_CLIQUE_SET = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v1alpha1",))
 POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",))
@@ -56,6 +73,8 @@ ALL: tuple[Resource, ...] = (
     SECRET,
     LEASE,
     CRD,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
     CLUSTER_TOPOLOGY,
     POD_CLIQUE_SET,
     POD_CLIQUE,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from app.tls.issue import Pair, check_pair, inspect, make_ca, make_leaf, split_names
 
+_CA_NAME = "grove-admission development CA"
 _CA_LIFE = timedelta(days=3650)
 _LEAF_LIFE = timedelta(days=365)
 _SPARE = timedelta(days=7)
@@ -40,12 +41,24 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
             _refuse_foreign(paths)
         ca = _read(paths.ca_path, ca_key_path)
         if ca is None or not _is_good_ca(ca, now):
-            ca = make_ca("grove-admission development CA", now - _CLOCK_SKEW, now + _CA_LIFE)
+            ca = make_ca(_CA_NAME, now - _CLOCK_SKEW, now + _CA_LIFE)
             _write(ca, paths.ca_path, ca_key_path)
         leaf = _read(paths.cert_path, paths.key_path)
         if leaf is None or not _is_good_leaf(leaf, ca, names, now):
             _write(_make_leaf(ca, names, now), paths.cert_path, paths.key_path)
     return paths
+
+
+def is_development(directory: Path) -> bool:
+    """Whether what `directory` holds was made here, in whole or up to a crash; `grove-admission certs make` leaves a
+    ca.key too."""
+    ca = _read(directory / "ca.crt", directory / "ca.key")
+    if ca is None:
+        return (directory / "ca.key").exists()
+    try:
+        return inspect(ca.cert_pem).subject == f"CN={_CA_NAME}"
+    except ValueError:
+        return True
 
 
 def _refuse_foreign(paths: DevelopmentCertificate) -> None:

@@ -40,6 +40,7 @@ class CertificateInfo:
     """What a certificate says. `names` are its DNS names, then its IP addresses; `fingerprint` is SHA-256 in hex."""
 
     subject: str
+    issuer: str
     names: tuple[str, ...]
     not_before: datetime
     not_after: datetime
@@ -104,6 +105,16 @@ def inspect(pem: bytes) -> CertificateInfo:
     return _info(x509.load_pem_x509_certificate(pem))
 
 
+def split_bundle(pem: bytes) -> tuple[bytes, ...]:
+    """The certificates of `pem`, each as PEM of one and the same form, in order. ValueError where there is none."""
+    return tuple(one.public_bytes(Encoding.PEM) for one in x509.load_pem_x509_certificates(pem))
+
+
+def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
+    """Whether the first certificate of `cert_pem` is signed by that of `ca_pem`. ValueError where there is none."""
+    return _issued_by(x509.load_pem_x509_certificate(cert_pem), x509.load_pem_x509_certificate(ca_pem))
+
+
 def renewal_time(info: CertificateInfo, fraction: float = 2 / 3) -> datetime:
     """When to replace a certificate: after this fraction of its life."""
     return info.not_before + (info.not_after - info.not_before) * fraction
@@ -125,6 +136,30 @@ def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: d
     if ca_bundle is not None:
         findings += _check_issuer(leaf, intermediates, ca_bundle, now)
     return findings
+
+
+def check_ca(ca: Pair) -> list[str]:
+    """Everything that keeps `make_leaf` from signing with `ca`, its times apart; empty where nothing does."""
+    try:
+        certificate = x509.load_pem_x509_certificate(ca.cert_pem)
+        is_ca = _is_ca(certificate)
+    except ValueError as error:
+        return [f"the CA can't be read: {error}"]
+    findings = [f"CA: {finding}" for finding in _check_key(certificate, ca.key_pem)]
+    if not is_ca:
+        findings.append("the CA's certificate is not that of a CA")
+    if not findings:
+        findings += _check_signer(certificate, ca.key_pem)
+    return findings
+
+
+def _check_signer(certificate: x509.Certificate, key_pem: bytes) -> list[str]:
+    try:
+        _ec_key(key_pem)
+        _authority_key_identifier(certificate)
+    except (ValueError, x509.ExtensionNotFound) as error:
+        return [f"the CA can't sign: {error}"]
+    return []
 
 
 def _check_key(leaf: x509.Certificate, key_pem: bytes) -> list[str]:
@@ -212,6 +247,7 @@ def _address(name: str) -> IPAddress | None:
 def _info(certificate: x509.Certificate) -> CertificateInfo:
     return CertificateInfo(
         subject=certificate.subject.rfc4514_string(),
+        issuer=certificate.issuer.rfc4514_string(),
         names=_names(certificate),
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,

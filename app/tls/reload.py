@@ -6,6 +6,7 @@ import logging
 import os
 import ssl
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,7 +62,8 @@ class FileSource:
 
     It compares contents: symlinks that are swapped, files that are replaced and files that keep their time stamp are
     all the same to it. A pair that is broken, mismatched (read in the middle of a change) or not valid now never
-    replaces one that serves; it is tried again at the next look.
+    replaces one that serves; it is tried again at the next look. `ca_path` may name the CA bundle that lies beside
+    them: it is only told on, to those who ask. `rotations` counts reloads, `failures` looks at what can't be used.
     """
 
     def __init__(
@@ -70,13 +72,16 @@ class FileSource:
         key_path: Path,
         certificate: ServingCertificate,
         *,
+        ca_path: Path | None = None,
         interval: float = 10.0,
         on_reload: Callable[[CertificateInfo], None] | None = None,
         now: Callable[[], datetime] = _utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.last_error: str | None = None
-        self._paths = cert_path, key_path
+        self.failures = 0
+        self.rotations: Counter[str] = Counter()
+        self._paths, self._ca_path = (cert_path, key_path), ca_path
         self.certificate = certificate
         self._interval, self._on_reload, self._now, self._sleep = interval, on_reload, now, sleep
         self._loaded: Pair | None = None
@@ -107,6 +112,21 @@ class FileSource:
         """When the certificate that serves expires; None before one is loaded."""
         return self.certificate.info.not_after if self.certificate.info else None
 
+    @property
+    def ca_not_after(self) -> datetime | None:
+        """When the first CA of the bundle expires; None where there is none that can be read."""
+        try:
+            return inspect(self.ca_bundle() or b"").not_after
+        except ValueError:
+            return None
+
+    def ca_bundle(self) -> bytes | None:
+        """The CA bundle as it lies there now; None without one."""
+        try:
+            return self._ca_path.read_bytes() if self._ca_path else None
+        except OSError:
+            return None
+
     def healthy(self) -> bool:
         """A certificate serves and has not expired. A failed reload alone (see `last_error`) is no reason to stop."""
         return self.not_after is not None and self._now() <= self.not_after
@@ -118,10 +138,13 @@ class FileSource:
         if findings := check_pair(pair, None, (), self._now()):
             raise BrokenPairError("; ".join(findings))
         info = self.certificate.load(pair)
+        if self._loaded is not None:
+            self.rotations["reload"] += 1
         self._loaded = pair
         return info
 
     def _note_failure(self, reason: str) -> None:
+        self.failures += 1
         if reason != self.last_error:
             kept = "the one before goes on" if self._loaded else "nothing can be served"
             logger.error("serving certificate %s not loaded, %s: %s", self._paths[0], kept, reason)

@@ -44,6 +44,7 @@ def test_inspect_reads_what_make_leaf_wrote() -> None:
     fingerprint = x509.load_pem_x509_certificate(LEAF.cert_pem).fingerprint(hashes.SHA256()).hex()
     assert info == CertificateInfo(
         subject="CN=grove-admission.grove.svc",
+        issuer="CN=test CA",
         names=("grove-admission.grove.svc", "*.example.com", "127.0.0.1", "::1"),
         not_before=BEGIN,
         not_after=END,

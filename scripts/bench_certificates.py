@@ -1,0 +1,263 @@
+"""Failed calls while CA and certificate are rotated under load.
+
+Two servers with self-managed certificates that live for seconds, beside the sandbox's API server and behind a balancer.
+The client checks certificates as an API server does: against the caBundle of the webhook configuration, which it sees
+half a second late. Some connections are kept over all rotations, some calls take a new one each, and the rest take an
+idle one as long as the caBundle stays the same.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import hashlib
+import itertools
+import os
+import re
+import signal
+import socket
+import ssl
+import statistics
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import orjson
+from bench_restarts import REQUEST, ROOT, Balancer
+
+from app.cluster.client import HttpClient
+from app.cluster.credentials import from_kubeconfig
+from app.cluster.store import WatchStore
+from app.cluster.watch import run_store
+from app.domain.kinds import VALIDATING_WEBHOOKS
+from app.sandbox.sandbox import Sandbox
+from app.webhooks.configurations import ServiceTarget, webhook_configurations
+
+NAME = "grove-admission.grove-system.svc"
+PATH = "/validate/podgroup"
+LATE_SECONDS = 0.5
+KEPT, PATIENCE = 4, 5.0
+CONFIGURATION = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+server: {{drainSeconds: 0}}
+certificates: {{mode: self-managed, validityHours: {leaf}, caValidityHours: {ca}, settleSeconds: {settle}}}
+"""
+LEAF_SECONDS, CA_SECONDS, SETTLE_SECONDS = 8, 24, 1
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rotations", type=int, default=20, help="of the CA; the certificate rotates more often")
+    parser.add_argument("--rate", type=float, default=200.0, help="calls a second")
+    arguments = parser.parse_args()
+    async with system() as (balancer, kubeconfig, ports), balancer.listening() as port:
+        load = Load(port)
+        async with watched_bundle(kubeconfig, load), calling(load, arguments.rate):
+            while (done := await rotations(ports))["ca"] < arguments.rotations:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(1)
+            await asyncio.sleep(2 * SETTLE_SECONDS + 2)  # the last one, to its end
+    print(f"{done['ca']} rotations of the CA, {done['leaf']} of the certificate: ", end="")
+    print(f"{load.calls} calls, {load.failed} failed, {load.connections} connections", end="")
+    print(f", {len(load.certificates)} certificates and {load.bundles} bundles seen", end="")
+    print(f", p50 {load.percentile(50):.1f} ms, p99 {load.percentile(99):.1f} ms")
+    return 1 if load.failed else 0
+
+
+@contextlib.asynccontextmanager
+async def system() -> AsyncIterator[tuple[Balancer, Path, list[int]]]:
+    """The API server with the webhook configurations as they are installed, without a caBundle, and two servers."""
+    with tempfile.TemporaryDirectory() as name:
+        directory, balancer = Path(name), Balancer()
+        hours = {"leaf": LEAF_SECONDS / 3600, "ca": CA_SECONDS / 3600, "settle": SETTLE_SECONDS}
+        (directory / "config.yaml").write_text(CONFIGURATION.format(**hours))
+        sandbox = Sandbox(state_dir=directory)
+        await sandbox.start()
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}
+        await sandbox.apply([namespace, *webhook_configurations(ServiceTarget())])
+        async with replica(directory) as first, replica(directory) as second:
+            balancer.endpoints += [first, second]
+            yield balancer, sandbox.kubeconfig, [first, second]
+        await sandbox.stop()
+
+
+@contextlib.asynccontextmanager
+async def replica(directory: Path) -> AsyncIterator[int]:
+    """A server process that is ready, by its port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = ["--config", str(directory / "config.yaml"), "--host", "127.0.0.1", "--port", str(port)]
+    options += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator", "--log-level", "warning"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "app", "serve", *options),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        while not (await seen(port, "/readyz")).startswith("ok"):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.1)
+        yield port
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await process.wait()
+
+
+async def seen(port: int, path: str) -> str:
+    """What a probe sees, which trusts any certificate."""
+    try:
+        async with httpx.AsyncClient(verify=False) as client:
+            return (await client.get(f"https://127.0.0.1:{port}{path}")).text
+    except httpx.TransportError as error:
+        return repr(error)
+
+
+async def rotations(ports: list[int]) -> dict[str, int]:
+    """By both servers together."""
+    done = {"ca": 0, "leaf": 0}
+    for port in ports:
+        text = await seen(port, "/metrics")
+        for reason, count in re.findall(r'certificate_rotations_total\{reason="(\w+)"\} (\d+)', text):
+            done[reason] = done.get(reason, 0) + int(count)
+    return done
+
+
+@dataclass
+class Load:
+    """Calls at a fixed rate."""
+
+    port: int
+    trusted: ssl.SSLContext | None = None
+    calls: int = 0
+    failed: int = 0
+    connections: int = 0
+    bundles: int = 0
+    certificates: set[str] = field(default_factory=set)
+    milliseconds: list[float] = field(default_factory=list)
+    _kept: asyncio.Queue[Connection] = field(default_factory=asyncio.Queue)
+    _idle: list[Connection] = field(default_factory=list)
+    _running: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def percentile(self, number: int) -> float:
+        return statistics.quantiles(self.milliseconds, n=100)[number - 1]
+
+    def trust(self, bundle: bytes) -> None:
+        """From now on connections are checked against `bundle` (PEM). As an API server does, what was opened under
+        another one isn't used again."""
+        self.bundles += 1
+        self.trusted = ssl.create_default_context(cadata=bundle.decode())
+        while self._idle:
+            self._idle.pop()[1].close()
+
+    async def keep_calling(self, rate: float) -> None:
+        for _ in range(KEPT):
+            self._kept.put_nowait(await self._connect())
+        clock, next_at = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
+        for number in itertools.count():
+            task = asyncio.create_task(self._counted(number))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+            next_at += 1 / rate
+            await asyncio.sleep(max(0.0, next_at - clock()))
+
+    async def finish(self) -> None:
+        if self._running:
+            await asyncio.wait(self._running)
+        while not self._kept.empty():
+            self._idle.append(self._kept.get_nowait())
+        for _, writer in self._idle:
+            writer.close()
+
+    async def _counted(self, number: int) -> None:
+        self.calls += 1
+        begin = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await (self._on_kept, self._on_new, self._on_idle, self._on_idle)[number % 4]()
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.failed += 1
+            print(f"failed: {error!r}", flush=True)
+        self.milliseconds.append((asyncio.get_running_loop().time() - begin) * 1000)
+
+    async def _on_kept(self) -> None:
+        connection = await self._kept.get()
+        await call(connection)
+        self._kept.put_nowait(connection)
+
+    async def _on_new(self) -> None:
+        connection = await self._connect()
+        await call(connection)
+        connection[1].close()
+
+    async def _on_idle(self) -> None:
+        context = self.trusted
+        connection = self._idle.pop() if self._idle else await self._connect()
+        await call(connection)
+        if context is self.trusted:
+            self._idle.append(connection)
+        else:
+            connection[1].close()
+
+    async def _connect(self) -> Connection:
+        self.connections += 1
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trusted, server_hostname=NAME)
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        self.certificates.add(hashlib.sha256(shown).hexdigest())
+        return reader, writer
+
+
+async def call(connection: Connection) -> None:
+    reader, writer = connection
+    writer.write(REQUEST)
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length"))
+    body = orjson.loads(await reader.readexactly(int(length.split(b":")[1])))
+    if body["response"]["allowed"] is not True:
+        raise ConnectionError("not allowed")
+
+
+@contextlib.asynccontextmanager
+async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
+    """Tells `load` the caBundle of the webhook that is called, late."""
+    loop, first = asyncio.get_running_loop(), asyncio.Event()
+
+    def changed(_key: object, _before: str | None, after: str | None) -> None:
+        if after:
+            loop.call_later(LATE_SECONDS, load.trust, base64.b64decode(after))
+            loop.call_later(LATE_SECONDS, first.set)
+
+    store = WatchStore(ca_bundle)
+    store.subscribe(changed)
+    async with HttpClient(await from_kubeconfig(kubeconfig, "admin")) as client:
+        watching = asyncio.create_task(run_store(client, store, VALIDATING_WEBHOOKS))
+        try:
+            await first.wait()
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+
+def ca_bundle(configuration: dict) -> str:  # type: ignore[type-arg]
+    clients = [one["clientConfig"] for one in configuration["webhooks"]]
+    return next(one.get("caBundle", "") for one in clients if one["service"]["path"] == PATH)
+
+
+@contextlib.asynccontextmanager
+async def calling(load: Load, rate: float) -> AsyncIterator[None]:
+    task = asyncio.create_task(load.keep_calling(rate))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await load.finish()
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))

@@ -1,0 +1,97 @@
+"""Self-managed certificates, from configurations without a caBundle to webhooks that are asked."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from app.cli import main
+from app.cluster.api import Forbidden, Object
+from app.config import Configuration, read_configuration
+from app.domain.kinds import MUTATING_WEBHOOKS, POD_GROUP, SECRET, VALIDATING_WEBHOOKS, Resource
+from app.listener import free_port
+from app.local import ApiServer, registered, unregistered
+from app.runtime import Served
+from tests.integration.conftest import CONFIGURATION
+from tests.integration.system import Users, eventually
+
+NAME, NAMESPACE = "grove-admission", "grove-system"
+SELF_MANAGED = "certificates: {mode: self-managed, settleSeconds: 0}\n"
+
+
+@pytest.fixture(scope="module")
+def configuration() -> Configuration:
+    return read_configuration(CONFIGURATION.format(port=free_port()) + SELF_MANAGED, "test")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(
+    api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Served]:
+    """Our server, and the configurations as somebody installs them: they trust nothing yet."""
+    async with unregistered(api, configuration, tmp_path_factory.mktemp("served")) as served:
+        await api.apply(registered(api, served, b""))
+        yield served
+
+
+async def secret(clients: Users) -> Object:
+    return await clients.operator.get(SECRET, f"{NAME}-certificates", NAMESPACE)
+
+
+async def bundles(clients: Users, resource: Resource) -> set[str]:
+    found = await clients.operator.get(resource, NAME)
+    return {one["clientConfig"].get("caBundle", "") for one in found["webhooks"]}
+
+
+async def is_published(clients: Users) -> bool:
+    wanted = {(await secret(clients))["data"]["ca.crt"]}
+    return all([await bundles(clients, one) == wanted for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)])
+
+
+async def refusal(clients: Users, namespace: str) -> str:
+    """What a user is told of a PodGroup with a name in mixed case; "" where it was let through."""
+    spec = {"minMember": 1, "subGroups": [{"name": "Mixed", "minMember": 1}]}
+    group: dict[str, Any] = {"metadata": {"name": "mixed-case"}, "spec": spec}
+    try:
+        await clients.user.create(POD_GROUP, group, namespace, dry_run=True)
+    except Forbidden as refused:
+        return refused.message
+    return ""
+
+
+async def test_the_webhooks_are_trusted_without_anybody_s_help(served: Served, clients: Users, namespace: str) -> None:
+    await eventually(lambda: is_published(clients))
+    assert 'invalid subgroup name "Mixed"' in await refusal(clients, namespace)
+    assert (await secret(clients))["type"] == "kubernetes.io/tls"
+
+
+async def test_a_ca_bundle_that_somebody_takes_out_comes_back(served: Served, clients: Users, namespace: str) -> None:
+    await eventually(lambda: is_published(clients))
+    found = await clients.admin.get(VALIDATING_WEBHOOKS, NAME)
+    for one in found["webhooks"]:
+        one["clientConfig"]["caBundle"] = ""
+    await clients.admin.patch(VALIDATING_WEBHOOKS, NAME, {"webhooks": found["webhooks"]})
+    await eventually(lambda: is_published(clients))
+    assert 'invalid subgroup name "Mixed"' in await refusal(clients, namespace)
+
+
+async def test_the_command_finds_them_well(served: Served, clients: Users, capfd: pytest.CaptureFixture[str]) -> None:
+    await eventually(lambda: is_published(clients))
+    arguments = ["certs", "check", "--kubeconfig", str(clients.api.kubeconfig), "--within", "30"]
+    assert await asyncio.to_thread(main, arguments) == 0
+    assert await asyncio.to_thread(main, [*arguments, "--name", "other.svc"]) == 1
+    assert capfd.readouterr().out == "ok\nthe certificate doesn't cover 'other.svc'\n"
+
+
+async def test_a_secret_that_somebody_deletes_comes_back_as_it_was(served: Served, clients: Users) -> None:
+    await eventually(lambda: is_published(clients))
+    before = (await secret(clients))["data"]
+    await clients.admin.delete(SECRET, f"{NAME}-certificates", NAMESPACE)
+
+    async def restored() -> int:
+        return served.readiness.certificate.rotations.get("restore", 0)
+
+    assert await eventually(restored) == 1
+    assert (await secret(clients))["data"] == before
