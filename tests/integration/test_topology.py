@@ -466,7 +466,8 @@ async def until_idle(served: Served) -> None:
     assert leader is not None
 
     async def is_idle() -> bool:
-        return leader.leading and all(loop.steps and not loop.depth for loop in leader.loops)
+        looked = (loop.steps or not list(loop.reconciler.all_keys()) for loop in leader.loops)
+        return leader.leading and all(looked) and not any(loop.depth for loop in leader.loops)
 
     await eventually(is_idle)
 
