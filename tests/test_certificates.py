@@ -1,5 +1,6 @@
 """The source of the serving certificate: which one, what it shows before it is ready, and what metrics say of it."""
 
+import asyncio
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,10 +14,13 @@ from app.cluster.memory import MemoryClient
 from app.config import Certificates, Configuration
 from app.domain.kinds import SECRET
 from app.metrics import Metrics
+from app.reconcilers.certificates import LOOK_SECONDS
 from app.runtime import Readiness, certificate_source, offline_cluster
 from app.tls.issue import make_ca, make_leaf
 from app.tls.reload import FileSource, ServingCertificate
 from app.tls.rotate import Terms
+from tests.cluster import virtual
+from tests.reconcilers.rotation import configuration
 
 SETTINGS = Certificates.model_validate(
     {"mode": "self-managed", "namespace": "ns", "serviceName": "ours", "validityHours": 2, "caValidityHours": 6}
@@ -88,6 +92,26 @@ async def test_metrics_of_a_self_managed_certificate() -> None:
         "certificate_rotations_total{'reason': 'issue'}": 1,
         "certificate_failures_total": 0,
     }
+
+
+def test_watches_wake_it_and_their_restarts_are_counted() -> None:
+    async def scenario() -> None:
+        client = MemoryClient([configuration("ValidatingWebhookConfiguration")])
+        source = self_managed_source(SETTINGS, client, unobserved)
+        running = asyncio.create_task(source.run())
+        await asyncio.sleep(LOOK_SECONDS - 60)  # watches have ended in that time, and the next look is not due yet
+        begin = virtual.now()
+        await client.delete(SECRET, "grove-admission-certificates", "ns")
+        await asyncio.sleep(1)
+        assert [one["metadata"]["name"] for one in client.objects(SECRET)] == ["grove-admission-certificates"]
+        assert virtual.now() - begin < 2
+        restarts = {key: value for key, value in values(source).items() if key.startswith("watch_restarts_total")}
+        ended = "watch_restarts_total{'resource': 'secrets', 'reason': 'ended'}"
+        assert restarts[ended] >= 1
+        running.cancel()
+        await asyncio.wait({running})
+
+    virtual.run(scenario())
 
 
 def test_metrics_of_files(tmp_path: Path) -> None:
