@@ -43,6 +43,7 @@ class SelfManagedSource(CertificateReconciler):
 
     def __init__(self, client: Client, wanted: SelfManaged, certificate: ServingCertificate, observe: Observe) -> None:
         super().__init__(client, wanted, certificate)
+        self.watched: dict[str, WatchStore[str]] = {}
         self._loop = Loop(self, observe=observe)
 
     async def run(self) -> None:
@@ -55,7 +56,7 @@ class SelfManagedSource(CertificateReconciler):
             tasks.create_task(self._loop.run(), name=self.name)
 
     async def _watch(self, resource: Resource, namespace: str | None, name: str) -> None:
-        store = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
+        store = self.watched[resource.plural] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
         store.subscribe(lambda _key, _before, _after: self._wake())
         selector = f"metadata.name={name}"
         await run_store(self.client, store, resource, namespace=namespace, field_selector=selector, metadata_only=True)
@@ -99,3 +100,7 @@ def gauges(source: CertificateSource) -> Iterator[Gauge]:
         yield "certificate_rotations_total", "Certificates replaced, by why.", {"reason": reason}, count
     text = "Looks at certificates that found something that can't be used or done."
     yield "certificate_failures_total", text, {}, source.failures
+    if isinstance(source, SelfManagedSource):
+        for name, store in source.watched.items():
+            for reason, count in store.restarts.items():
+                yield "watch_restarts_total", "Watches begun again.", {"resource": name, "reason": reason}, count

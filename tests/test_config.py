@@ -49,6 +49,18 @@ def test_levels_are_read_broadest_first() -> None:
             ['levels[1].domain: Duplicate value: "rack"; levels[1].key: Invalid value: "-"'],
             id="every level's findings",
         ),
+        pytest.param("certificates: {mode: manual}", ["certificates.mode: Input should be 'files' or"], id="certs"),
+        pytest.param("certificates: {secretName: A_b}", ["certificates.secretName: must be a lowercase"], id="secret"),
+        pytest.param(
+            "certificates: {caValidityHours: 6479}",
+            ["certificates: caValidityHours must be at least three times validityHours"],
+            id="a CA that cuts its leaves short",
+        ),
+        pytest.param(
+            "certificates: {validityHours: 0.04}",
+            ["certificates: settleSeconds must be at most a sixth of validityHours"],
+            id="a wait longer than a renewal leaves",
+        ),
         pytest.param("podBinding: {nodeLabels: [a b, ok]}", ["podBinding.nodeLabels: 'a b' must be"], id="label keys"),
         pytest.param(
             "a: 1\nserver: {port: -1}\nmnnvl: {b: 2}",
@@ -129,3 +141,21 @@ def test_flags_stand_above_the_environment_above_the_file(
 def test_a_bad_port_in_the_environment(port: str) -> None:
     with pytest.raises(ConfigurationError, match="must be a port number"):
         with_overrides(Configuration(), {"GROVE_ADMISSION_PORT": port}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "expected"),
+    [
+        pytest.param("", {}, "grove-system", id="our own name for it"),
+        pytest.param("", {"POD_NAMESPACE": "elsewhere"}, "elsewhere", id="that of the Pod"),
+        pytest.param(
+            "certificates: {mode: self-managed}",
+            {"POD_NAMESPACE": "elsewhere"},
+            "elsewhere",
+            id="not one that is left out",
+        ),
+        pytest.param("certificates: {namespace: given}", {"POD_NAMESPACE": "elsewhere"}, "given", id="the one given"),
+    ],
+)
+def test_the_namespace_of_the_certificates(text: str, environment: dict[str, str], expected: str) -> None:
+    assert with_overrides(read(text), environment, {}).certificates.namespace == expected

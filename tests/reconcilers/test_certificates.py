@@ -13,12 +13,13 @@ from app.cluster.api import ClusterError, Conflict, Forbidden, Object, Unavailab
 from app.cluster.memory import MemoryClient
 from app.domain.kinds import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.reconcilers.certificates import LOOK_SECONDS, RETRY_SECONDS, SelfManaged
-from app.tls.holdings import written_holdings
-from app.tls.issue import make_ca, split_bundle
+from app.tls.holdings import Holdings, written_holdings
+from app.tls.issue import make_ca, make_leaf, split_bundle
 from app.tls.rotate import Terms, due, rotated
 from tests.reconcilers.rotation import (
     DAY,
     LEAF_RENEWAL,
+    NAME,
     START,
     TERMS,
     WANTED,
@@ -267,6 +268,32 @@ async def test_a_sound_secret_put_there_by_somebody_is_used_once_it_is_trusted(c
     await settle(replica)
     assert shown(replica) == fingerprint(cluster.held())
     assert cluster.accepts(replica)
+
+
+async def test_a_backup_with_an_expired_certificate_is_renewed_before_it_is_shown(cluster: Cluster) -> None:
+    backup = rotated("issue", None, WANTED.names, START - TERMS.leaf_life, TERMS)
+    (replica,) = await running(cluster)
+    cluster.remember()
+    await cluster.put(backup)
+    for _ in range(2):
+        cluster.clock.pass_by(timedelta(seconds=WANTED.settle))
+        await settle(replica)
+        assert cluster.accepts(replica)
+    assert replica.rotations == Counter(issue=1, trust=1, leaf=1)
+    assert shown(replica) == fingerprint(cluster.held()) != fingerprint(backup)
+
+
+async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(cluster: Cluster) -> None:
+    (replica,) = await running(cluster)
+    before, serving = cluster.held(), shown(replica)
+    expired = make_leaf(before.ca, [NAME], [], START - 2 * DAY, START - DAY)
+    labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}
+    await cluster.client.patch(SECRET, WANTED.secret, labels, WANTED.namespace)
+    await cluster.put(Holdings(before.ca, expired))
+    cluster.clock.pass_by(timedelta(seconds=WANTED.settle))
+    assert await settle(replica) == RETRY_SECONDS
+    assert (shown(replica), cluster.held().leaf) == (serving, expired)
+    assert "was not made by grove-admission, and is left alone" in str(replica.last_error)
 
 
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}], ids=["no label", "another's"])
