@@ -142,3 +142,20 @@ def adopted_annotation(
         return None
     enough = {"owned", "adoptable"} if adopting else {"owned"}
     return "true" if states <= enough else "false"
+
+
+def ownership_problem(resource: MnnvlResource, gang: Gang | None, set_exists: bool) -> str | None:
+    """What is wrong with a stored resource that we made; None where all is well. `gang` is the PodGang that it was made
+    for, None where there is none of that name; `set_exists` is about its PodCliqueSet."""
+    if not resource.managed or resource.deleting or _is_generated(resource):
+        return None
+    if gang is None:
+        named = f'PodGang "{resource.place.podgang}"' if resource.place.podgang else "the PodGang of its labels"
+        state = "" if set_exists else f', and neither does PodCliqueSet "{resource.place.pcs}"'
+        return f"orphaned: {named} does not exist{state}"
+    state = ownership(resource, gang)
+    if state == "adoptable":
+        return f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made it so yet'
+    if state == "foreign":
+        return f'controlled by something else than PodGang "{gang.name}", which uses it'
+    return None
