@@ -133,6 +133,31 @@ class LeaderElection(_Section):
         return self
 
 
+class WorkloadLabels(_Section):
+    """Labels (else annotations) that say it, on a Workload, a top owner or a Pod."""
+
+    queue: str = "kai.scheduler/queue"
+    priority_class: str = "priorityClassName"
+    preemptibility: str = "kai.scheduler/preemptibility"
+    project: str = "project"
+
+    @field_validator("*")
+    @classmethod
+    def _keys(cls, key: str) -> str:
+        problem = label_key_problem(key)
+        if problem is not None:
+            raise ValueError(f"{key!r} {problem}")
+        return key
+
+
+class Workloads(_Section):
+    """Kubernetes Workloads become KAI PodGroups, for the Pods of `schedulerName`."""
+
+    enabled: bool = True
+    scheduler_name: Annotated[str, Field(min_length=1)] = "kai-scheduler"
+    labels: WorkloadLabels = WorkloadLabels()
+
+
 class Certificates(_Section):
     """Where the serving certificate comes from.
 
@@ -178,6 +203,7 @@ class Configuration(_Section):
     server: Server = Server()
     client: Client = Client()
     leader_election: LeaderElection = LeaderElection()
+    workloads: Workloads = Workloads()
     certificates: Certificates = Certificates()
 
     @property

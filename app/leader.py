@@ -6,23 +6,28 @@ Everything here begins anew whenever this process becomes the leader, and has en
 import asyncio
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
 from app.cluster.api import Client, Key, Store
+from app.cluster.client import HttpClient
 from app.cluster.discovery import Discovery
 from app.cluster.lease import Elector, LeaseTiming
 from app.cluster.live import LiveCluster
 from app.cluster.mnnvl import ClusterMnnvl
+from app.cluster.owners import Kinds, Owners
 from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
+from app.cluster.workloads import WorkloadCaches
 from app.config import Configuration, LeaderElection
 from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.reconcilers import constraint_status, podgang
+from app.domain.workload import LabelKeys
+from app.reconcilers import constraint_status, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.events import Recorder
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.reconcilers.loop import Loop, Observe
+from app.reconcilers.rewrites import Rewrites
 
 WORKERS = 16
 """Keys of one kind that are worked on at once: a step mostly waits for the API server."""
@@ -49,15 +54,23 @@ class Leader:
         prepare: Callable[[], Awaitable[None]],
         watches: Sequence[Watch],
         loops: Sequence[Loop],
+        rewrites: Mapping[str, Rewrites] | None = None,
+        statuses_lost: Callable[[], int] = int,
     ) -> None:
         self.recorder = recorder
         self.loops = tuple(loops)
+        self._rewrites, self._statuses_lost = dict(rewrites or {}), statuses_lost
         self._elector, self._prepare, self._watches = elector, prepare, tuple(watches)
         self._working = False
 
     @property
     def leading(self) -> bool:
         return self._working if self._elector is None else self._elector.leading
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as we last saw it; "" for nobody."""
+        return "" if self._elector is None else self._elector.holder
 
     async def run(self) -> None:
         """Leads whenever it can, until cancelled. What ends the work otherwise is raised."""
@@ -83,9 +96,18 @@ class Leader:
         """For metrics: who leads, what waits, and what was lost."""
         yield "leader", "1 while this process does the reconcilers' work.", {}, float(self.leading)
         yield "events_lost_total", "Events that could not be written.", {}, self.recorder.lost
+        text = "Statuses that the ClusterTopology's CRD didn't take."
+        yield "statuses_lost_total", text, {}, self._statuses_lost()
         for loop in self.loops:
             labels = {"reconciler": loop.reconciler.name}
             yield "reconcile_queue_depth", "Keys that wait or are worked on.", labels, loop.depth
+        for name, rewrites in self._rewrites.items():
+            yield (
+                "rewrites_total",
+                "Writes held back because something writes back.",
+                {"reconciler": name},
+                rewrites.fights,
+            )
         for loop in self.loops:
             labels = {"reconciler": loop.reconciler.name}
             yield "reconcile_failing", "Keys whose last step failed.", labels, loop.failing
@@ -95,14 +117,22 @@ async def _until_cancelled(watch: Watch) -> None:
     await watch()
 
 
-def build_leader(configuration: Configuration, cluster: LiveCluster, client: Client, observe: Observe) -> Leader:
+def build_leader(configuration: Configuration, cluster: LiveCluster, client: HttpClient, observe: Observe) -> Leader:
     """Our candidate: the reconcilers over the caches of `cluster`, writing through `client`."""
     identity = f"{socket.gethostname()}_{uuid4()}"
     recorder = Recorder(client, identity)
     settings = configuration.cluster_topology
-    managed = ClusterTopologyReconciler(client, settings.name, configuration.levels if settings.enabled else None)
-    topology = Loop(managed, observe=observe)
-    kai = Loop(KaiTopologyReconciler(client, settings.name, recorder), observe=observe)
+    rewrites = {name: Rewrites() for name in ("clustertopology", "kai-topology", "podgang")}
+    managed = ClusterTopologyReconciler(
+        client,
+        settings.name,
+        configuration.levels if settings.enabled else None,
+        cluster.topologies,
+        recorder,
+        rewrites["clustertopology"],
+    )
+    synced = KaiTopologyReconciler(client, settings.name, recorder, rewrites["kai-topology"])
+    topology, kai = Loop(managed, observe=observe), Loop(synced, observe=observe)
     kai_topologies: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
     kai_topologies.subscribe(lambda key, before, after: kai.add(key))
     for loop in (topology, kai):
@@ -117,26 +147,53 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Cli
         changed = cluster.client.discovery.changed
         await run_store(client, kai_topologies, KAI_TOPOLOGY, metadata_only=True, served_changed=changed)
 
+    watches: list[Watch] = [watch_kai]
+    loops = [
+        topology,
+        kai,
+        podgang_loop(cluster, client, recorder, rewrites["podgang"], observe),
+        status_loop(cluster, client, observe),
+    ]
+    if configuration.workloads.enabled:
+        caches = WorkloadCaches(client, cluster.client.discovery, configuration.workloads.scheduler_name)
+        rewrites["workload"] = Rewrites(tolerated=2, window=600.0)
+        watches.append(caches.run)
+        loops.append(workload_loop(configuration, client, caches, recorder, rewrites["workload"], observe))
     return Leader(
         elector(client, configuration.leader_election, identity),
         recorder,
         prepare=prepare,
-        watches=(watch_kai,),
-        loops=(
-            topology,
-            kai,
-            podgang_loop(cluster, client, recorder, observe),
-            status_loop(cluster, client, observe),
-        ),
+        watches=watches,
+        loops=loops,
+        rewrites=rewrites,
+        statuses_lost=lambda: synced.statuses_lost,
     )
 
 
-def podgang_loop(cluster: LiveCluster, client: Client, recorder: Recorder, observe: Observe) -> Loop:
+def podgang_loop(
+    cluster: LiveCluster, client: Client, recorder: Recorder, rewrites: Rewrites, observe: Observe
+) -> Loop:
     sets, gangs, resources = cluster.sets, cluster.gangs, (cluster.domains, cluster.claims)
     mnnvl = ClusterMnnvl(client, cluster.facts, gangs, *resources)
-    reconciler = podgang.PodGangReconciler(client, gangs, cluster.facts, cluster.facts, mnnvl, recorder)
+    reconciler = podgang.PodGangReconciler(client, gangs, cluster.facts, cluster.facts, mnnvl, recorder, rewrites)
     loop = Loop(reconciler, workers=WORKERS, observe=observe)
     podgang.subscribe(loop, gangs, sets, cluster.topologies, cluster.topology_name, resources)
+    return loop
+
+
+def workload_loop(
+    configuration: Configuration,
+    client: HttpClient,
+    caches: WorkloadCaches,
+    recorder: Recorder,
+    rewrites: Rewrites,
+    observe: Observe,
+) -> Loop:
+    keys = LabelKeys(**configuration.workloads.labels.model_dump())
+    owners, name = Owners(client, Kinds(client.read).find), configuration.cluster_topology.name
+    reconciler = workload.WorkloadReconciler(client, caches, owners, recorder, keys, name, rewrites)
+    loop = Loop(reconciler, workers=WORKERS, observe=observe)
+    workload.subscribe(loop, caches)
     return loop
 
 

@@ -20,10 +20,19 @@ from app.certificates import file_source, gauges, self_managed_source
 from app.cluster.api import Object
 from app.cluster.client import HttpClient, Limits
 from app.cluster.credentials import from_kubeconfig, in_cluster
-from app.cluster.facts import Stores
 from app.cluster.live import LiveCluster
 from app.cluster.offline import OfflineCluster
 from app.config import Configuration, Server
+from app.domain.kinds import (
+    CLUSTER_TOPOLOGY,
+    COMPUTE_DOMAIN,
+    KAI_TOPOLOGY,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GROUP,
+    RESOURCE_CLAIM,
+)
 from app.leader import Leader, build_leader
 from app.listener import Listener, bind
 from app.logs import VerdictLog
@@ -35,6 +44,20 @@ from app.webhooks import registry
 from app.webhooks.dry_run import Asker, Judgement, judge
 
 FLUSH_SECONDS = 0.2
+
+NEIGHBOURS = (
+    CLUSTER_TOPOLOGY,
+    POD_CLIQUE_SET,
+    POD_CLIQUE,
+    POD_GANG,
+    KAI_TOPOLOGY,
+    POD_GROUP,
+    COMPUTE_DOMAIN,
+    RESOURCE_CLAIM,
+)
+"""The APIs of the systems beside us: each may be missing."""
+
+NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 
 logger = logging.getLogger(__name__)
 
@@ -98,8 +121,9 @@ async def check(configuration: Configuration, documents: Sequence[Object], asker
 class Readiness:
     """What `/readyz` and `/healthz` say."""
 
-    stores: Stores
+    cluster: Cluster
     certificate: CertificateSource
+    leader: Leader | None = None
     draining: bool = False
 
     def live(self) -> dict[str, str | None]:
@@ -110,7 +134,7 @@ class Readiness:
             "draining": "is shutting down" if self.draining else None,
             "certificate": self._certificate(),
         }
-        for name, store in self.stores.by_name().items():
+        for name, store in self.cluster.stores.by_name().items():
             problem = getattr(store, "problem", "") or "not asked yet"
             checks[f"cache/{name}"] = None if store.synced else f"the first list is not in yet: {problem}"
         return checks
@@ -120,6 +144,16 @@ class Readiness:
             return None
         state = "is not there yet" if self.certificate.not_after is None else "has expired"
         return f"{state}: {self.certificate.last_error}" if self.certificate.last_error else state
+
+    def notes(self) -> dict[str, str]:
+        """Which of the optional APIs this cluster has, and who leads."""
+        if not isinstance(self.cluster, LiveCluster):
+            return {}
+        served = {resource: self.cluster.client.served_version(resource) for resource in NEIGHBOURS}
+        notes = {f"api/{one}": version or NOT_INSTALLED for one, version in served.items()}
+        if self.leader is not None:
+            notes["leader"] = "this process" if self.leader.leading else self.leader.holder or "nobody"
+        return notes
 
 
 async def serve(settings: ServeSettings) -> None:
@@ -184,8 +218,9 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
     source = certificate_source(configuration, certificates, cluster, metrics)
     sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer)
-    readiness = Readiness(cluster.stores, source)
-    app = build_app(build_routes(configuration, cluster), metrics, log, readiness.live, readiness.ready)
+    readiness = Readiness(cluster, source)
+    routes = build_routes(configuration, cluster)
+    app = build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes)
     listener = Listener(app, sock, source.certificate.context)
     metrics.add_gauges(lambda: _gauges(cluster))
     metrics.add_gauges(lambda: gauges(source))
@@ -198,6 +233,7 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
             ]
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
             await listener.wait_started()
+            readiness.leader = leader
             leads = tasks.create_task(leader.run(), name="leader") if leader else None
             served = Served(cluster, listener, readiness, leader, leads)
             yield served

@@ -26,6 +26,10 @@ MAX_DRY_RUN = 2 * 1024 * 1024
 DRY_RUN_USER = "dry-run"
 
 Checks = Callable[[], Mapping[str, str | None]]
+"""By name: None where it is well, else the problem."""
+
+Notes = Callable[[], Mapping[str, str]]
+"""By name: what is worth knowing though nothing is wrong."""
 """Name of each readiness check -> what is wrong, None where it is well."""
 
 
@@ -47,16 +51,22 @@ class Observed:
 
 
 def build_app(
-    routes: Mapping[str, Route], metrics: Metrics, log: VerdictLog | None, live: Checks, ready: Checks
+    routes: Mapping[str, Route],
+    metrics: Metrics,
+    log: VerdictLog | None,
+    live: Checks,
+    ready: Checks,
+    notes: Notes = dict,
 ) -> AdmissionApp:
-    """The whole ASGI app. `live` and `ready` are asked at each request to `/healthz` and `/readyz`."""
+    """The whole ASGI app. `live` and `ready` are asked at each request to `/healthz` and `/readyz`, `notes` for
+    `/readyz?verbose`."""
     api = FastAPI(
         title="grove-admission",
         version=__version__,
         description="Health, metrics and dry runs. The admission webhooks beside it speak AdmissionReview v1.",
         redoc_url=None,
     )
-    _add_health(api, live, ready)
+    _add_health(api, live, ready, notes)
     _add_dry_run(api, routes)
 
     @api.get("/version", summary="The version of this server")
@@ -70,10 +80,11 @@ def build_app(
     return AdmissionApp(routes, api, Observed(metrics, log))
 
 
-def _add_health(api: FastAPI, live: Checks, ready: Checks) -> None:
-    def answer(checks: Mapping[str, str | None], verbose: str | None) -> Response:
+def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None:
+    def answer(checks: Mapping[str, str | None], notes: Mapping[str, str], verbose: str | None) -> Response:
         failing = {name: problem for name, problem in checks.items() if problem is not None}
         lines = [f"[{'-' if problem else '+'}] {name} {problem or 'ok'}" for name, problem in checks.items()]
+        lines += [f"[.] {name} {note}" for name, note in notes.items()]
         if not failing and verbose is None:
             lines = []
         lines.append("not ready" if failing else "ok")
@@ -81,11 +92,11 @@ def _add_health(api: FastAPI, live: Checks, ready: Checks) -> None:
 
     @api.get("/healthz", summary="Is the process alive?", response_class=PlainTextResponse)
     async def healthz(verbose: str | None = None) -> Response:
-        return answer(live(), verbose)
+        return answer(live(), {}, verbose)
 
     @api.get("/readyz", summary="Can it give verdicts? ?verbose lists every check", response_class=PlainTextResponse)
     async def readyz(verbose: str | None = None) -> Response:
-        return answer(ready(), verbose)
+        return answer(ready(), notes(), verbose)
 
 
 def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:

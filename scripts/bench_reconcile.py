@@ -28,6 +28,7 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.cluster.api import Unavailable
 from app.cluster.client import HttpClient, Limits
 from app.cluster.credentials import from_kubeconfig
 from app.domain.kinds import (
@@ -83,6 +84,7 @@ async def main() -> None:
             async with await connect(directory) as client:
                 bench = Bench(directory, port, client)
                 await bench.adoption(arguments.adoptions)
+                await bench.killed_while_adopting(arguments.adoptions)
                 await bench.level_change(arguments.gangs)
                 await bench.killed_leader(arguments.gangs)
                 await bench.restart()
@@ -193,6 +195,48 @@ class Bench:
             f"adoption, PodGang stored -> both owned: p50 {statistics.median(taken):.0f} ms, p99 {p99:.0f} ms ({count})"
         )
         server.stop()
+
+    async def killed_while_adopting(self, count: int) -> None:
+        """PodGangs come one after the other; half way the leader is killed, and started anew beside the other."""
+        servers = [Server(self.directory, port, LEVELS) for port in (self.port, free_port())]
+        await servers[0].ready()
+        await until(lambda: sum(server.value("leader") for server in servers) == 1)
+        await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("killed"), "default")
+        labels = [builders.labels("killed", number, f"killed-{number}", grove=True) for number in range(count)]
+        names = [f"killed-{number}-worker" for number in range(count)]
+        await self._all(POD_CLIQUE, map(builders.pod_clique, names, labels))
+        for number in range(count):
+            if number == count // 2:
+                place = next(n for n, server in enumerate(servers) if server.value("leader") == 1)
+                servers[place].stop(signal.SIGKILL)
+                servers[place] = Server(self.directory, self.port if place == 0 else free_port(), LEVELS)
+            await self._insist(builders.pod_gang(f"killed-{number}", labels[number], names[number]))
+        begin = time.monotonic()
+        await until_async(self._all_owned(count))
+        seconds = time.monotonic() - begin
+        print(f"leader killed while {count} PodGangs came: all resources owned {seconds:.1f} s after the last of them")
+        for server in servers:
+            server.stop()
+
+    async def _insist(self, gang: dict[str, Any]) -> None:
+        """Creates it, again and again while our webhook is away, as Grove's operator does."""
+        while True:
+            try:
+                await self.client.create(POD_GANG, gang, "default")
+                return
+            except Unavailable:
+                await asyncio.sleep(0.1)
+
+    def _all_owned(self, count: int) -> Callable[[], Awaitable[bool]]:
+        async def owned() -> bool:
+            for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+                page = await self.client.list(resource, "default", label_selector="grove.io/pcs-name=killed", limit=0)
+                owners = {item["metadata"]["ownerReferences"][0]["name"] for item in page.items}
+                if owners != {f"killed-{number}" for number in range(count)}:
+                    return False
+            return True
+
+        return owned
 
     async def level_change(self, count: int) -> None:
         server = Server(self.directory, self.port, LEVELS)

@@ -50,7 +50,7 @@ async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> 
     source = self_managed_source(SETTINGS, client, unobserved)
     assert handshake(source.certificate.context) == "TLSv1.3"
     assert (source.healthy(), source.not_after, source.ca_not_after, source.ca_bundle()) == (False, None, None, None)
-    readiness = Readiness(offline_cluster(Configuration(), ()).stores, source)
+    readiness = Readiness(offline_cluster(Configuration(), ()), source)
     assert readiness.ready()["certificate"] == "is not there yet"
     client.fail_next("get", SECRET, Unavailable("the API server is down"))
     with pytest.raises(Unavailable):
@@ -146,7 +146,7 @@ def test_an_expired_certificate_is_not_ready(tmp_path: Path) -> None:
     times = iter([NOW, NOW + timedelta(days=4)])
     source = FileSource(tmp_path / "tls.crt", tmp_path / "tls.key", ServingCertificate(), now=lambda: next(times))
     source.poll()
-    assert Readiness(offline_cluster(Configuration(), ()).stores, source).ready()["certificate"] == "has expired"
+    assert Readiness(offline_cluster(Configuration(), ()), source).ready()["certificate"] == "has expired"
 
 
 def expiring() -> tuple[bytes, bytes]:

@@ -45,7 +45,5 @@ def lost_levels_warning(lost: Collection[str], sets: Sequence[PodCliqueSet]) -> 
     named = [f"{one.namespace}/{one.name}" for one in sets[:SHOWN]]
     rest = f" and {len(sets) - SHOWN} more" if len(sets) > SHOWN else ""
     levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in lost)
-    return (
-        f"{len(sets)} PodCliqueSets have constraints on the removed levels ({levels}), which will be ignored: "
-        f"{', '.join(named)}{rest}"
-    )
+    who = "1 PodCliqueSet has" if len(sets) == 1 else f"{len(sets)} PodCliqueSets have"
+    return f"{who} constraints on the removed levels ({levels}), which will be ignored: {', '.join(named)}{rest}"

@@ -4,13 +4,16 @@ Source: `designs/topology-aware-scheduling.md`, Configuring ClusterTopology.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from app.cluster.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.cluster.api import Client, ClusterError, Conflict, Key, NotFound, Object, Store
 from app.cluster.backoff import Backoff
 from app.domain.kinds import CLUSTER_TOPOLOGY
 from app.domain.topology import Level, desired_levels
+from app.reconcilers.events import Recorder, Regarding
+from app.reconcilers.rewrites import Rewrites
 
 logger = logging.getLogger(__name__)
 
@@ -20,12 +23,22 @@ class CreationFailed(Exception):
 
 
 class ClusterTopologyReconciler:
-    """`levels` None: topology support is disabled, and there is to be no managed ClusterTopology."""
+    """`levels` None: topology support is disabled, and there is to be no managed ClusterTopology. What is written is
+    noted in `topologies`, so that the reconcilers that start next don't judge by what was there before."""
 
     name = "clustertopology"
 
-    def __init__(self, client: Client, topology_name: str, levels: Sequence[Level] | None) -> None:
-        self._client, self._name = client, topology_name
+    def __init__(
+        self,
+        client: Client,
+        topology_name: str,
+        levels: Sequence[Level] | None,
+        topologies: Store[object],
+        events: Recorder,
+        rewrites: Rewrites | None = None,
+    ) -> None:
+        self.rewrites = rewrites or Rewrites()
+        self._client, self._name, self._topologies, self._events = client, topology_name, topologies, events
         self._levels = None if levels is None else desired_levels(levels)
 
     def all_keys(self) -> list[Key]:
@@ -66,22 +79,31 @@ class ClusterTopologyReconciler:
         elif found["metadata"].get("deletionTimestamp"):
             raise Conflict(f"ClusterTopology {self._name} is being deleted", code=409, reason="Conflict")
         elif found.get("spec", {}).get("levels") != self._levels:
-            await self._update(found)
+            return await self._update(found)
         return None
 
     async def _create(self) -> None:
         logger.info("creating ClusterTopology %s", self._name)
-        await self._client.create(
-            CLUSTER_TOPOLOGY, {"metadata": {"name": self._name}, "spec": {"levels": self._levels}}
-        )
+        wanted = {"metadata": {"name": self._name}, "spec": {"levels": self._levels}}
+        self._topologies.note(await self._client.create(CLUSTER_TOPOLOGY, wanted))
 
-    async def _update(self, found: Object) -> None:
+    async def _update(self, found: Object) -> float | None:
+        """Another operator may be allowed to write it too, and want other levels."""
+        pause = self.rewrites.pause(("", self._name))
+        if pause is not None:
+            text = f"something keeps changing its levels; left alone for {pause:.0f} s"
+            self._events.record(Regarding.of(found), "Warning", "ClusterTopologyContested", text)
+            return pause
         logger.info("updating ClusterTopology %s", self._name)
         version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-        await self._client.patch(CLUSTER_TOPOLOGY, self._name, {"metadata": version, "spec": {"levels": self._levels}})
+        wanted = {"metadata": version, "spec": {"levels": self._levels}}
+        self._topologies.note(await self._client.patch(CLUSTER_TOPOLOGY, self._name, wanted))
+        self.rewrites.count(("", self._name))
+        return None
 
     async def _delete(self, found: Object) -> None:
         if found["metadata"].get("deletionTimestamp"):
             return
         logger.info("topology support is disabled: deleting ClusterTopology %s", self._name)
-        await self._client.delete(CLUSTER_TOPOLOGY, self._name, uid=found["metadata"]["uid"])
+        with contextlib.suppress(NotFound):  # somebody was quicker
+            await self._client.delete(CLUSTER_TOPOLOGY, self._name, uid=found["metadata"]["uid"])

@@ -1,13 +1,14 @@
 """The condition TopologyConstraintSatisfied of PodCliqueSets that have topology constraints."""
 
+import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from app.cluster.api import Client, Key, NotFound, Object, Store, TopologyReader, Unavailable
 from app.cluster.store import WatchStore
-from app.domain.conditions import Condition, with_condition, without_condition
+from app.domain.conditions import with_condition, without_condition
 from app.domain.kinds import POD_CLIQUE_SET
-from app.domain.podcliqueset import CONDITION, PodCliqueSet
+from app.domain.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.domain.satisfaction import constraint_condition
 from app.domain.topology import Topology
 from app.reconcilers.loop import Loop
@@ -35,13 +36,10 @@ class ConstraintStatusReconciler:
         pcs = self._sets.get(*key)
         if pcs is None or pcs.deleting:
             return None
-        if _is_said(pcs, constraint_condition(pcs, self._seen_topology())):
+        if self._is_said(pcs):
             return None
-        try:
-            stored = await self._client.get(POD_CLIQUE_SET, pcs.name, pcs.namespace)
-            await self._write(stored, pcs)
-        except NotFound:
-            return None
+        with contextlib.suppress(NotFound):  # deleted meanwhile
+            await self._write(await self._client.get(POD_CLIQUE_SET, pcs.name, pcs.namespace))
         return None
 
     def _seen_topology(self) -> Topology | None:
@@ -50,8 +48,17 @@ class ConstraintStatusReconciler:
         except Unavailable:
             return None
 
-    async def _write(self, stored: Object, pcs: PodCliqueSet) -> None:
-        """A merge patch replaces the whole list, so it is written over just what was read (Conflict otherwise)."""
+    def _is_said(self, pcs: PodCliqueSet) -> bool:
+        wanted = constraint_condition(pcs, self._seen_topology())
+        said = None if wanted is None else (wanted.status, wanted.reason, wanted.message, wanted.generation)
+        return pcs.condition == said
+
+    async def _write(self, stored: Object) -> None:
+        """Judges `stored`, which may be newer than the cache. A merge patch replaces the whole list, so it is written
+        over just what was read (Conflict otherwise)."""
+        pcs = read_pod_clique_set(stored)
+        if pcs.deleting or self._is_said(pcs):
+            return
         held = (stored.get("status") or {}).get("conditions")
         wanted = constraint_condition(pcs, self._seen_topology())
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -74,8 +81,3 @@ def subscribe(loop: Loop, sets: Store[PodCliqueSet], topologies: Store[object], 
 
     sets.subscribe(lambda key, before, after: loop.add(key))
     topologies.subscribe(topology_changed)
-
-
-def _is_said(pcs: PodCliqueSet, wanted: Condition | None) -> bool:
-    said = None if wanted is None else (wanted.status, wanted.reason, wanted.message, wanted.generation)
-    return pcs.condition == said

@@ -1,5 +1,6 @@
 """The KAI Topology of the managed ClusterTopology: there, the same, and ours; and the Ready condition that says so."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,7 +112,8 @@ class KaiTopologyReconciler:
             text = f'something keeps changing KAI Topology "{self._name}"; left alone for {pause:.0f} s'
             self._events.record(Regarding.of(topology), "Warning", "KAITopologyContested", text)
             return Outcome(text, again=pause)
-        await self._client.delete(KAI_TOPOLOGY, self._name, uid=found["metadata"]["uid"])
+        with contextlib.suppress(NotFound):  # somebody was quicker
+            await self._client.delete(KAI_TOPOLOGY, self._name, uid=found["metadata"]["uid"])
         self.rewrites.count(("", self._name))
         self._events.record(Regarding.of(topology), "Normal", "KAITopologyReset", "its levels differed: made anew")
         try:

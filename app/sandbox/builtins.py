@@ -99,7 +99,8 @@ _KINDS = (
         _ADMISSION, ("v1",), "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, generation=True
     ),
     Builtin("scheduling.k8s.io", ("v1",), "priorityclasses", "PriorityClass", False, ("pc",)),
-    Builtin("scheduling.k8s.io", ("v1alpha1",), "workloads", "Workload"),
+    Builtin("scheduling.k8s.io", ("v1alpha2", "v1alpha1"), "workloads", "Workload"),
+    Builtin("scheduling.k8s.io", ("v1alpha2",), "podgroups", "PodGroup", status=True),
     Builtin(_DRA, ("v1",), "deviceclasses", "DeviceClass", False),
     Builtin(_DRA, ("v1", "v1beta2", "v1beta1"), "resourceclaims", "ResourceClaim", status=True),
     Builtin(_DRA, ("v1", "v1beta2", "v1beta1"), "resourceclaimtemplates", "ResourceClaimTemplate"),

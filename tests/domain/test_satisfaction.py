@@ -68,6 +68,11 @@ def test_the_condition(pcs: PodCliqueSet, topology: Topology | None, wanted: tup
     [
         pytest.param(0, None, id="nobody names them"),
         pytest.param(
+            1,
+            "1 PodCliqueSet has constraints on the removed levels ('block', 'rack'), which will be ignored: ns/s0",
+            id="one is one",
+        ),
+        pytest.param(
             2,
             "2 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: "
             "ns/s0, ns/s1",

@@ -1,25 +1,30 @@
 """The design's test plan for topology (Controller Reconciliation, Drift Detection, Status Updates, Enable/Disable,
 Updating Levels), with a server that is started, and restarted with another configuration, beside an API server."""
 
+import asyncio
 import contextlib
+import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 
 from app.cluster.api import ClusterError, NotFound, Object
 from app.cluster.client import HttpClient
 from app.config import read_configuration
-from app.domain.kinds import CLUSTER_TOPOLOGY, CRD, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
+from app.domain.kinds import CLUSTER_TOPOLOGY, CRD, EVENT, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.listener import free_port
 from app.local import ApiServer, beside
 from app.runtime import Served
 from app.sandbox.sandbox import Sandbox
 from tests import builders
-from tests.integration.system import Users, eventually, is_gone
+from tests.integration.system import PATIENCE, Users, eventually, is_gone
 
+ROOT = Path(__file__).parents[2]
 NAME = "grove-topology"
 ZONE, RACK, HOST, NUMA = "example.com/zone", "example.com/rack", "kubernetes.io/hostname", "example.com/numa"
 LEVELS = {"host": HOST, "zone": ZONE, "rack": RACK}
@@ -176,6 +181,54 @@ async def test_a_transition_is_timed_only_where_the_status_changes(clients: User
     assert after["lastTransitionTime"] == before["lastTransitionTime"]
 
 
+async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_sync_goes_on(
+    clients: Users, api: ApiServer, start: Start
+) -> None:
+    async with reinstalled(clients, api, "clustertopologies.grove.io", without_status), start(LEVELS) as served:
+        await until_kai(clients, ZONE, RACK, HOST)
+        assert await eventually(lambda: gauge(served, "statuses_lost_total"))
+        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+        await until_kai(clients, ZONE, RACK, HOST)
+        uid = (await clients.admin.get(CLUSTER_TOPOLOGY, NAME))["metadata"]["uid"]
+
+        async def reasons() -> list[str]:
+            page = await clients.admin.list(EVENT, "default")
+            return [one["reason"] for one in page.items if one["regarding"].get("uid") == uid]
+
+        assert "StatusNotWritten" in await eventually(reasons)
+
+
+async def gauge(served: Served, name: str) -> float:
+    assert served.leader is not None
+    return sum(value for found, _, _, value in served.leader.gauges() if found == name)
+
+
+@contextlib.asynccontextmanager
+async def reinstalled(
+    clients: Users, api: ApiServer, name: str, changed: Callable[[Object], Object]
+) -> AsyncIterator[None]:
+    """The CRD `name` is another one while the block runs; its objects are gone before and after."""
+    stored = await clients.admin.get(CRD, name)
+    original = {**stored, "metadata": {"name": name}}
+    await reinstall(clients, api, name, changed(original))
+    try:
+        yield
+    finally:
+        await reinstall(clients, api, name, original)
+
+
+async def reinstall(clients: Users, api: ApiServer, name: str, crd: Object) -> None:
+    await clients.admin.delete(CRD, name)
+    await eventually(lambda: is_gone(clients.admin, CRD, name))
+    await api.apply([crd])
+
+
+def without_status(crd: Object) -> Object:
+    """As Grove's own CRD was at the design's time."""
+    versions = [{key: one[key] for key in one if key != "subresources"} for one in crd["spec"]["versions"]]
+    return {**{key: crd[key] for key in crd if key != "status"}, "spec": {**crd["spec"], "versions": versions}}
+
+
 # Drift Detection.
 
 
@@ -207,6 +260,52 @@ async def test_a_deleted_kai_topology_is_recreated(clients: Users, start: Start)
 
         assert await eventually(is_another)
         await until_kai(clients, ZONE, RACK, HOST)
+
+
+# Lifecycle.
+
+
+async def test_a_cluster_topology_that_cannot_be_made_ends_the_process_with_code_1(
+    clients: Users, api: ApiServer, start: Start, tmp_path: Path
+) -> None:
+    async with start(None) as served:  # our webhook is registered, and trusted with this certificate
+        assert await eventually(lambda: is_gone(clients.operator, CLUSTER_TOPOLOGY, NAME))
+        port = served.listener.port
+    configuration = tmp_path / "configuration.yaml"
+    configuration.write_text(f"""
+        apiVersion: config.grove.io/v1alpha1
+        kind: OperatorConfiguration
+        clusterTopology: {{enabled: true, levels: [{{domain: zone, key: {ZONE}}}], creationTimeoutSeconds: 1}}
+        authorization: {{authorizedUsers: [system:serviceaccount:grove-system:somebody-else]}}
+        server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+    """)
+    cluster = ("--kubeconfig", api.kubeconfig, "--context", "operator")
+    code, said = await ended("serve", "--config", configuration, "--certs", tmp_path / "webhook", *cluster)
+    assert code == 1
+    assert f'can\'t serve: ClusterTopology "{NAME}" could not be made: ' in said
+    assert "is managed by the operator" in said
+    assert await is_gone(clients.operator, CLUSTER_TOPOLOGY, NAME)
+
+
+async def ended(*arguments: str | Path) -> tuple[int | None, str]:
+    """The exit code of a process of ours that ends by itself, and its standard error."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "app",
+        *arguments,
+        cwd=ROOT,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            _, said = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, said.decode()
 
 
 # Workloads: Enable/Disable, Updating Levels.
@@ -427,3 +526,29 @@ async def test_grove_is_picked_up_when_its_crds_appear(clients: Users, api: ApiS
             await until_kai(clients, ZONE, RACK, HOST)
     finally:
         await api.apply([{**crd, "metadata": {"name": "clustertopologies.grove.io"}}])
+
+
+async def test_what_is_not_installed_is_said_in_readyz_and_metrics(
+    clients: Users, api: ApiServer, start: Start, tmp_path: Path
+) -> None:
+    crd = await clients.admin.get(CRD, "computedomains.resource.nvidia.com")
+    await clients.admin.delete(CRD, "computedomains.resource.nvidia.com")
+    await eventually(lambda: is_gone(clients.admin, CRD, "computedomains.resource.nvidia.com"))
+    try:
+        async with start(LEVELS) as served:
+            bundle = ssl.create_default_context(cafile=tmp_path / "webhook" / "ca.crt")
+            url = f"https://localhost:{served.listener.port}"
+            async with httpx.AsyncClient(base_url=url, verify=bundle) as web:
+                verbose = (await web.get("/readyz?verbose")).text
+                metrics = (await web.get("/metrics")).text
+                assert "[.] api/computedomains.resource.nvidia.com is not installed" in verbose
+                assert "[.] api/podgangs.scheduler.grove.io v1alpha1" in verbose
+                assert 'cache_served{resource="computedomains"} 0.0' in metrics
+                await api.apply([{**crd, "metadata": {"name": "computedomains.resource.nvidia.com"}}])
+
+                async def is_picked_up() -> bool:
+                    return 'cache_served{resource="computedomains"} 1.0' in (await web.get("/metrics")).text
+
+                assert await eventually(is_picked_up)
+    finally:
+        await api.apply([{**crd, "metadata": {"name": "computedomains.resource.nvidia.com"}}])

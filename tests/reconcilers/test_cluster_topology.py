@@ -1,0 +1,140 @@
+"""The managed ClusterTopology at start: made, corrected, deleted, and what happens when that fails."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.cluster.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
+from app.cluster.facts import Levels, read_topology_levels
+from app.cluster.memory import MemoryClient
+from app.cluster.store import WatchStore
+from app.domain.kinds import CLUSTER_TOPOLOGY
+from app.domain.topology import Level
+from app.reconcilers.cluster_topology import ClusterTopologyReconciler, CreationFailed
+from app.reconcilers.events import Recorder
+from app.reconcilers.rewrites import Rewrites
+from tests import builders
+from tests.cluster import virtual
+
+KEY = ("", "grove-topology")
+LEVELS = (Level("rack", "k/rack"), Level("host", "k/host"))
+WANTED = builders.cluster_topology("grove-topology", rack="k/rack", host="k/host")
+OTHER = builders.cluster_topology("grove-topology", zone="k/zone")
+
+
+def reconciler(
+    client: MemoryClient, levels: Sequence[Level] | None = LEVELS, cache: WatchStore[Levels] | None = None
+) -> ClusterTopologyReconciler:
+    cache = WatchStore(read_topology_levels) if cache is None else cache
+    rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
+    return ClusterTopologyReconciler(client, "grove-topology", levels, cache, Recorder(client, "test"), rewrites)
+
+
+def levels_of(client: MemoryClient) -> list[Any]:
+    return [one["spec"]["levels"] for one in client.objects(CLUSTER_TOPOLOGY)]
+
+
+@pytest.mark.parametrize(
+    ("objects", "levels", "left", "writes"),
+    [
+        pytest.param([], LEVELS, [WANTED["spec"]["levels"]], ["create"], id="made"),
+        pytest.param([OTHER], LEVELS, [WANTED["spec"]["levels"]], ["patch"], id="corrected"),
+        pytest.param([WANTED], LEVELS, [WANTED["spec"]["levels"]], [], id="right already"),
+        pytest.param([WANTED], None, [], ["delete"], id="deleted where topology is disabled"),
+        pytest.param([], None, [], [], id="absent, as it should be"),
+    ],
+)
+async def test_it_is_as_the_configuration_wants_it(objects: Any, levels: Any, left: Any, writes: list[str]) -> None:
+    client = MemoryClient(objects)
+    assert await reconciler(client, levels).reconcile(KEY) is None
+    assert levels_of(client) == left
+    assert [call.verb for call in client.writes()] == writes
+
+
+async def test_others_are_not_ours() -> None:
+    client = MemoryClient()
+    found = reconciler(client)
+    assert await found.reconcile(("", "other")) is None
+    assert (client.calls, found.all_keys()) == ([], [KEY])
+
+
+async def test_without_groves_crds_it_waits_quietly() -> None:
+    client = MemoryClient()
+    del client.served[CLUSTER_TOPOLOGY]
+    await reconciler(client).settle(10, lambda: 0.0)
+    with pytest.raises(NotServed):
+        await client.get(CLUSTER_TOPOLOGY, "grove-topology")
+
+
+async def test_one_that_is_being_deleted_is_waited_for() -> None:
+    held = {**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}
+    client = MemoryClient([held])
+    await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
+    with pytest.raises(Conflict):
+        await reconciler(client).reconcile(KEY)
+    await reconciler(client, None).reconcile(KEY)
+    assert [call.verb for call in client.writes()] == ["delete"]
+
+
+def test_a_failure_is_tried_again_until_it_goes_through() -> None:
+    client = MemoryClient()
+    client.fail_next("create", CLUSTER_TOPOLOGY, Unavailable("our webhook is not reachable yet", code=500), times=3)
+
+    async def settled() -> float:
+        await reconciler(client).settle(60, lambda: 0.0)
+        return virtual.now()
+
+    assert virtual.run(settled()) == 0.5 + 1 + 2
+    assert levels_of(client) == [WANTED["spec"]["levels"]]
+
+
+def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
+    client = MemoryClient()
+    client.fail_next("create", CLUSTER_TOPOLOGY, Forbidden("no such permission", code=403), times=1000)
+
+    async def settled() -> float:
+        with pytest.raises(CreationFailed, match='"grove-topology" could not be made: no such permission'):
+            await reconciler(client).settle(60, lambda: 0.0)
+        return virtual.now()
+
+    assert virtual.run(settled()) == 60
+
+
+async def test_a_deletion_that_fails_is_not_fatal(caplog: pytest.LogCaptureFixture) -> None:
+    client = MemoryClient([WANTED])
+    client.fail_next("delete", CLUSTER_TOPOLOGY, Forbidden("no such permission", code=403))
+    await reconciler(client, None).settle(60, lambda: 0.0)
+    assert "not deleted, tried again later: no such permission" in caplog.text
+    assert levels_of(client) == [WANTED["spec"]["levels"]]
+
+
+async def test_a_deletion_that_somebody_else_was_quicker_with_is_done() -> None:
+    client = MemoryClient([WANTED])
+    client.fail_next("delete", CLUSTER_TOPOLOGY, NotFound("gone", code=404))
+    assert await reconciler(client, None).reconcile(KEY) is None
+
+
+def test_a_creation_whose_answer_got_lost_is_not_made_twice() -> None:
+    client = MemoryClient()
+    client.fail_next("create", CLUSTER_TOPOLOGY, Unavailable("broken pipe"), after_effect=True)
+    virtual.run(reconciler(client).settle(60, lambda: 0.0))
+    assert [call.verb for call in client.writes()] == ["create"]
+
+
+@pytest.mark.parametrize("objects", [[], [OTHER]], ids=["made", "corrected"])
+async def test_what_is_written_is_in_the_cache_before_other_reconcilers_look(objects: Any) -> None:
+    cache: WatchStore[Levels] = WatchStore(read_topology_levels)
+    await reconciler(MemoryClient(objects), cache=cache).settle(60, lambda: 0.0)
+    assert cache.get(*KEY) == LEVELS
+
+
+async def test_somebody_who_keeps_changing_the_levels_is_not_fought() -> None:
+    client = MemoryClient([WANTED])
+    found = reconciler(client)
+    results = []
+    for _ in range(3):
+        await client.patch(CLUSTER_TOPOLOGY, "grove-topology", {"spec": OTHER["spec"]})
+        results.append(await found.reconcile(KEY))
+    assert results == [None, None, 60]
+    assert (levels_of(client), found.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)

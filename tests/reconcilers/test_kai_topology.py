@@ -1,0 +1,222 @@
+"""The KAI Topology over a cluster in memory: faults, and clusters whose CRDs lack something."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from app.cluster.api import Conflict, NotFound, Object, Unavailable
+from app.cluster.memory import MemoryClient
+from app.domain.kinds import CLUSTER_TOPOLOGY, EVENT, KAI_TOPOLOGY
+from app.reconcilers.events import Recorder
+from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
+from app.reconcilers.rewrites import Rewrites
+from tests import builders
+
+KEY = ("", "grove-topology")
+TOPOLOGY = builders.cluster_topology("grove-topology", host="kubernetes.io/hostname", rack="k/rack")
+LEVELS = [{"nodeLabel": "k/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
+
+
+def reconciler(client: MemoryClient, **options: Any) -> KaiTopologyReconciler:
+    now = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+    return KaiTopologyReconciler(client, "grove-topology", Recorder(client, "test"), now=lambda: now, **options)
+
+
+def ready(client: MemoryClient) -> tuple[str, str]:
+    (stored,) = client.objects(CLUSTER_TOPOLOGY)
+    (condition,) = stored["status"]["conditions"]
+    return condition["status"], condition["message"]
+
+
+def kai(*keys: str, uid: str = "", finalizers: tuple[str, ...] = ()) -> Object:
+    reference = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "name": "grove-topology", "uid": uid}
+    metadata: Object = {"name": "grove-topology", "finalizers": list(finalizers)}
+    metadata["ownerReferences"] = [{**reference, "controller": True}] if uid else []
+    levels = [{"nodeLabel": key} for key in keys]
+    return {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": metadata,
+        "spec": {"levels": levels},
+    }
+
+
+def uid_of(client: MemoryClient) -> str:
+    return str(client.objects(CLUSTER_TOPOLOGY)[0]["metadata"]["uid"])
+
+
+async def reasons(client: MemoryClient, found: KaiTopologyReconciler) -> list[str]:
+    running = asyncio.create_task(found._events.run())
+    await found._events.written()
+    running.cancel()
+    return [event["reason"] for event in client.objects(EVENT)]
+
+
+async def test_a_write_that_fails_is_said_and_raised_and_the_next_look_puts_it_right() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.fail_next("create", KAI_TOPOLOGY, Unavailable("down", code=500))
+    found = reconciler(client)
+    with pytest.raises(Unavailable):
+        await found.reconcile(KEY)
+    assert ready(client) == ("False", "KAI Topology could not be written: down")
+    (stored,) = client.objects(CLUSTER_TOPOLOGY)
+    assert stored["status"]["lastErrors"] == [
+        {
+            "code": "KAI_TOPOLOGY_CREATE_ERROR",
+            "description": "KAI Topology could not be written: down",
+            "observedAt": "2026-11-21T12:00:00Z",
+        }
+    ]
+    assert await found.reconcile(KEY) is None
+    assert ready(client)[0] == "True"
+    assert "lastErrors" not in client.objects(CLUSTER_TOPOLOGY)[0]["status"]
+
+
+async def test_killed_between_delete_and_create_the_next_leader_creates() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.load([kai("k/old", uid=uid_of(client))])
+    client.fail_next("create", KAI_TOPOLOGY, Unavailable("killed"))
+    with pytest.raises(Unavailable):
+        await reconciler(client).reconcile(KEY)
+    assert client.objects(KAI_TOPOLOGY) == []
+    await reconciler(client).reconcile(KEY)
+    assert [one["spec"]["levels"] for one in client.objects(KAI_TOPOLOGY)] == [LEVELS]
+
+
+async def test_one_that_a_finalizer_holds_is_waited_for() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.load([kai("k/old", uid=uid_of(client), finalizers=("a/b",))])
+    found = reconciler(client)
+    assert await found.reconcile(KEY) == AGAIN_SECONDS
+    assert ready(client) == ("Unknown", 'KAI Topology "grove-topology" is being deleted')
+    assert await found.reconcile(KEY) == AGAIN_SECONDS
+    await client.patch(KAI_TOPOLOGY, "grove-topology", {"metadata": {"finalizers": None}})
+    assert await found.reconcile(KEY) is None
+    assert ready(client)[0] == "True"
+
+
+async def test_one_of_a_former_cluster_topology_is_left_to_the_garbage_collector() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.load([kai("k/rack", uid="a former one's")])
+    assert await reconciler(client).reconcile(KEY) == AGAIN_SECONDS
+    assert ready(client)[0] == "Unknown"
+    assert [call.resource for call in client.writes()] == [CLUSTER_TOPOLOGY]
+
+
+async def test_a_crd_without_status_is_said_and_the_sync_goes_on() -> None:
+    client = MemoryClient([TOPOLOGY], without_status=[CLUSTER_TOPOLOGY])
+    found = reconciler(client)
+    assert await found.reconcile(KEY) is None
+    assert [one["spec"]["levels"] for one in client.objects(KAI_TOPOLOGY)] == [LEVELS]
+    assert found.statuses_lost == 1
+    assert await reasons(client, found) == ["StatusNotWritten"]
+
+
+async def test_somebody_who_changes_it_again_and_again_is_not_fought() -> None:
+    client = MemoryClient([TOPOLOGY])
+    found = reconciler(client, rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0))
+    results = []
+    for _ in range(4):
+        for one in client.objects(KAI_TOPOLOGY):
+            await client.delete(KAI_TOPOLOGY, one["metadata"]["name"])
+        client.load([kai("k/theirs", uid=uid_of(client))])
+        results.append(await found.reconcile(KEY))
+    assert results == [None, None, 60, 60]
+    assert sorted(await reasons(client, found)) == [
+        "KAITopologyContested",
+        "KAITopologyReset",
+        "TopologyCreationOrUpdateFailed",
+    ]
+
+
+async def test_a_topology_that_changed_while_its_status_was_written_is_looked_at_again() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.fail_next("patch", CLUSTER_TOPOLOGY, Conflict("changed", code=409, reason="Conflict"))
+    found = reconciler(client)
+    with pytest.raises(Conflict):
+        await found.reconcile(KEY)
+    assert await found.reconcile(KEY) is None
+    assert ready(client)[0] == "True"
+
+
+@pytest.mark.parametrize("key", [KEY, ("", "other")])
+async def test_without_the_managed_topology_there_is_nothing_to_do(key: tuple[str, str]) -> None:
+    client = MemoryClient([builders.cluster_topology("other", rack="k/rack")])
+    found = reconciler(client)
+    assert await found.reconcile(key) is None
+    assert client.writes() == []
+    assert found.all_keys() == [KEY]
+
+
+async def test_one_that_is_being_deleted_is_left_alone() -> None:
+    client = MemoryClient([{**TOPOLOGY, "metadata": {**TOPOLOGY["metadata"], "finalizers": ["a/b"]}}])
+    await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
+    assert await reconciler(client).reconcile(KEY) is None
+    assert client.objects(KAI_TOPOLOGY) == []
+
+
+ALL = ("k/rack", "kubernetes.io/hostname")
+CREATE, DELETE, SAY = ("create", KAI_TOPOLOGY), ("delete", KAI_TOPOLOGY), ("patch", CLUSTER_TOPOLOGY)
+
+
+@pytest.mark.parametrize(
+    ("held", "owned", "status", "writes"),
+    [
+        pytest.param(None, True, "True", [CREATE, SAY], id="made"),
+        pytest.param(ALL, True, "True", [SAY], id="the same is left"),
+        pytest.param(("k/old",), True, "True", [DELETE, CREATE, SAY], id="other levels are made anew, never patched"),
+        pytest.param(ALL[::-1], True, "True", [DELETE, CREATE, SAY], id="another order is another topology"),
+        pytest.param(("k/theirs",), False, "False", [SAY], id="somebody else's is left alone"),
+    ],
+)
+async def test_what_differs_is_written_once(
+    held: tuple[str, ...] | None, owned: bool, status: str, writes: list[Any]
+) -> None:
+    client = MemoryClient([TOPOLOGY])
+    if held is not None:
+        client.load([kai(*held, uid=uid_of(client) if owned else "")])
+    found = reconciler(client)
+    await found.reconcile(KEY)
+    assert ready(client)[0] == status
+    assert [(call.verb, call.resource) for call in client.writes()] == writes
+    client.calls.clear()
+    await found.reconcile(KEY)
+    assert client.writes() == []
+
+
+async def test_one_that_somebody_else_was_quicker_to_delete_is_no_failure() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.load([kai("k/old", uid=uid_of(client))])
+    client.fail_next("delete", KAI_TOPOLOGY, NotFound("gone", code=404))
+    assert await reconciler(client).reconcile(KEY) == AGAIN_SECONDS
+    assert ready(client)[0] == "Unknown"
+
+
+async def test_one_that_was_replaced_since_it_was_read_is_not_deleted() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.load([kai("k/old", uid=uid_of(client))])
+    client.fail_next("delete", KAI_TOPOLOGY, Conflict("another uid", code=409, reason="Conflict"))
+    with pytest.raises(Conflict):
+        await reconciler(client).reconcile(KEY)
+    assert "status" not in client.objects(CLUSTER_TOPOLOGY)[0]
+
+
+async def test_a_creation_whose_answer_got_lost_is_found_by_the_next_look() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.fail_next("create", KAI_TOPOLOGY, Unavailable("broken pipe"), after_effect=True)
+    found = reconciler(client)
+    with pytest.raises(Unavailable):
+        await found.reconcile(KEY)
+    assert await found.reconcile(KEY) is None
+    assert ready(client)[0] == "True"
+
+
+async def test_conditions_of_others_stay() -> None:
+    theirs = {"type": "Theirs", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "t"}
+    client = MemoryClient([{**TOPOLOGY, "status": {"conditions": [theirs]}}])
+    await reconciler(client).reconcile(KEY)
+    found = client.objects(CLUSTER_TOPOLOGY)[0]["status"]["conditions"]
+    assert [one["type"] for one in found] == ["Theirs", "Ready"]
+    assert found[0] == theirs

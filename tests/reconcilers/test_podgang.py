@@ -1,0 +1,320 @@
+"""PodGangs over a cluster in memory: what is written, what is not, and what a crash between two writes leaves."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from app.cluster.api import ClusterError, Conflict, Object, Unavailable
+from app.cluster.facts import CachedFacts, Stores, read_topology_levels
+from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
+from app.cluster.memory import MemoryClient
+from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.cluster.offline import filled
+from app.cluster.store import WatchStore
+from app.domain.kinds import (
+    CLUSTER_TOPOLOGY,
+    COMPUTE_DOMAIN,
+    EVENT,
+    NODE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+    Resource,
+)
+from app.domain.labels import labels_of
+from app.domain.ownership import MnnvlResource, read_resource
+from app.domain.podcliqueset import read_pod_clique_set
+from app.reconcilers.events import Recorder
+from app.reconcilers.loop import Loop
+from app.reconcilers.podgang import CONTESTED_SECONDS, PodGangReconciler, subscribe
+from app.reconcilers.rewrites import Rewrites
+from tests import builders
+
+RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
+TOPOLOGY = builders.cluster_topology("grove-topology", rack=RACK, host=HOST)
+KEY = ("ns", "train-0")
+
+
+def in_namespace(obj: Object, uid: str = "", **metadata: Any) -> Object:
+    metadata = {**obj["metadata"], "namespace": "ns", **({"uid": uid} if uid else {}), **metadata}
+    return {**obj, "metadata": metadata}
+
+
+def pcs(domain: str | None = "rack", name: str = "train") -> Object:
+    return in_namespace(builders.pod_clique_set(name, domain=domain), uid=f"uid-{name}")
+
+
+def gang(name: str = "train-0", uid: str = "uid-gang", **metadata: Any) -> Object:
+    labels = builders.labels("train", 0, name)
+    return in_namespace(builders.pod_gang(name, labels, "train-0-worker"), uid, **metadata)
+
+
+def resource(kind: Resource, owner: Object | None, name: str = "train-0", **labels: str) -> Object:
+    """A resource that our webhook made for `train-0`, owned by `owner`."""
+    owners = [] if owner is None else [owner]
+    held = {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true", **labels}
+    metadata = {"name": name, "namespace": "ns", "labels": held, "ownerReferences": owners}
+    return {"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, "spec": {}}
+
+
+def owner(kind: str, name: str, uid: str) -> Object:
+    group = "scheduler.grove.io" if kind == "PodGang" else "grove.io"
+    version = {"apiVersion": f"{group}/v1alpha1", "kind": kind, "name": name, "uid": uid}
+    return {**version, "controller": True, "blockOwnerDeletion": True}
+
+
+BY_PCS = owner("PodCliqueSet", "train", "uid-train")
+OURS = owner("PodGang", "train-0", "uid-gang")
+BOTH = (resource(COMPUTE_DOMAIN, BY_PCS), resource(RESOURCE_CLAIM, BY_PCS))
+
+
+class World:
+    """A cluster in memory, caches filled from it once, and a reconciler: one life of a leader."""
+
+    def __init__(self, client: MemoryClient, *, enabled: bool = True, rewrites: Rewrites | None = None) -> None:
+        self.client = client
+
+        def cached(kind: Resource, store: WatchStore[Any]) -> WatchStore[Any]:
+            return filled(client.objects(kind), kind, store)
+
+        self.topologies = cached(CLUSTER_TOPOLOGY, WatchStore(read_topology_levels))
+        self.sets = cached(POD_CLIQUE_SET, WatchStore(read_pod_clique_set))
+        self.gangs: WatchStore[StoredGang] = cached(POD_GANG, WatchStore(read_stored_gang, {BY_SET: set_keys}))
+        self.resources: tuple[WatchStore[MnnvlResource], ...] = tuple(
+            cached(kind, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
+            for kind in (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+        )
+        stores = Stores(self.topologies, self.sets, cached(NODE, WatchStore(labels_of)), self.gangs, *self.resources)
+        facts = CachedFacts(client, stores, topology_name="grove-topology", topology_enabled=enabled)
+        mnnvl = ClusterMnnvl(client, facts, self.gangs, *self.resources)
+        self.events = Recorder(client, "test")
+        self.reconciler = PodGangReconciler(client, self.gangs, facts, facts, mnnvl, self.events, rewrites)
+
+    async def reconcile(self) -> float | None:
+        return await self.reconciler.reconcile(KEY)
+
+    async def happened(self) -> list[str]:
+        """The reasons of the events recorded."""
+        running = asyncio.create_task(self.events.run())
+        await self.events.written()
+        running.cancel()
+        return [event["reason"] for event in self.client.objects(EVENT)]
+
+    def stored(self) -> Object:
+        return next(one for one in self.client.objects(POD_GANG) if one["metadata"]["name"] == "train-0")
+
+    def owners(self) -> dict[str, list[str]]:
+        kinds = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+        return {
+            f"{kind.kind} {one['metadata']['name']}": [ref["uid"] for ref in one["metadata"]["ownerReferences"]]
+            for kind in kinds
+            for one in self.client.objects(kind)
+        }
+
+    def writes(self) -> list[tuple[str, str]]:
+        return [(call.verb, call.resource.kind) for call in self.client.writes() if call.resource != EVENT]
+
+
+def world(*objects: Object, **options: Any) -> World:
+    return World(MemoryClient(objects), **options)
+
+
+def packs(stored: Object) -> list[Any]:
+    spec = stored["spec"]
+    return [one.get("topologyConstraint", {}).get("packConstraint") for one in (spec, *spec["podgroups"])]
+
+
+async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> None:
+    found = world(TOPOLOGY, pcs(), gang(), *BOTH)
+    assert await found.reconcile() is None
+    assert packs(found.stored()) == [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
+    assert found.stored()["metadata"]["annotations"] == {
+        "grove.io/topology-name": "grove-topology",
+        "grove.io/mnnvl-resources-adopted": "true",
+    }
+    assert found.owners() == {"ComputeDomain train-0": ["uid-gang"], "ResourceClaim train-0": ["uid-gang"]}
+    assert found.writes() == [("patch", "ComputeDomain"), ("patch", "ResourceClaim"), ("patch", "PodGang")]
+    assert await found.happened() == ["MnnvlResourcesAdopted"]
+    before = len(found.client.calls)
+    assert await found.reconcile() is None
+    assert len(found.client.calls) == before
+
+
+async def test_what_others_wrote_into_the_podgang_stays() -> None:
+    theirs = gang(annotations={"theirs": "1"})
+    theirs["spec"]["podgroups"][0]["podReferences"] = [{"name": "p", "namespace": "ns"}]
+    theirs["spec"]["topologyConstraint"] = {"theirs": 2, "packConstraint": {"theirs": 3}}
+    found = world(TOPOLOGY, pcs(), theirs)
+    await found.reconcile()
+    stored = found.stored()
+    assert stored["metadata"]["annotations"] == {"theirs": "1", "grove.io/topology-name": "grove-topology"}
+    assert stored["spec"]["podgroups"][0]["podReferences"] == [{"name": "p", "namespace": "ns"}]
+    assert packs(stored)[0] == {"theirs": 3, "required": RACK, "preferred": HOST}
+
+
+async def test_a_podgang_that_changed_meanwhile_is_not_overwritten() -> None:
+    found = world(TOPOLOGY, pcs(), gang())
+    await found.client.patch(POD_GANG, "train-0", {"spec": {"priorityClassName": "high"}}, "ns")
+    with pytest.raises(Conflict):
+        await found.reconcile()
+    assert packs(found.stored()) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("objects", "options", "wanted"),
+    [
+        pytest.param([pcs()], {}, [{"theirs": 1}, None], id="no ClusterTopology yet: nothing is touched"),
+        pytest.param([TOPOLOGY], {}, [{"theirs": 1, "preferred": HOST}, {"preferred": HOST}], id="no PodCliqueSet"),
+        pytest.param([pcs()], {"enabled": False}, [None, None], id="switched off: all constraints go"),
+    ],
+)
+async def test_what_is_not_known_takes_nothing_away(objects: list[Object], options: Any, wanted: list[Any]) -> None:
+    held = gang()
+    held["spec"]["topologyConstraint"] = {"packConstraint": {"theirs": 1}}
+    found = world(held, *objects, **options)
+    await found.reconcile()
+    assert packs(found.stored()) == wanted
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param([], id="one that is gone"),
+        pytest.param([gang(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["a/b"])], id="one that is going"),
+    ],
+)
+async def test_nothing_is_written_to(objects: list[Object]) -> None:
+    found = world(TOPOLOGY, pcs(), *objects, *BOTH)
+    assert await found.reconcile() is None
+    assert found.writes() == []
+
+
+@pytest.mark.parametrize(
+    ("owners", "wanted"),
+    [
+        pytest.param(None, "uid-gang", id="nobody's is taken"),
+        pytest.param(BY_PCS, "uid-gang", id="its PodCliqueSet's is taken"),
+        pytest.param(owner("PodGang", "train-0", "uid-before"), "uid-gang", id="its former self's is taken"),
+        pytest.param(owner("PodGang", "train-1", "uid-1"), "uid-1", id="another PodGang's is not"),
+        pytest.param(owner("Pod", "p", "uid-p"), "uid-p", id="one made for a Pod is not"),
+        pytest.param({**owner("Job", "j", "uid-j"), "apiVersion": "batch/v1"}, "uid-j", id="a Job's is not"),
+    ],
+)
+async def test_whose_resources_are_adopted(owners: Object | None, wanted: str) -> None:
+    found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owners))
+    await found.reconcile()
+    assert found.owners() == {"ComputeDomain train-0": [wanted]}
+
+
+async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:
+    found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owner("PodGang", "train-1", "uid-1")))
+    await found.reconcile()
+    await found.reconcile()
+    assert await found.happened() == ["MnnvlResourcesForeign"]
+    assert found.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "false"
+
+
+async def test_base_and_scaled_podgangs_take_just_their_own() -> None:
+    scaled = {"grove.io/podgang": "train-0-pool-0", "grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
+    found = world(TOPOLOGY, pcs(), gang(), *BOTH, resource(COMPUTE_DOMAIN, BY_PCS, "train-0-pool-1", **scaled))
+    await found.reconcile()
+    assert found.owners()["ComputeDomain train-0-pool-1"] == ["uid-train"]
+    assert found.owners()["ComputeDomain train-0"] == ["uid-gang"]
+
+
+CRASHES: list[tuple[str, Resource, bool]] = [
+    ("patch", COMPUTE_DOMAIN, False),
+    ("patch", COMPUTE_DOMAIN, True),
+    ("patch", RESOURCE_CLAIM, False),
+    ("patch", RESOURCE_CLAIM, True),
+    ("patch", POD_GANG, False),
+    ("patch", POD_GANG, True),
+]
+
+
+@pytest.mark.parametrize(("verb", "kind", "after_effect"), CRASHES)
+@pytest.mark.parametrize("error", [Unavailable("down", code=500), Conflict("changed", code=409, reason="Conflict")])
+async def test_whatever_write_fails_or_is_lost_on_its_way_the_next_leader_ends_in_the_same_state(
+    verb: str, kind: Resource, after_effect: bool, error: ClusterError
+) -> None:
+    client = MemoryClient([TOPOLOGY, pcs(), gang(), *BOTH])
+    client.fail_next(verb, kind, error, after_effect=after_effect)
+    with pytest.raises(ClusterError):
+        await World(client).reconcile()
+    second = World(client)
+    await second.reconcile()
+    assert second.owners() == {"ComputeDomain train-0": ["uid-gang"], "ResourceClaim train-0": ["uid-gang"]}
+    assert second.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "true"
+    assert packs(second.stored()) == [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
+    third = World(client)
+    before = len(client.writes())
+    await third.reconcile()
+    assert len(client.writes()) == before
+
+
+class Contrary(MemoryClient):
+    """Something takes our constraints away with each write, as a stale webhook would."""
+
+    async def patch(self, resource: Resource, *arguments: Any, **options: Any) -> Object:
+        stored = await super().patch(resource, *arguments, **options)
+        if resource != POD_GANG:
+            return stored
+        return await super().patch(resource, "train-0", {"spec": {"topologyConstraint": None}}, "ns")
+
+
+async def test_a_fight_is_seen_said_and_not_fought() -> None:
+    found = World(Contrary([TOPOLOGY, pcs(), gang()]), rewrites=Rewrites(tolerated=3, window=60, clock=lambda: 0.0))
+    assert [await found.reconcile() for _ in range(5)] == [CONTESTED_SECONDS] * 3 + [60, 60]
+    assert found.writes().count(("patch", "PodGang")) == 6
+    assert await found.happened() == ["PodGangContested"]
+    assert found.reconciler.rewrites.fights == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        pytest.param(lambda found: found.gangs.note(_newer(gang(uid="other"))), [KEY], id="the PodGang"),
+        pytest.param(lambda found: found.sets.note(_newer(pcs("host"))), [KEY], id="its PodCliqueSet"),
+        pytest.param(lambda found: found.sets.note(_newer(pcs("host", "other"))), [], id="another PodCliqueSet"),
+        pytest.param(lambda found: found.topologies.note(_newer(_other_levels())), [KEY], id="the ClusterTopology"),
+        pytest.param(
+            lambda found: found.resources[0].note(_newer(resource(COMPUTE_DOMAIN, BY_PCS))),
+            [KEY],
+            id="a resource of it",
+        ),
+        pytest.param(
+            lambda found: found.resources[1].note(_newer(_without_podgang())), [KEY], id="one that names no PodGang"
+        ),
+    ],
+)
+def test_what_a_podgang_depends_on_leads_to_a_look_at_it(
+    change: Callable[[World], None], keys: Iterable[tuple[str, str]]
+) -> None:
+    found = world(TOPOLOGY, pcs(), gang())
+    looked: list[tuple[str, str]] = []
+
+    class Noted(Loop):
+        def add(self, key: tuple[str, str]) -> None:
+            looked.append(key)
+
+    loop = Noted(found.reconciler)
+    subscribe(loop, found.gangs, found.sets, found.topologies, "grove-topology", found.resources)
+    change(found)
+    assert looked == keys
+    assert found.reconciler.all_keys() == [KEY]
+
+
+def _newer(obj: Object) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": "1000"}}
+
+
+def _other_levels() -> Object:
+    return builders.cluster_topology("grove-topology", rack=RACK)
+
+
+def _without_podgang() -> Object:
+    found = resource(RESOURCE_CLAIM, BY_PCS)
+    del found["metadata"]["labels"]["grove.io/podgang"]
+    return found
