@@ -82,8 +82,15 @@ def webhook_settings(configuration: Configuration) -> registry.Settings:
         topology_name=configuration.cluster_topology.name,
         authorized_users=configuration.authorization.authorized_users,
         claim_mode=configuration.mnnvl.claim_mode,
-        node_labels=configuration.pod_binding.node_labels,
+        node_labels=node_labels(configuration),
     )
+
+
+def node_labels(configuration: Configuration) -> tuple[str, ...]:
+    """Keys that a Pod gets from its node: the allowed ones, and those of the configured levels, which hold before the
+    managed ClusterTopology is there too, so that nobody's claim passes in that moment."""
+    levels = configuration.levels if configuration.cluster_topology.enabled else ()
+    return (*configuration.pod_binding.node_labels, *(level.key for level in levels))
 
 
 def offline_cluster(configuration: Configuration, objects: Iterable[Object]) -> OfflineCluster:
@@ -96,13 +103,12 @@ def offline_cluster(configuration: Configuration, objects: Iterable[Object]) -> 
 
 
 def live_cluster(configuration: Configuration, client: HttpClient) -> LiveCluster:
-    """The caches over `client`. Of nodes they keep the configured levels from the start: the managed ClusterTopology
-    will have them."""
+    """The caches over `client`."""
     return LiveCluster(
         client,
         topology_name=configuration.cluster_topology.name,
         topology_enabled=configuration.cluster_topology.enabled,
-        node_labels=(*configuration.pod_binding.node_labels, *(level.key for level in configuration.levels)),
+        node_labels=node_labels(configuration),
     )
 
 

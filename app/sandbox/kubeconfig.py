@@ -1,4 +1,4 @@
-"""The kubeconfig of a sandbox: one cluster, and a context for each of its three users."""
+"""The kubeconfig of a sandbox: one cluster, and a context for each of its users."""
 
 import base64
 import secrets
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import yaml
 
-from app.sandbox.objects import ADMIN, ALICE, OPERATOR, Object, User
+from app.sandbox.objects import ADMIN, ALICE, GROVE, OPERATOR, Object, User
 
-USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE}
+USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE, "grove": GROVE}
+"""`operator` is our own service account, `grove` that of Grove's operator."""
 
 
 def new_tokens() -> dict[str, str]:
-    """A fresh bearer token for each of admin, operator and user."""
+    """A fresh bearer token for each user."""
     return {name: secrets.token_urlsafe(24) for name in USERS}
 
 

@@ -32,6 +32,10 @@ OPERATOR = User(
     "system:serviceaccount:grove-system:grove-admission",
     ("system:serviceaccounts", "system:serviceaccounts:grove-system", "system:authenticated"),
 )
+GROVE = User(
+    "system:serviceaccount:grove-system:grove-operator",
+    ("system:serviceaccounts", "system:serviceaccounts:grove-system", "system:authenticated"),
+)
 ALICE = User("alice", ("system:authenticated",))
 COLLECTOR = User(
     "system:serviceaccount:kube-system:generic-garbage-collector",

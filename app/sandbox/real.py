@@ -9,7 +9,7 @@ import csv
 import os
 import socket
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -44,7 +44,9 @@ def find_binaries(environment: Mapping[str, str]) -> dict[str, Path]:
 class RealApiServer:
     """A Kubernetes API server of three processes on loopback, with the users, files and CRDs of `Sandbox`.
 
-    Start takes some seconds. Data live in a temporary folder and are gone at the end.
+    `rules` (its namespace, service account, roles and bindings) are all that the `operator` may do; without them it may
+    do everything, as the others do: RBAC is not what they are there to show. Start takes some seconds. Data live in a
+    temporary folder and are gone at the end.
     """
 
     def __init__(
@@ -55,13 +57,14 @@ class RealApiServer:
         state_dir: Path,
         crds: Path | None = None,
         unserved: Collection[str] = (),
+        rules: Sequence[Object] = (),
     ) -> None:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = _COLLECTOR in binaries
         self.url = ""
         self._binaries, self._port, self._crds = dict(binaries), port or _free_port(), crds
-        self._unserved = tuple(unserved)
+        self._unserved, self._rules = tuple(unserved), list(rules)
         self._data = tempfile.TemporaryDirectory(prefix="grove-admission-")
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._logs: list[IO[bytes]] = []
@@ -83,8 +86,10 @@ class RealApiServer:
         headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
         self._client = httpx.AsyncClient(base_url=self.url, headers=headers, verify=pki.context(pair.ca), timeout=30)
         await self._until_ready("/readyz")
-        await self.apply([_USER_ROLE, _USER_BINDING])
+        free = [name for name in kubeconfig.USERS if name != "admin" and not (self._rules and name == "operator")]
+        await self.apply([_ROLE, _binding(free)])
         await self.apply(manifests.definitions(self._crds))
+        await self.apply(self._rules)
         if self.collects_garbage:
             await self._run(_COLLECTOR, self._collector_flags())
 
@@ -222,25 +227,23 @@ class RealApiServer:
                 rows.writerow([token, user.name, user.name, ",".join(user.groups)])
 
 
-_USER_ROLE: Object = {
+_ROLE: Object = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
     "metadata": {"name": "sandbox-user"},
     "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
 }
-"""The sandbox's `user` may do everything that webhooks don't refuse: RBAC is not what it is there to show."""
 
-_USER_BINDING: Object = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRoleBinding",
-    "metadata": {"name": "sandbox-user"},
-    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "sandbox-user"},
-    "subjects": [
-        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user.name}
-        for name, user in kubeconfig.USERS.items()
-        if name != "admin"
-    ],
-}
+
+def _binding(names: Iterable[str]) -> Object:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "sandbox-user"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "sandbox-user"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": kubeconfig.USERS[name].name} for name in names],
+    }
 
 
 def _check(answer: httpx.Response) -> Object:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import yaml
 
+from app.cluster.api import Object
 from app.config import Configuration, read_configuration
 from app.listener import free_port
 from app.local import ApiServer, SandboxSettings, api_server, beside
 from app.runtime import Served
-from app.sandbox.real import find_binaries
+from app.sandbox.real import RealApiServer, find_binaries
 from tests.integration.system import Users, users
 
 CONFIGURATION = """
@@ -61,6 +63,13 @@ def configuration() -> Configuration:
     return read_configuration(CONFIGURATION.format(port=free_port()), "test")
 
 
+def own_rules() -> list[Object]:
+    """Our namespace, service account and RBAC, as they are installed: on a real API server our server has no other
+    rights."""
+    base = Path(__file__).parents[2] / "manifests" / "base"
+    return [obj for name in ("namespace", "rbac") for obj in yaml.safe_load_all((base / f"{name}.yaml").read_text())]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(
     kind: str, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
@@ -68,7 +77,12 @@ async def api(
     """An API server with the CRDs, and nothing beside it. INTEGRATION_CRDS may name a folder with the neighbours' real
     CRDs, which are not ours to keep here."""
     crds = Path(os.environ["INTEGRATION_CRDS"]) if "INTEGRATION_CRDS" in os.environ else None
-    server = api_server(SandboxSettings(configuration, tmp_path_factory.mktemp("api"), crds=crds, real=kind == "real"))
+    folder = tmp_path_factory.mktemp("api")
+    server: ApiServer
+    if kind == "real":
+        server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, crds=crds, rules=own_rules())
+    else:
+        server = api_server(SandboxSettings(configuration, folder, crds=crds))
     try:
         await server.start()
         yield server

@@ -22,7 +22,7 @@ PATIENCE = 20.0
 
 
 class Users:
-    """Clients of one API server, as admin, as the operator (our own service account) and as an ordinary user."""
+    """Clients of one API server, as admin, as Grove's operator and as an ordinary user."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Users:
 
 @contextlib.asynccontextmanager
 async def users(api: ApiServer) -> AsyncIterator[Users]:
-    names = ("admin", "operator", "user")
+    names = ("admin", "grove", "user")
     context = ssl.create_default_context(cafile=api.ca_file)
     tokens = {one["name"]: one["user"]["token"] for one in yaml.safe_load(api.kubeconfig.read_text())["users"]}
     async with contextlib.AsyncExitStack() as stack:

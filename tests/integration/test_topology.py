@@ -443,7 +443,7 @@ async def test_who_removes_a_level_is_warned_of_the_sets_that_it_hits(
         await workload(clients, served, namespace, **DOMAINS)
         levels = [{"domain": "zone", "key": ZONE}, {"domain": "host", "key": HOST}]
         path = f"/apis/grove.io/v1alpha1/clustertopologies/{NAME}"
-        answer = await clients.answer("operator", "PATCH", path, {"spec": {"levels": levels}})
+        answer = await clients.answer("grove", "PATCH", path, {"spec": {"levels": levels}})
         (warning,) = [one for one in answer.headers.get_list("warning") if "removed levels" in one]
         assert f"{namespace}/train" in warning
 
@@ -466,7 +466,8 @@ async def until_idle(served: Served) -> None:
     assert leader is not None
 
     async def is_idle() -> bool:
-        return leader.leading and all(loop.steps and not loop.depth for loop in leader.loops)
+        looked = (loop.steps or not list(loop.reconciler.all_keys()) for loop in leader.loops)
+        return leader.leading and all(looked) and not any(loop.depth for loop in leader.loops)
 
     await eventually(is_idle)
 

@@ -13,6 +13,7 @@ from app.runtime import Served
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests import builders
+from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually
 
 OLDER = {
@@ -34,7 +35,9 @@ async def api(
     folder, unserved = tmp_path_factory.mktemp("api"), OLDER[version]
     server: ApiServer
     if kind == "real":
-        server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, unserved=unserved)
+        server = RealApiServer(
+            binaries=find_binaries(os.environ), state_dir=folder, unserved=unserved, rules=own_rules()
+        )
     else:
         url = f"https://127.0.0.1:{configuration.server.port}"
         server = Sandbox(webhook_url=url, state_dir=folder, unserved=unserved)

@@ -14,6 +14,7 @@ from app.local import ApiServer
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests import builders
+from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone
 
 pytestmark = pytest.mark.usefixtures("served")
@@ -35,7 +36,7 @@ async def api(
     if kind == "real":
         if dialect == "v1alpha1":
             pytest.skip("a real API server of Kubernetes 1.36 has no workloadRef")
-        server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder)
+        server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=own_rules())
     else:
         url = f"https://127.0.0.1:{configuration.server.port}"
         server = Sandbox(webhook_url=url, state_dir=folder, unserved=OTHER[dialect])

@@ -1,0 +1,106 @@
+"""10,000 Pods of 200 Workload groups arriving at once, with the API calls counted; and a Workload that comes late.
+
+The API server is our sandbox in a process of its own, without webhooks, so that every call but those of the reconciler
+is ours; the server is another process.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import bench_reconcile as common
+
+from app.cluster.client import HttpClient
+from app.domain.kinds import POD, POD_GROUP, WORKLOAD
+
+LATE_SECONDS = 5.0
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=10_000)
+    parser.add_argument("--groups", type=int, default=200)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        directory, port = Path(name), common.free_port()
+        script = str(Path(__file__).with_name("bench_reconcile.py"))
+        with common.process([sys.executable, script, "--api", str(port), "--directory", name]):
+            await common.until((directory / "listening").exists)
+            async with await common.connect(directory) as client:
+                await late(directory, port, client)
+                await many(directory, port, client, arguments.pods, arguments.groups)
+
+
+def workload(name: str) -> dict[str, object]:
+    groups = [{"name": "workers", "policy": {"gang": {"minCount": 50}}}]
+    return {"metadata": {"name": name}, "spec": {"podGroups": groups}}
+
+
+def pod(name: str, workload: str) -> dict[str, object]:
+    spec = {
+        "schedulerName": "kai-scheduler",
+        "workloadRef": {"name": workload, "podGroup": "workers"},
+        "containers": [{"name": "main", "image": "registry.example/main:1"}],
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def late(directory: Path, port: int, client: HttpClient) -> None:
+    """A Pod waits for its Workload; from the moment that it is stored to that of its PodGroup, both as we see them."""
+    server = common.Server(directory, port, common.LEVELS)
+    await server.ready()
+    await common.until(lambda: server.value("leader") == 1)
+    await client.create(POD, pod("early", "late"), "default")
+    await asyncio.sleep(LATE_SECONDS)
+    version = (await client.list(POD_GROUP, "default", limit=1)).resource_version
+    watch = client.watch(POD_GROUP, "default", resource_version=version)
+    coming = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0.2)
+    await client.create(WORKLOAD, workload("late"), "default")
+    begin = time.monotonic()
+    await coming
+    print(f"a Workload {LATE_SECONDS:g} s late: its PodGroup came {(time.monotonic() - begin) * 1000:.0f} ms after it")
+    await watch.aclose()
+    await common.until(lambda: calls(server, "pods", "patch") == 1)
+    server.stop()
+
+
+async def many(directory: Path, port: int, client: HttpClient, pods: int, groups: int) -> None:
+    """All Pods are there before the server is: to it they arrive at once."""
+    for number in range(groups):
+        await client.create(WORKLOAD, workload(f"job-{number}"), "default")
+    waiting = iter(range(pods))
+
+    async def worker() -> None:
+        for number in waiting:
+            await client.create(POD, pod(f"p-{number}", f"job-{number % groups}"), "default")
+
+    await asyncio.gather(*(worker() for _ in range(16)))
+    server = common.Server(directory, port, common.LEVELS)
+    begin = time.monotonic()
+    await server.ready()
+    await common.until(lambda: calls(server, "pods", "patch") >= pods, 0.2)
+    seconds = time.monotonic() - begin
+    await common.until(lambda: server.value("reconcile_queue_depth") == 0, 0.2)
+    await asyncio.sleep(1)
+    made = calls(server, str(POD_GROUP), "create")
+    patched = calls(server, "pods", "patch")
+    others = calls(server, str(POD_GROUP), "patch") + calls(server, "pods", "get") + calls(server, str(WORKLOAD), "get")
+    print(f"{pods:,} Pods of {groups} groups: {made} PodGroups created, {patched:,} Pods patched, {others} other calls")
+    print(f"  {seconds:.1f} s from the start of the process, {server.resident():.0f} MiB resident")
+    server.stop()
+
+
+def calls(server: common.Server, resource: str, verb: str) -> int:
+    found = re.findall(r"api_requests_total\{([^}]*)\} ([\d.e+]+)", server.metrics())
+    return int(
+        sum(float(n) for labels, n in found if f'resource="{resource}"' in labels and f'verb="{verb}"' in labels)
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,120 @@
+"""The manifests: what kustomize renders, that everything they name is there, and that an API server takes them."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.config import read_configuration
+from app.sandbox.real import RealApiServer, find_binaries
+from app.webhooks.configurations import ServiceTarget
+
+ROOT = Path(__file__).parents[1]
+OVERLAYS = ("self-managed", "cert-manager")
+Object = dict[str, Any]
+
+
+def rendered(overlay: str) -> list[Object]:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("needs kubectl, which renders kustomizations")
+    command = [kubectl, "kustomize", str(ROOT / "manifests" / "overlays" / overlay)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [obj for obj in yaml.safe_load_all(text) if obj]
+
+
+def base() -> list[Object]:
+    """Every document of the base, for machines without kubectl."""
+    folder = ROOT / "manifests" / "base"
+    named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    files = [folder / name for name in named if name.endswith(".yaml")]
+    return [obj for path in files for obj in yaml.safe_load_all(path.read_text()) if obj]
+
+
+def one(objects: list[Object], kind: str) -> Object:
+    (found,) = [obj for obj in objects if obj["kind"] == kind]
+    return found
+
+
+def check(objects: list[Object]) -> None:
+    """What names something names what is there."""
+    deployment, service = one(objects, "Deployment"), one(objects, "Service")
+    pod = deployment["spec"]["template"]
+    labels, (container,) = pod["metadata"]["labels"], pod["spec"]["containers"]
+    for kind, path in (("Service", ("selector",)), ("PodDisruptionBudget", ("selector", "matchLabels"))):
+        found = one(objects, kind)["spec"]
+        for step in path:
+            found = found[step]
+        assert found.items() <= labels.items(), kind
+    assert one(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert pod["spec"]["serviceAccountName"] == one(objects, "ServiceAccount")["metadata"]["name"]
+    ports = {port["name"] for port in container["ports"]}
+    assert service["spec"]["ports"][0]["targetPort"] in ports
+    assert {
+        container[probe]["httpGet"]["port"] for probe in ("readinessProbe", "livenessProbe", "startupProbe")
+    } <= ports
+    assert {mount["name"] for mount in container["volumeMounts"]} == {v["name"] for v in pod["spec"]["volumes"]}
+    target = ServiceTarget()
+    assert (service["metadata"]["namespace"], service["metadata"]["name"]) == (target.namespace, target.name)
+    spaces = {obj["metadata"].get("namespace") for obj in objects} - {None}
+    assert spaces == {one(objects, "Namespace")["metadata"]["name"]}
+
+
+def test_everything_that_the_base_names_is_there() -> None:
+    check(base())
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_overlay_renders_and_names_what_is_there(overlay: str) -> None:
+    check(rendered(overlay))
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_configuration_of_every_overlay_can_be_used_and_drains_within_the_grace_period(overlay: str) -> None:
+    objects = rendered(overlay)
+    text = one(objects, "ConfigMap")["data"]["config.yaml"]
+    configuration = read_configuration(text, overlay)
+    grace = one(objects, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert configuration.server.drain_seconds + 20 < grace
+    assert configuration.certificates.mode == ("files" if overlay == "cert-manager" else "self-managed")
+
+
+def test_the_pod_runs_with_as_little_as_it_needs() -> None:
+    pod = one(base(), "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["seccompProfile"]) == (
+        True,
+        {"type": "RuntimeDefault"},
+    )
+
+
+def test_no_rule_gives_more_than_a_named_secret_or_a_named_configuration() -> None:
+    rules = [rule for obj in base() if obj["kind"] in ("Role", "ClusterRole") for rule in obj["rules"]]
+    for rule in rules:
+        assert "*" not in rule["verbs"]
+        guarded = {"secrets", "leases", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+        if guarded & set(rule["resources"]) and rule["verbs"] != ["create"]:
+            assert rule["resourceNames"]
+
+
+async def test_a_real_api_server_takes_the_default_overlay(tmp_path: Path) -> None:
+    try:
+        binaries = find_binaries(os.environ)
+    except FileNotFoundError as missing:
+        pytest.skip(f"needs a real API server: {missing}")
+    server = RealApiServer(binaries=binaries, state_dir=tmp_path)
+    try:
+        await server.start()
+        await server.apply(rendered("self-managed"))
+    finally:
+        await server.stop()
