@@ -108,6 +108,18 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
     assert asked - exposed() == set()
 
 
+def test_with_cert_manager_a_renewed_certificate_needs_no_new_ca_bundle() -> None:
+    """It is signed by a CA that has a Certificate, and a Secret, of its own."""
+    folder = ROOT / "manifests" / "overlays" / "cert-manager"
+    objects = [obj for obj in yaml.safe_load_all((folder / "certificate.yaml").read_text()) if obj]
+    specs = {(obj["kind"], obj["metadata"]["name"]): obj["spec"] for obj in objects}
+    leaf = specs["Certificate", "grove-admission"]
+    issuer = specs["Issuer", leaf["issuerRef"]["name"]]
+    (ca,) = [spec for (kind, _), spec in specs.items() if kind == "Certificate" and spec.get("isCA")]
+    assert issuer == {"ca": {"secretName": ca["secretName"]}}
+    assert ca["secretName"] != leaf["secretName"]
+
+
 def test_the_pod_runs_with_as_little_as_it_needs() -> None:
     pod = one(base(), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
