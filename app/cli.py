@@ -16,9 +16,10 @@ import uvloop
 import yaml
 
 from app import __version__, logs, runtime
+from app.audit.command import add_audit
 from app.certs import add_certs
 from app.cluster.api import ClusterError
-from app.config import Configuration, ConfigurationError, load_configuration, with_overrides
+from app.config import ConfigurationError, configuration_or_defaults, with_overrides
 from app.listener import free_port
 from app.reconcilers.cluster_topology import CreationFailed
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_check(commands)
-    _add_audit(commands)
+    add_audit(commands)
     _add_webhooks(commands)
     _add_sandbox(commands)
     add_certs(commands)
@@ -94,22 +95,6 @@ def _add_check(commands: Any) -> None:
     check.set_defaults(run=_check)
 
 
-def _add_audit(commands: Any) -> None:
-    audit = commands.add_parser(
-        "audit",
-        help="what of a live cluster would be refused today",
-        description="Pages through a cluster and lists what would be refused if it were created today, and MNNVL "
-        "resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2 not everything "
-        "could be looked at.",
-    )
-    audit.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
-    audit.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of the cluster (default: that of this Pod)")
-    audit.add_argument("--context", metavar="NAME", help="of the kubeconfig")
-    audit.add_argument("--namespace", metavar="NAME", help="only this one")
-    audit.add_argument("--output", default="text", choices=("text", "json"), help="json: a line for each finding")
-    audit.set_defaults(run=_audit)
-
-
 def _add_webhooks(commands: Any) -> None:
     webhooks = commands.add_parser("webhooks", help="print the two webhook configurations")
     where = webhooks.add_mutually_exclusive_group()
@@ -141,19 +126,10 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _configuration(path: Path | None) -> Configuration:
-    """The configuration of `path`; without one, the defaults with topology support on."""
-    if path is not None:
-        return load_configuration(path)
-    defaults = Configuration()
-    topology = defaults.cluster_topology.model_copy(update={"enabled": True})
-    return defaults.model_copy(update={"cluster_topology": topology})
-
-
 def _serve(arguments: argparse.Namespace) -> int:
     flags = {"host": arguments.host, "port": arguments.port}
     try:
-        configuration = with_overrides(_configuration(arguments.config), os.environ, flags)
+        configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
     except ConfigurationError as problem:
         print(problem, file=sys.stderr)
         return REFUSED
@@ -171,7 +147,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    configuration = _configuration(arguments.config)
+    configuration = configuration_or_defaults(arguments.config)
     sourced = _documents(arguments.files)
     old = tuple(document for _, document in _documents([arguments.old])) if arguments.old else ()
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
@@ -186,24 +162,13 @@ def _check(arguments: argparse.Namespace) -> int:
     return REFUSED if refused else 0
 
 
-def _audit(arguments: argparse.Namespace) -> int:
-    configuration = _configuration(arguments.config)
-    logs.set_up("warning")
-    settings = runtime.ServeSettings(configuration, Path(), None, arguments.kubeconfig, arguments.context)
-    try:
-        return int(uvloop.run(runtime.run_audit(settings, arguments.namespace, arguments.output)))
-    except ClusterError as problem:
-        print(f"can't audit: {problem}", file=sys.stderr)
-        return UNUSABLE
-
-
 def _sandbox(arguments: argparse.Namespace) -> int:
     try:
         from app.local import SandboxSettings, run_sandbox
     except ImportError as problem:
         raise UnusableInput(f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]") from None
     flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
-    configuration = with_overrides(_configuration(arguments.config), {}, flags)
+    configuration = with_overrides(configuration_or_defaults(arguments.config), {}, flags)
     logs.set_up(arguments.log_level)
     settings = SandboxSettings(configuration, arguments.state_dir, arguments.port, arguments.crds, arguments.real)
     try:

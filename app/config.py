@@ -246,6 +246,15 @@ def load_configuration(path: Path) -> Configuration:
     return read_configuration(text, str(path))
 
 
+def configuration_or_defaults(path: Path | None) -> Configuration:
+    """The configuration of `path`; without one, the defaults with topology support on."""
+    if path is not None:
+        return load_configuration(path)
+    defaults = Configuration()
+    topology = defaults.cluster_topology.model_copy(update={"enabled": True})
+    return defaults.model_copy(update={"cluster_topology": topology})
+
+
 def with_overrides(
     configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from app import __version__
 from app.admission.handler import Route
-from app.audit import Auditor, Progress, audit
 from app.certificates import file_source, gauges, self_managed_source
 from app.cluster.api import Object
 from app.cluster.client import HttpClient, Limits
 from app.cluster.credentials import from_kubeconfig, in_cluster
 from app.cluster.live import LiveCluster
 from app.cluster.offline import OfflineCluster
+from app.cluster.snapshot import SnapshotCluster
 from app.config import Configuration, Server
 from app.domain.kinds import (
     CLUSTER_TOPOLOGY,
@@ -78,10 +78,11 @@ class ServeSettings:
 Cluster = OfflineCluster | LiveCluster
 
 
-def webhook_settings(configuration: Configuration) -> registry.Settings:
+def webhook_settings(configuration: Configuration, authorized: tuple[str, ...] | None = None) -> registry.Settings:
+    """`authorized` may write the managed ClusterTopology in place of those whom the configuration names."""
     return registry.Settings(
         topology_name=configuration.cluster_topology.name,
-        authorized_users=configuration.authorization.authorized_users,
+        authorized_users=configuration.authorization.authorized_users if authorized is None else authorized,
         claim_mode=configuration.mnnvl.claim_mode,
         node_labels=node_labels(configuration),
     )
@@ -114,8 +115,12 @@ def live_cluster(configuration: Configuration, client: HttpClient) -> LiveCluste
 
 
 def build_routes(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
+    return routes_over(webhook_settings(configuration), cluster)
+
+
+def routes_over(settings: registry.Settings, cluster: Cluster | SnapshotCluster) -> dict[str, Route]:
     facts = registry.Facts(cluster.facts, cluster.facts, cluster.facts, cluster.resources)
-    return registry.routes(webhook_settings(configuration), facts)
+    return registry.routes(settings, facts)
 
 
 async def check(configuration: Configuration, documents: Sequence[Object], asker: Asker) -> list[Judgement]:
@@ -161,18 +166,6 @@ class Readiness:
         if self.leader is not None:
             notes["leader"] = "this process" if self.leader.leading else self.leader.holder or "nobody"
         return notes
-
-
-async def run_audit(settings: ServeSettings, namespace: str | None, output: str) -> int:
-    """`grove-admission audit` of the cluster that `settings` name; gives the exit code."""
-    configuration = settings.configuration
-    user = next(iter(configuration.authorization.authorized_users), "audit")
-    async with connected(settings) as cluster:
-        assert isinstance(cluster, LiveCluster)
-        assert isinstance(cluster.client, HttpClient)
-        routes = build_routes(configuration, cluster)
-        auditor = Auditor(cluster.client, cluster, routes, Asker(user), Progress(sys.stderr))
-        return await audit(auditor, namespace, output)
 
 
 async def serve(settings: ServeSettings) -> None:
@@ -285,12 +278,20 @@ async def connected(settings: ServeSettings) -> AsyncIterator[Cluster]:
     if settings.objects is not None:
         yield offline_cluster(configuration, settings.objects)
         return
-    if settings.kubeconfig is not None or settings.context is not None:
-        credentials = await from_kubeconfig(settings.kubeconfig, settings.context)
-    else:
-        credentials = await in_cluster()
-    async with HttpClient(credentials, limits(configuration), user_agent=f"grove-admission/{__version__}") as client:
+    async with api_client(configuration, settings.kubeconfig, settings.context) as client:
         yield live_cluster(configuration, client)
+
+
+@contextlib.asynccontextmanager
+async def api_client(
+    configuration: Configuration, kubeconfig: Path | None, context: str | None
+) -> AsyncIterator[HttpClient]:
+    """A client of the cluster of `kubeconfig` and `context`, or, without either, of the one that this Pod runs in.
+    ClusterError where there are no credentials."""
+    in_pod = kubeconfig is None and context is None
+    credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
+    async with HttpClient(credentials, limits(configuration), user_agent=f"grove-admission/{__version__}") as client:
+        yield client
 
 
 def limits(configuration: Configuration) -> Limits:

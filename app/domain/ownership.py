@@ -144,18 +144,36 @@ def adopted_annotation(
     return "true" if states <= enough else "false"
 
 
-def ownership_problem(resource: MnnvlResource, gang: Gang | None, set_exists: bool) -> str | None:
+@dataclass(frozen=True, slots=True)
+class OwnershipProblem:
+    """`settling`: may put itself right within moments, so that it means something only where it lasts."""
+
+    message: str
+    remedy: str
+    settling: bool = False
+
+
+def ownership_problem(resource: MnnvlResource, gang: Gang | None, *, set_exists: bool) -> OwnershipProblem | None:
     """What is wrong with a stored resource that we made; None where all is well. `gang` is the PodGang that it was made
     for, None where there is none of that name; `set_exists` is about its PodCliqueSet."""
     if not resource.managed or resource.deleting or _is_generated(resource):
         return None
     if gang is None:
-        named = f'PodGang "{resource.place.podgang}"' if resource.place.podgang else "the PodGang of its labels"
-        state = "" if set_exists else f', and neither does PodCliqueSet "{resource.place.pcs}"'
-        return f"orphaned: {named} does not exist{state}"
+        return _without_gang(resource, set_exists=set_exists)
     state = ownership(resource, gang)
     if state == "adoptable":
-        return f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made it so yet'
+        message = f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made it so yet'
+        return OwnershipProblem(message, "See whether a replica leads (/readyz?verbose) and what its log says.", True)
     if state == "foreign":
-        return f'controlled by something else than PodGang "{gang.name}", which uses it'
+        message = f'controlled by something else than PodGang "{gang.name}", which uses it'
+        return OwnershipProblem(message, "Remove the controller in its ownerReferences that is not its PodGang.")
     return None
+
+
+def _without_gang(resource: MnnvlResource, *, set_exists: bool) -> OwnershipProblem:
+    named = f'PodGang "{resource.place.podgang}"' if resource.place.podgang else "the PodGang of its labels"
+    message = f"orphaned: {named} does not exist"
+    if set_exists:
+        return OwnershipProblem(message, "It goes with its PodCliqueSet; delete it before where no Pod uses it.", True)
+    message += f', and neither does PodCliqueSet "{resource.place.pcs}"'
+    return OwnershipProblem(message, "Delete it, unless the garbage collector is quicker.")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.domain.labels import Place
-from app.domain.ownership import Gang, MnnvlResource, OwnerRef, ownership_problem
+from app.domain.ownership import Gang, MnnvlResource, OwnerRef, OwnershipProblem, ownership_problem
 
 PLACE = Place("train", "0", podgang="train-0")
 GANG = Gang("ns", "train-0", "uid-gang", PLACE)
@@ -25,25 +25,47 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             replace(OWNED, owners=BY_SET),
             GANG,
             True,
-            'not adopted: PodGang "train-0" should own it, and the reconciler has not made it so yet',
+            OwnershipProblem(
+                'not adopted: PodGang "train-0" should own it, and the reconciler has not made it so yet',
+                "See whether a replica leads (/readyz?verbose) and what its log says.",
+                settling=True,
+            ),
             id="waits",
         ),
         pytest.param(
             replace(OWNED, owners=(OwnerRef("Job", "j", "uid-j", True),)),
             GANG,
             True,
-            'controlled by something else than PodGang "train-0", which uses it',
+            OwnershipProblem(
+                'controlled by something else than PodGang "train-0", which uses it',
+                "Remove the controller in its ownerReferences that is not its PodGang.",
+            ),
             id="foreign",
         ),
-        pytest.param(OWNED, None, True, 'orphaned: PodGang "train-0" does not exist', id="without its PodGang"),
+        pytest.param(
+            OWNED,
+            None,
+            True,
+            OwnershipProblem(
+                'orphaned: PodGang "train-0" does not exist',
+                "It goes with its PodCliqueSet; delete it before where no Pod uses it.",
+                settling=True,
+            ),
+            id="without its PodGang",
+        ),
         pytest.param(
             replace(OWNED, place=Place("train", "0")),
             None,
             False,
-            'orphaned: the PodGang of its labels does not exist, and neither does PodCliqueSet "train"',
+            OwnershipProblem(
+                'orphaned: the PodGang of its labels does not exist, and neither does PodCliqueSet "train"',
+                "Delete it, unless the garbage collector is quicker.",
+            ),
             id="without anything",
         ),
     ],
 )
-def test_what_is_wrong(resource: MnnvlResource, gang: Gang | None, set_exists: bool, problem: str | None) -> None:
-    assert ownership_problem(resource, gang, set_exists) == problem
+def test_what_is_wrong(
+    resource: MnnvlResource, gang: Gang | None, set_exists: bool, problem: OwnershipProblem | None
+) -> None:
+    assert ownership_problem(resource, gang, set_exists=set_exists) == problem

@@ -1,0 +1,188 @@
+"""Reads a cluster and judges what it has.
+
+Objects are paged through and take the very route that a CREATE takes, as a dry run; findings are given as they come, so
+that memory doesn't grow with what is judged. ComputeDomains and ResourceClaims are looked at for who owns them.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from app.admission.handler import Route
+from app.audit.finding import Finding, Tally
+from app.audit.progress import Progress
+from app.audit.remedy import remedy_for
+from app.cluster.api import Client, ClusterError, NotFound, Object, Unavailable
+from app.cluster.gangs import BY_SET
+from app.cluster.pages import pages
+from app.cluster.snapshot import DatedResource, SnapshotCluster
+from app.domain.kinds import (
+    CLUSTER_TOPOLOGY,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GROUP,
+    RESOURCE_CLAIM,
+    Resource,
+)
+from app.domain.labels import labels_of, read_place
+from app.domain.ownership import Gang, belongs_to, ownership_problem
+from app.webhooks.dry_run import Asker, judge
+
+JUDGED = (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GROUP, POD_CLIQUE, POD_GANG)
+OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+
+NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
+    POD_CLIQUE_SET: (CLUSTER_TOPOLOGY,),
+    POD_CLIQUE: (POD_CLIQUE_SET, POD_GANG, COMPUTE_DOMAIN, RESOURCE_CLAIM),
+    POD_GANG: (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, COMPUTE_DOMAIN, RESOURCE_CLAIM),
+    COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
+    RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
+}
+"""The facts without which nothing can be said of a resource."""
+
+SETTLE = timedelta(minutes=1)
+"""What may put itself right is found only in a resource that is older; wide, because clocks differ."""
+
+
+class Auditor:
+    """`asker` is somebody who may write the managed ClusterTopology: who did write it is not the question. Namespaces
+    in `exempt` are never asked about. `now` is when the audit begins, in UTC."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: SnapshotCluster,
+        routes: Mapping[str, Route],
+        asker: Asker,
+        *,
+        exempt: Collection[str],
+        now: datetime,
+        progress: Progress,
+    ) -> None:
+        self.tally = Tally()
+        self._client, self._cluster, self._routes, self._asker = client, cluster, routes, asker
+        self._exempt, self._progress = frozenset(exempt), progress
+        self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
+        """All findings, resource by resource; `tally` is complete at the end."""
+        await self._cluster.read()
+        for resource in JUDGED:
+            async for finding in self._judged(resource, namespace):
+                self.tally.add(finding)
+                yield finding
+        for resource in OWNED:
+            for finding in self._owned(resource):
+                self.tally.add(finding)
+                yield finding
+        if self._cluster.stands_in:
+            self.tally.notes.append("the managed ClusterTopology does not exist: the configuration's levels stand in")
+        self._progress.clear()
+
+    # What would be refused.
+
+    async def _judged(self, resource: Resource, namespace: str | None) -> AsyncIterator[Finding]:
+        if self._is_out_of_reach(resource):
+            return
+        try:
+            async for obj in self._objects(resource, namespace if resource.namespaced else None):
+                finding = await self._judge(resource, obj)
+                if finding is not None:
+                    yield finding
+        except NotFound:
+            self.tally.absent.append(str(resource))
+        except ClusterError as error:
+            self.tally.unread[str(resource)] = error.message
+
+    async def _objects(self, resource: Resource, namespace: str | None) -> AsyncIterator[Object]:
+        count = self.tally.count(resource.kind)
+        async for page in pages(self._client, resource, namespace):
+            for obj in page.items:
+                count.looked_at += 1
+                yield obj
+            self._progress.show(resource.kind, count.looked_at, page.remaining)
+
+    async def _judge(self, resource: Resource, obj: Object) -> Finding | None:
+        metadata = obj["metadata"]
+        if metadata.get("deletionTimestamp") or metadata.get("namespace") in self._exempt:
+            return None
+        verdict = (await judge(self._routes, obj, self._asker)).verdict
+        if verdict is None or verdict.allowed:
+            return None
+        if verdict.code == 503 and resource is POD_CLIQUE and await self._is_abandoned(obj):
+            return None
+        problems = [f"{cause.field}: {cause.message}" for cause in verdict.causes] or [verdict.message]
+        return _finding(resource.kind, obj, verdict.code, problems)
+
+    async def _is_abandoned(self, clique: Object) -> bool:
+        """Whether the PodCliqueSet that a PodClique was made for is gone, so that the garbage collector will take it
+        and nobody will write it again."""
+        references = clique["metadata"].get("ownerReferences") or []
+        pcs = read_place(labels_of(clique)).pcs
+        if not references or not pcs:
+            return False
+        try:
+            found = await self._cluster.facts.read_set(clique["metadata"]["namespace"], pcs)
+        except ClusterError:
+            return False  # not known: then the verdict stands, and says that it is none
+        named = [one.get("uid") for one in references if (one.get("kind"), one.get("name")) == ("PodCliqueSet", pcs)]
+        return found is None or any(uid != found.uid for uid in named)
+
+    # What nobody owns as it should be owned.
+
+    def _owned(self, resource: Resource) -> Iterator[Finding]:
+        store = self._cluster.domains if resource is COMPUTE_DOMAIN else self._cluster.claims
+        if self._is_out_of_reach(resource):
+            return
+        if not store.served:
+            self.tally.absent.append(str(resource))
+            return
+        self.tally.count(resource.kind).looked_at = len(store)
+        for one in sorted(store.values(), key=lambda each: (each.namespace, each.name)):
+            finding = self._ownership(resource, one)
+            if finding is not None:
+                yield finding
+
+    def _ownership(self, resource: Resource, one: DatedResource) -> Finding | None:
+        set_exists = self._cluster.sets.get(one.namespace, one.place.pcs) is not None
+        problem = ownership_problem(one, self._gang_of(one), set_exists=set_exists)
+        if problem is None or (problem.settling and one.created > self._settled):
+            return None
+        return Finding(resource.kind, one.namespace, one.name, 0, (problem.message,), problem.remedy)
+
+    def _gang_of(self, one: DatedResource) -> Gang | None:
+        if one.place.podgang:
+            return self._cluster.gangs.get(one.namespace, one.place.podgang)
+        candidates = self._cluster.gangs.by_index(BY_SET, (one.namespace, one.place.pcs))
+        return next((gang for gang in candidates if belongs_to(one, gang)), None)
+
+    # What can't be said.
+
+    def _is_out_of_reach(self, resource: Resource) -> bool:
+        """Whether a fact is missing without which nothing can be said of `resource`; then the tally says which."""
+        reason = self._missing_fact(resource)
+        if reason is not None:
+            self.tally.unread[str(resource)] = reason
+        return reason is not None
+
+    def _missing_fact(self, resource: Resource) -> str | None:
+        if resource in self._cluster.unread:
+            return self._cluster.unread[resource].message
+        needs = NEEDS.get(resource, ())
+        for fact in needs:
+            if fact in self._cluster.unread:
+                return f"needs {fact}: {self._cluster.unread[fact].message}"
+        if CLUSTER_TOPOLOGY in needs and self._client.served_version(resource) is not None:
+            try:
+                self._cluster.facts.topology()
+            except Unavailable as problem:
+                return problem.message
+        return None
+
+
+def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:
+    metadata = obj["metadata"]
+    return Finding(
+        kind, metadata.get("namespace") or "", metadata["name"], code, tuple(problems), remedy_for(kind, code)
+    )

@@ -1,0 +1,87 @@
+"""The command line of the audit.
+
+Exit codes: 0 nothing found, 1 findings, 2 not everything could be looked at.
+"""
+
+import argparse
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+
+from app import logs
+from app.audit.auditor import Auditor
+from app.audit.progress import Progress
+from app.cluster.api import Client, ClusterError
+from app.cluster.snapshot import SnapshotCluster
+from app.config import Configuration, configuration_or_defaults, with_overrides
+from app.runtime import api_client, routes_over, webhook_settings
+from app.webhooks.configurations import EXEMPT_NAMESPACE
+from app.webhooks.dry_run import Asker
+
+COULD_NOT_LOOK = 2
+_ASKER = "audit"
+
+
+def add_audit(commands: Any) -> None:
+    audit = commands.add_parser(
+        "audit",
+        help="what of a live cluster would be refused today",
+        description="Pages through a cluster and lists what would be refused if it were created today, and MNNVL "
+        "resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2 not everything "
+        "could be looked at.",
+    )
+    audit.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    audit.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of the cluster (default: that of this Pod)")
+    audit.add_argument("--context", metavar="NAME", help="of the kubeconfig")
+    audit.add_argument("--namespace", metavar="NAME", help="only this one")
+    audit.add_argument(
+        "--output", default="text", choices=("text", "json"), help="json: a line for each finding, then the summary"
+    )
+    audit.set_defaults(run=_audit)
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
+    logs.set_up("warning")
+    try:
+        return int(uvloop.run(_run(arguments, configuration)))
+    except (ClusterError, OSError) as problem:
+        print(f"can't audit: {problem}", file=sys.stderr)
+        return COULD_NOT_LOOK
+
+
+async def _run(arguments: argparse.Namespace, configuration: Configuration) -> int:
+    async with api_client(configuration, arguments.kubeconfig, arguments.context) as client:
+        await client.discovery.refresh()
+        return await audit(client, configuration, arguments.namespace, arguments.output)
+
+
+async def audit(client: Client, configuration: Configuration, namespace: str | None, output: str) -> int:
+    """Prints every finding, as text or as JSON lines, then the summary; gives the exit code."""
+    progress = Progress(sys.stderr)
+    auditor = auditor_of(client, configuration, namespace, progress)
+    async for finding in auditor.findings(namespace):
+        progress.clear()
+        print(orjson.dumps(finding.json()).decode() if output == "json" else finding.text())
+    tally = auditor.tally
+    print(orjson.dumps({"summary": tally.json()}).decode() if output == "json" else tally.summary())
+    return tally.exit_code
+
+
+def auditor_of(client: Client, configuration: Configuration, namespace: str | None, progress: Progress) -> Auditor:
+    topology = configuration.cluster_topology
+    cluster = SnapshotCluster(
+        client,
+        topology_name=topology.name,
+        topology_enabled=topology.enabled,
+        levels=configuration.levels,
+        namespace=namespace,
+    )
+    routes = routes_over(webhook_settings(configuration, authorized=(_ASKER,)), cluster)
+    exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
+    return Auditor(client, cluster, routes, Asker(_ASKER), exempt=exempt, now=datetime.now(UTC), progress=progress)

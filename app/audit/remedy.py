@@ -1,0 +1,24 @@
+"""What to do about a stored object that would be refused: one sentence for each kind."""
+
+from app.domain.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+
+UNDECIDED = "Look at what stands in the way, and run the audit again."
+
+_BY_KIND = {
+    CLUSTER_TOPOLOGY.kind: "Correct its levels; until then every change of it is refused.",
+    POD_CLIQUE_SET.kind: (
+        "Use levels that the ClusterTopology has, or remove the constraint; until then it can be scaled and deleted, "
+        "but not made anew."
+    ),
+    POD_GROUP.kind: (
+        "Have it made with lowercase, unique SubGroup names and parents that exist; until then every change of it is "
+        "refused."
+    ),
+    POD_CLIQUE.kind: "Correct it in the template of its PodCliqueSet; until then every change of it is refused.",
+    POD_GANG.kind: "See what its maker writes; until then every change of it is refused.",
+}
+
+
+def remedy_for(kind: str, code: int) -> str:
+    """For an object of `kind` that is answered with `code`."""
+    return UNDECIDED if code >= 500 else _BY_KIND[kind]

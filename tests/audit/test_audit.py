@@ -1,0 +1,324 @@
+"""What an audit finds in a cluster, what it leaves in peace, and what it says where it can't look."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from app.audit.auditor import JUDGED, Auditor
+from app.audit.command import audit, auditor_of
+from app.audit.finding import Count, Finding
+from app.audit.progress import Progress
+from app.audit.remedy import remedy_for
+from app.cluster.api import Forbidden, Object
+from app.cluster.memory import MemoryClient
+from app.config import Configuration, read_configuration
+from app.domain import kinds
+from app.domain.kinds import POD_GROUP, Resource
+from tests import builders
+
+TEXT = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+clusterTopology:
+  enabled: {enabled}
+  levels: {levels}
+authorization: {{authorizedUsers: []}}
+"""
+CONFIGURED = read_configuration(TEXT.format(enabled="true", levels="[{domain: rack, key: k/rack}]"), "test")
+DISABLED = read_configuration(TEXT.format(enabled="false", levels="[]"), "test")
+UNKNOWN = Configuration().model_copy(
+    update={"cluster_topology": Configuration().cluster_topology.model_copy(update={"enabled": True})}
+)
+TOPOLOGY = builders.cluster_topology("grove-topology", rack="k/rack")
+NO_LEVEL = (
+    'spec.template.topologyConstraint.packDomain: Invalid value: "block": topology level not found in ClusterTopology '
+    '"grove-topology", which has: rack'
+)
+BAD_NAME = "invalid subgroup name \"Workers\": must consist of lowercase alphanumeric characters or '-'"
+
+
+def changed(obj: Object, **metadata: Any) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], **metadata}}
+
+
+def train(**metadata: Any) -> Object:
+    return changed(builders.pod_clique_set("train"), namespace="default", uid="uid-train", **metadata)
+
+
+def clique(*owners: Object, name: str = "train-0-worker", **spec: Any) -> Object:
+    made = builders.pod_clique(name, builders.labels("train", 0, "train-0"), **spec)
+    return changed(made, ownerReferences=[reference(owner) for owner in owners])
+
+
+def reference(owner: Object) -> Object:
+    uid, name = owner["metadata"]["uid"], owner["metadata"]["name"]
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name, "uid": uid, "controller": True}
+
+
+def gang() -> Object:
+    return changed(builders.pod_gang("train-0", builders.labels("train", 0, "train-0")), uid="uid-gang")
+
+
+def domain(*owners: Object, age: timedelta = timedelta(hours=1), podgang: str = "train-0") -> Object:
+    created = (datetime.now(UTC) - age).strftime("%Y-%m-%dT%H:%M:%SZ")
+    labels = {**builders.labels("train", 0, podgang), "grove.io/mnnvl-managed": "true"}
+    return {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": {
+            "name": "train-0-cd",
+            "creationTimestamp": created,
+            "labels": {key: value for key, value in labels.items() if value},
+            "ownerReferences": [reference(owner) for owner in owners],
+        },
+    }
+
+
+def auditing(client: MemoryClient, configuration: Configuration, namespace: str | None = None) -> Auditor:
+    return auditor_of(client, configuration, namespace, Progress(StringIO()))
+
+
+async def findings(
+    *objects: Object, configuration: Configuration = CONFIGURED
+) -> list[tuple[str, str, int, tuple[str, ...]]]:
+    client = MemoryClient(objects)
+    found = [one async for one in auditing(client, configuration).findings(None)]
+    assert client.writes() == []
+    return [(one.kind, f"{one.namespace}/{one.name}", one.code, one.problems) for one in found]
+
+
+async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> None:
+    worst = builders.pod_group("mixed", {"name": "Workers"}, {"name": "a", "parent": "b"})
+    found = await findings(
+        TOPOLOGY,
+        builders.cluster_topology("other", sector="k/s"),
+        builders.pod_clique_set("lost", domain="block"),
+        builders.pod_clique_set("fine", domain="rack"),
+        worst,
+        builders.pod_group("fine", {"name": "workers"}),
+        train(),
+        clique(train(), scope="galaxy"),
+        clique(train(), name="train-0-fine"),
+        gang(),
+    )
+    assert [(kind, where, code) for kind, where, code, _ in found] == [
+        ("ClusterTopology", "/other", 422),
+        ("PodCliqueSet", "default/lost", 422),
+        ("PodGroup", "default/mixed", 422),
+        ("PodClique", "default/train-0-worker", 422),
+    ]
+    assert found[1][3] == (NO_LEVEL,)
+    assert len(found[2][3]) == 2
+    assert BAD_NAME in found[2][3][0]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param([TOPOLOGY], id="the managed ClusterTopology, whoever wrote it"),
+        pytest.param(
+            [
+                TOPOLOGY,
+                changed(
+                    builders.pod_group("going", {"name": "Workers"}),
+                    deletionTimestamp="2026-01-01T00:00:00Z",
+                    finalizers=["x/y"],
+                ),
+            ],
+            id="what is being deleted",
+        ),
+        pytest.param(
+            [
+                TOPOLOGY,
+                *(
+                    changed(builders.pod_group("exempt", {"name": "Workers"}), namespace=one)
+                    for one in ("kube-system", "grove-system")
+                ),
+            ],
+            id="namespaces that no webhook is asked about",
+        ),
+        pytest.param([TOPOLOGY, clique(train())], id="a PodClique whose set is gone"),
+        pytest.param(
+            [TOPOLOGY, train(), clique(changed(train(), uid="former"))], id="a PodClique of a former set of that name"
+        ),
+        pytest.param(
+            [TOPOLOGY, train(), gang(), clique(train()), domain(gang())], id="a PodClique whose ComputeDomain is ours"
+        ),
+        pytest.param(
+            [TOPOLOGY, train(), gang(), domain(train(), age=timedelta(seconds=5))], id="what is about to be adopted"
+        ),
+        pytest.param([TOPOLOGY, train(), domain(train(), age=timedelta(seconds=5))], id="what waits for its PodGang"),
+        pytest.param([TOPOLOGY, train(), gang(), domain(gang(), podgang="")], id="what only its labels lead to"),
+    ],
+)
+async def test_left_in_peace(objects: list[Object]) -> None:
+    assert await findings(*objects) == []
+
+
+@pytest.mark.parametrize(
+    ("objects", "problem"),
+    [
+        pytest.param(
+            [train(), gang(), domain(train())],
+            'not adopted: PodGang "train-0" should own it, and the reconciler has not made it so yet',
+            id="not adopted for long",
+        ),
+        pytest.param(
+            [train(), domain(train())], 'orphaned: PodGang "train-0" does not exist', id="without its PodGang for long"
+        ),
+        pytest.param(
+            [domain(age=timedelta(0))],
+            'orphaned: PodGang "train-0" does not exist, and neither does PodCliqueSet "train"',
+            id="without anything",
+        ),
+        pytest.param(
+            [train(), gang(), domain(changed(builders.pod_gang("other", {}), uid="other"))],
+            'controlled by something else than PodGang "train-0", which uses it',
+            id="somebody else's",
+        ),
+    ],
+)
+async def test_resources_that_nobody_owns_as_they_should(objects: list[Object], problem: str) -> None:
+    assert await findings(TOPOLOGY, *objects) == [("ComputeDomain", "default/train-0-cd", 0, (problem,))]
+
+
+async def test_a_foreign_compute_domain_is_what_refuses_the_podclique() -> None:
+    foreign = domain()
+    foreign["metadata"]["labels"] = {}
+    (found,) = await findings(TOPOLOGY, train(), clique(train()), foreign)
+    assert found[:3] == ("PodClique", "default/train-0-worker", 403)
+    assert 'ComputeDomain "train-0-cd" exists in namespace default, but was not made for' in found[3][0]
+
+
+async def test_constraints_where_topology_support_is_off() -> None:
+    (found,) = await findings(builders.pod_clique_set("lost", domain="rack"), configuration=DISABLED)
+    assert found[3] == (
+        "spec.template.topologyConstraint.packDomain: Forbidden: topology support is not enabled in the operator",
+    )
+
+
+async def test_before_the_first_installation_the_levels_of_the_configuration_count() -> None:
+    client = MemoryClient(
+        [builders.pod_clique_set("lost", domain="block"), builders.pod_clique_set("ok", domain="rack")]
+    )
+    auditor = auditing(client, CONFIGURED)
+    assert [one.name async for one in auditor.findings(None)] == ["lost"]
+    note = "the managed ClusterTopology does not exist: the configuration's levels stand in"
+    assert (auditor.tally.notes, auditor.tally.exit_code) == ([note], 1)
+
+
+async def test_without_any_levels_constraints_are_not_judged_but_the_rest_is() -> None:
+    client = MemoryClient([builders.pod_clique_set("x", domain="rack"), builders.pod_group("bad", {"name": "Workers"})])
+    auditor = auditing(client, UNKNOWN)
+    assert [one.name async for one in auditor.findings(None)] == ["bad"]
+    assert set(auditor.tally.unread) == {"podcliquesets.grove.io", "podgangs.scheduler.grove.io"}
+    assert 'ClusterTopology "grove-topology" does not exist yet' in auditor.tally.unread["podcliquesets.grove.io"]
+    assert auditor.tally.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "unread"),
+    [
+        pytest.param(kinds.POD_GROUP, {"podgroups.scheduling.run.ai"}, id="PodGroups"),
+        pytest.param(
+            kinds.COMPUTE_DOMAIN,
+            {"computedomains.resource.nvidia.com", "podcliques.grove.io", "podgangs.scheduler.grove.io"},
+            id="ComputeDomains, and what is judged by them",
+        ),
+        pytest.param(
+            kinds.POD_GANG,
+            {
+                "podgangs.scheduler.grove.io",
+                "podcliques.grove.io",
+                "computedomains.resource.nvidia.com",
+                "resourceclaims.resource.k8s.io",
+            },
+            id="PodGangs, and what belongs to them",
+        ),
+    ],
+)
+async def test_what_may_not_be_read_is_said_and_the_rest_is_audited(forbidden: Resource, unread: set[str]) -> None:
+    client = MemoryClient([TOPOLOGY, builders.pod_clique_set("lost", domain="block"), train(), clique(train()), gang()])
+    no = Forbidden(f"cannot list {forbidden}", code=403, reason="Forbidden")
+    client.fail_next("list", forbidden, no, times=10)
+    auditor = auditing(client, CONFIGURED)
+    assert [one.name async for one in auditor.findings(None)] == ["lost"]
+    assert set(auditor.tally.unread) == unread
+    assert all(f"cannot list {forbidden}" in why for why in auditor.tally.unread.values())
+    assert auditor.tally.exit_code == 2
+
+
+async def test_what_is_not_installed_is_said_and_no_error() -> None:
+    client = MemoryClient([builders.pod_group("fine", {"name": "workers"})], served={POD_GROUP: "v2alpha2"})
+    auditor = auditing(client, CONFIGURED)
+    assert [one async for one in auditor.findings(None)] == []
+    assert auditor.tally.absent == [
+        "clustertopologies.grove.io",
+        "podcliquesets.grove.io",
+        "podcliques.grove.io",
+        "podgangs.scheduler.grove.io",
+        "computedomains.resource.nvidia.com",
+        "resourceclaims.resource.k8s.io",
+    ]
+    assert (auditor.tally.counts["PodGroup"], auditor.tally.exit_code) == (Count(1), 0)
+
+
+async def test_only_one_namespace() -> None:
+    bad = builders.pod_group("bad", {"name": "Workers"})
+    client = MemoryClient([TOPOLOGY, bad, changed(bad, namespace="other")])
+    found = [one.namespace async for one in auditing(client, CONFIGURED, "other").findings("other")]
+    assert found == ["other"]
+    assert {call.namespace for call in client.calls if call.resource.namespaced} == {"other"}
+
+
+async def test_what_cannot_be_decided_is_no_finding_but_is_told() -> None:
+    client = MemoryClient([TOPOLOGY, clique()])  # a PodClique that nobody owns, of a set that isn't there
+    auditor = auditing(client, CONFIGURED)
+    (found,) = [one async for one in auditor.findings(None)]
+    assert (found.code, found.remedy) == (503, "Look at what stands in the way, and run the audit again.")
+    assert (auditor.tally.counts["PodClique"], auditor.tally.exit_code) == (Count(1, 0, 1), 2)
+
+
+@pytest.mark.parametrize("resource", JUDGED, ids=lambda one: one.kind)
+def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(resource: Resource) -> None:
+    assert "until then" in remedy_for(resource.kind, 422)
+
+
+def test_a_finding_as_text() -> None:
+    one = Finding("PodGroup", "ns", "bad", 422, ("a: wrong", "b: wrong"), "Mend it.")
+    assert one.text() == "PodGroup ns/bad (422)\n    a: wrong\n    b: wrong\n    remedy: Mend it."
+    assert Finding("ComputeDomain", "", "x", 0, ("y",), "Z.").text() == "ComputeDomain x\n    y\n    remedy: Z."
+
+
+async def test_the_report_in_json_is_a_line_for_each_finding_and_the_summary(capsys: Any) -> None:
+    client = MemoryClient([TOPOLOGY, builders.pod_group("bad", {"name": "Workers"})])
+    assert await audit(client, CONFIGURED, None, "json") == 1
+    finding, summary = map(json.loads, capsys.readouterr().out.splitlines())
+    assert {key: finding[key] for key in ("kind", "namespace", "name", "code")} == {
+        "kind": "PodGroup",
+        "namespace": "default",
+        "name": "bad",
+        "code": 422,
+    }
+    assert summary["summary"]["counts"]["PodGroup"] == {"lookedAt": 1, "found": 1, "undecided": 0}
+    assert (summary["summary"]["unread"], summary["summary"]["notInstalled"]) == ({}, [])
+
+
+async def test_the_report_as_text_ends_with_counts(capsys: Any) -> None:
+    client = MemoryClient([TOPOLOGY, builders.pod_group("bad", {"name": "Workers"})])
+    client.served.pop(kinds.RESOURCE_CLAIM)
+    assert await audit(client, CONFIGURED, None, "text") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "PodGroup default/bad (422)"
+    assert lines[3:] == [
+        "ClusterTopology: 1 looked at, 0 found",
+        "PodCliqueSet: 0 looked at, 0 found",
+        "PodGroup: 1 looked at, 1 found",
+        "PodClique: 0 looked at, 0 found",
+        "PodGang: 0 looked at, 0 found",
+        "ComputeDomain: 0 looked at, 0 found",
+        "not installed in this cluster: resourceclaims.resource.k8s.io",
+    ]
