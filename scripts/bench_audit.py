@@ -1,0 +1,117 @@
+"""Peak memory and time of `grove-admission audit` on 5,000 and on 50,000 PodGroups, of which 37 offend.
+
+The API server is our sandbox, in a process of its own; each audit is another process, whose peak resident memory is
+what the kernel says at its end. An audit of an empty cluster is the floor.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.sandbox.sandbox import Sandbox
+
+ROOT = Path(__file__).parent.parent
+OFFENDERS, PATIENCE = 37, 600.0
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One audit: peak resident bytes, seconds, objects looked at, and those found."""
+
+    peak: int
+    seconds: float
+    looked_at: int
+    found: int
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--api", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("counts", nargs="*", type=int, default=[0, 5_000, 50_000], metavar="COUNT")
+    arguments = parser.parse_args()
+    if arguments.api:
+        asyncio.run(run_api(arguments.api, arguments.counts[0]))
+        return 0
+    print(f"{'PodGroups':>10}{'found':>8}{'peak MiB':>10}{'seconds':>9}")
+    for count in arguments.counts:
+        one = measured(count)
+        print(f"{one.looked_at:10,}{one.found:8,}{one.peak / 2**20:10.1f}{one.seconds:9.2f}")
+    return 0
+
+
+def objects(count: int) -> Iterator[dict[str, Any]]:
+    """PodGroups with eight SubGroups; 37 of them, spread evenly, have one that begins with a capital letter."""
+    yield {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "metadata": {"name": "grove-topology"},
+        "spec": {"levels": [{"domain": "rack", "key": "topology.kubernetes.io/rack"}]},
+    }
+    offending = {number * count // OFFENDERS for number in range(OFFENDERS)}
+    for number in range(count):
+        names = [f"workers-{one}" for one in range(8)]
+        if number in offending:
+            names[3] = names[3].capitalize()
+        yield {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": f"training-job-{number:05}", "namespace": "default"},
+            "spec": {"minMember": 8, "queue": "default", "subGroups": [{"name": one, "minMember": 1} for one in names]},
+        }
+
+
+async def run_api(directory: Path, count: int) -> None:
+    """The API server's process: loads the objects, says that it is ready, and stays."""
+    sandbox = Sandbox(state_dir=directory)
+    await sandbox.start()
+    await sandbox.apply(list(objects(count)))
+    (directory / "loaded").touch()
+    await asyncio.Event().wait()
+
+
+def measured(count: int) -> Audited:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        command = [sys.executable, __file__, "--api", str(directory), str(count)]
+        with subprocess.Popen(command, cwd=ROOT, env=environment()) as api:
+            try:
+                until_loaded(directory)
+                return audited(directory)
+            finally:
+                api.kill()
+
+
+def audited(directory: Path) -> Audited:
+    command = [sys.executable, "-m", "app", "audit", "--output", "json", "--kubeconfig", str(directory / "kubeconfig")]
+    report, begin = directory / "report", time.monotonic()
+    with report.open("wb") as out:
+        pid = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=out).pid
+        _, _, usage = os.wait4(pid, 0)
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    counted = lines[-1]["summary"]["counts"]["PodGroup"]
+    return Audited(usage.ru_maxrss * 1024, time.monotonic() - begin, counted["lookedAt"], counted["found"])
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def until_loaded(directory: Path) -> None:
+    end = time.monotonic() + PATIENCE
+    while not (directory / "loaded").exists():
+        if time.monotonic() > end:
+            raise SystemExit("the API server didn't get ready within ten minutes")
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
