@@ -1,4 +1,4 @@
-"""argv -> settings -> serve | check | audit | webhooks | sandbox | certs.
+"""argv -> settings -> serve | check | audit | doctor | webhooks | sandbox | certs.
 
 Exit codes: 0 done, 1 a refusal or a failure, 2 unusable input.
 """
@@ -20,6 +20,7 @@ from app.audit.command import add_audit
 from app.certs import add_certs
 from app.cluster.api import ClusterError
 from app.config import ConfigurationError, configuration_or_defaults, with_overrides
+from app.doctor.command import add_doctor
 from app.listener import free_port
 from app.reconcilers.cluster_topology import CreationFailed
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_check(commands)
     add_audit(commands)
+    add_doctor(commands)
     _add_webhooks(commands)
     _add_sandbox(commands)
     add_certs(commands)

@@ -34,6 +34,15 @@ SECRET = Resource("", "secrets", "Secret", True, ("v1",), optional=False)
 LEASE = Resource("coordination.k8s.io", "leases", "Lease", True, ("v1",), optional=False)
 CRD = Resource("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", False, ("v1",), False)
 
+SERVICE = Resource("", "services", "Service", True, ("v1",), optional=False)
+ENDPOINT_SLICE = Resource("discovery.k8s.io", "endpointslices", "EndpointSlice", True, ("v1",), optional=False)
+
+_REVIEWS = "authorization.k8s.io"
+ACCESS_REVIEW = Resource(_REVIEWS, "subjectaccessreviews", "SubjectAccessReview", False, ("v1",), optional=False)
+SELF_ACCESS_REVIEW = Resource(
+    _REVIEWS, "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, ("v1",), optional=False
+)
+
 MUTATING_WEBHOOKS = Resource(
     "admissionregistration.k8s.io",
     "mutatingwebhookconfigurations",
@@ -73,6 +82,10 @@ ALL: tuple[Resource, ...] = (
     SECRET,
     LEASE,
     CRD,
+    SERVICE,
+    ENDPOINT_SLICE,
+    ACCESS_REVIEW,
+    SELF_ACCESS_REVIEW,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     CLUSTER_TOPOLOGY,

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from app.sandbox import discovery, errors
+from app.sandbox import access, discovery, errors
 from app.sandbox.binding import Binder
 from app.sandbox.objects import Caller, Key, Object, User, WriteOptions, is_deleting, key_of, metadata
 from app.sandbox.reads import Query, Reader, Representation
@@ -96,6 +96,8 @@ class Api:
         if not is_resource:
             return self._discover(request, parts)
         target = find_target(self._registry, parts)
+        if target.served.group == access.GROUP:
+            return await _review(request, target)
         match request.method:
             case "GET" | "HEAD":
                 return self._read(request, target)
@@ -192,6 +194,12 @@ class Api:
                 if error.code != 404:
                     raise
         return _json(Representation().of_list(target.served, selected, {"resourceVersion": ""}))
+
+
+async def _review(request: Request, target: Target) -> Response:
+    if request.method != "POST" or target.name:
+        raise errors.method_not_allowed()
+    return _json(access.answered(_object(await _body(request))), 201)
 
 
 def _json(body: Any, code: int = 200, media_type: str = "application/json") -> Response:

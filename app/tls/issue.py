@@ -121,17 +121,27 @@ def renewal_time(info: CertificateInfo, fraction: float = 2 / 3) -> datetime:
 
 
 def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
-    """Everything that keeps `pair` from serving `names` at `now`; empty where nothing does.
+    """Everything that keeps `pair` from serving `names` at `now`; empty where nothing does. As `check_certificate`, and
+    the key has to be that of the certificate."""
+    try:
+        leaf = x509.load_pem_x509_certificate(pair.cert_pem)
+    except ValueError:
+        return check_certificate(pair.cert_pem, ca_bundle, names, now)
+    return [*_check_key(leaf, pair.key_pem), *check_certificate(pair.cert_pem, ca_bundle, names, now)]
+
+
+def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
+    """Everything that keeps a client from trusting `cert_pem` (PEM; intermediates may follow it) as `names` at `now`.
 
     With a `ca_bundle` (PEM, one or more CAs) the certificate must lead to one of them, as a client that trusts only
     this bundle would check it. A name is a DNS name or an IP address.
     """
     try:
-        leaf, *intermediates = x509.load_pem_x509_certificates(pair.cert_pem)
+        leaf, *intermediates = x509.load_pem_x509_certificates(cert_pem)
         info = _info(leaf)
     except ValueError as error:
         return [f"the certificate can't be read: {error}"]
-    findings = [*_check_key(leaf, pair.key_pem), *_check_time(info, now), *_check_purpose(leaf)]
+    findings = [*_check_time(info, now), *_check_purpose(leaf)]
     findings += [f"the certificate doesn't cover {name!r}" for name in names if not _covers(info.names, name)]
     if ca_bundle is not None:
         findings += _check_issuer(leaf, intermediates, ca_bundle, now)

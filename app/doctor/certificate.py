@@ -1,0 +1,152 @@
+"""Whether those who call the webhooks trust who answers: the caBundles against the certificate that is shown."""
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from app.cluster.api import Client, ClusterError, NotFound
+from app.doctor.report import Check
+from app.doctor.service import Endpoint
+from app.domain.kinds import SECRET
+from app.tls.issue import check_certificate, inspect, split_bundle
+from app.tls.probe import Handshake
+
+SUBJECT = "certificate"
+Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
+"""(address, port, name, CA bundle) -> what came of it."""
+
+_KEEPER = (
+    "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where webhooks call: a URL's `name` and `port`, or, with port 0, a Service by the name in its certificate."""
+
+    name: str
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One caBundle (base64, as stored) for one target, and the webhooks that have it."""
+
+    ca_bundle: str
+    target: Target
+    webhooks: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        count = len(self.webhooks)
+        return f"the caBundle of {self.webhooks[0] if count == 1 else f'{count} webhooks'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The certificate in the Secret, or why there is none to compare with."""
+
+    tls_crt: bytes | None
+    reason: str = ""
+
+
+def bundles_of(configurations: Iterable[Mapping[str, Any]]) -> list[Bundle]:
+    """The different caBundles of stored webhook configurations, in order."""
+    found: dict[tuple[str, Target], list[str]] = {}
+    for configuration in configurations:
+        for webhook in configuration.get("webhooks") or ():
+            client = webhook.get("clientConfig") or {}
+            found.setdefault((client.get("caBundle") or "", _target(client)), []).append(webhook["name"])
+    return [Bundle(bundle, target, tuple(names)) for (bundle, target), names in found.items()]
+
+
+def _target(client: Mapping[str, Any]) -> Target:
+    if "url" in client:
+        url = urlsplit(client["url"])
+        return Target(url.hostname or "", url.port or 443)
+    service = client.get("service") or {}
+    return Target(f"{service.get('name')}.{service.get('namespace')}.svc")
+
+
+async def read_shown(client: Client, namespace: str, name: str) -> Shown:
+    """`tls.crt` of the Secret that the serving certificate is kept in."""
+    what = f"Secret {namespace}/{name}"
+    try:
+        data = (await client.get(SECRET, name, namespace)).get("data") or {}
+        return Shown(base64.b64decode(data["tls.crt"], validate=True))
+    except NotFound:
+        return Shown(None, f"{what} does not exist")
+    except ClusterError as error:
+        return Shown(None, f"{what} can't be read: {error.message}")
+    except (KeyError, TypeError, binascii.Error):
+        return Shown(None, f"{what} has no tls.crt that can be read")
+
+
+async def check_bundle(
+    bundle: Bundle, endpoints: Iterable[Endpoint], shown: Shown, shake: Shake, now: datetime
+) -> list[Check]:
+    """What is wrong with one caBundle; else whether the servers show a certificate that it leads to, and where none
+    can be reached from here, whether the one in the Secret would do. `endpoints` are those of the Service."""
+    cas = _readable(bundle)
+    if isinstance(cas, str):
+        return [Check(SUBJECT, "problem", f"{bundle.what} {cas}: API servers refuse to call", _KEEPER)]
+    validity = _validity(bundle, cas, now)
+    if validity.status == "problem":
+        return [validity]
+    target = bundle.target
+    places = [Endpoint(target.name, target.port)] if target.port else list(endpoints)
+    pem = b"".join(cas)
+    shaken = [(place, await shake(place.address, place.port, target.name, pem)) for place in places]
+    checks = [_judge(bundle, place, result) for place, result in shaken if result.outcome != "unreachable"]
+    if not checks:
+        reasons = [f"{place.address}:{place.port}: {result.reason}" for place, result in shaken]
+        return [validity, _compare(bundle, pem, shown, now, "; ".join(reasons) or "there is no endpoint")]
+    unreached = [f"{place.address}:{place.port}" for place, result in shaken if result.outcome == "unreachable"]
+    if unreached:
+        checks.append(Check(SUBJECT, "warning", f"can't be reached from here: {', '.join(unreached)}"))
+    return [validity, *checks]
+
+
+def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
+    """The CAs, or what is wrong."""
+    if not bundle.ca_bundle:
+        return "is empty"
+    try:
+        return split_bundle(base64.b64decode(bundle.ca_bundle, validate=True))
+    except (binascii.Error, ValueError):
+        return "is not base64 of PEM certificates"
+
+
+def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
+    ends = [info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after]
+    if not ends:
+        return Check(SUBJECT, "problem", f"{bundle.what} has no CA that is valid now", _KEEPER)
+    message = f"{bundle.what}: {len(ends)} valid of {len(cas)}, until {max(ends).isoformat()}"
+    return Check(SUBJECT, "ok", message)
+
+
+def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
+    where = f"{place.address}:{place.port}"
+    if result.outcome == "trusted":
+        return Check(SUBJECT, "ok", f"{where} shows a certificate for {bundle.target.name} that {bundle.what} leads to")
+    message = f"{where} shows a certificate that {bundle.what} doesn't verify as {bundle.target.name}: {result.reason}"
+    return Check(SUBJECT, "problem", message, _KEEPER)
+
+
+def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached: str) -> Check:
+    if shown.tls_crt is None:
+        message = f"no server could be reached ({unreached}), and {shown.reason}: not compared with {bundle.what}"
+        return Check(
+            SUBJECT, "unknown", message, "Run this inside the cluster, or as somebody who may read the Secret."
+        )
+    findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
+    if findings:
+        return Check(SUBJECT, "problem", f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}", _KEEPER)
+    message = (
+        f"{bundle.what} verifies tls.crt of the Secret as {bundle.target.name} (no server was reached: {unreached})"
+    )
+    return Check(SUBJECT, "ok", message)

@@ -1,0 +1,67 @@
+"""The command line of the doctor.
+
+Exit codes: 0 fine, 1 problems, 2 not everything could be looked at.
+"""
+
+import argparse
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from app import logs
+from app.cluster.api import ClusterError
+from app.config import Configuration, configuration_or_defaults, with_overrides
+from app.doctor.examination import Patient, examine
+from app.doctor.permissions import Account
+from app.doctor.report import Check, document, exit_code, lines
+from app.runtime import api_client
+from app.tls.probe import Handshake, handshake
+
+COULD_NOT_LOOK = 2
+ACCOUNT = "grove-admission"
+"""The service account of the manifests, in the namespace of the Service."""
+_HANDSHAKE_SECONDS = 3.0
+
+
+def add_doctor(commands: Any) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="whether an installation in a live cluster can do its work",
+        description="Looks at the webhook configurations, their caBundles, the Service, what is installed, the "
+        "server's permissions and the topology objects, and says what would be refused while the server is down. "
+        "Nothing is written. Exit code: 0 fine, 1 problems, 2 not everything could be looked at.",
+    )
+    doctor.add_argument("--config", type=Path, metavar="FILE", help="the server's OperatorConfiguration")
+    doctor.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of the cluster (default: that of this Pod)")
+    doctor.add_argument("--context", metavar="NAME", help="of the kubeconfig")
+    doctor.add_argument("--output", default="text", choices=("text", "json"))
+    doctor.set_defaults(run=_doctor)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
+    logs.set_up("warning")
+    try:
+        checks = uvloop.run(_examine(arguments, configuration))
+    except (ClusterError, OSError) as problem:
+        print(f"can't examine the cluster: {problem}", file=sys.stderr)
+        return COULD_NOT_LOOK
+    print(json.dumps(document(checks), indent=2) if arguments.output == "json" else "\n".join(lines(checks)))
+    return exit_code(checks)
+
+
+async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> list[Check]:
+    in_pod = arguments.kubeconfig is None and arguments.context is None
+    async with api_client(configuration, arguments.kubeconfig, arguments.context) as client:
+        await client.discovery.refresh()
+        account = None if in_pod else Account(configuration.certificates.namespace, ACCOUNT)
+        return await examine(Patient(client, client.read, _shake, configuration, account, datetime.now(UTC)))
+
+
+async def _shake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+    return await handshake(host, port, name, ca_bundle, _HANDSHAKE_SECONDS)

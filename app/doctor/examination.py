@@ -1,0 +1,96 @@
+"""Everything a doctor looks at, in order. What can't be looked at is said, and the rest goes on."""
+
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.cluster.api import Client, ClusterError, NotFound, Object
+from app.config import Configuration
+from app.doctor import apis, certificate, permissions, service, topology, webhooks
+from app.doctor.apis import Read
+from app.doctor.certificate import Shake
+from app.doctor.permissions import Account
+from app.doctor.report import Check
+from app.doctor.service import Endpoint
+from app.domain.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from app.webhooks.configurations import ServiceTarget, webhook_configurations
+
+_ASK = "Look as somebody who may read it, and see whether the API server is well."
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """The cluster, and what is known of the installation. `account` is the server's, None where we are it ourselves;
+    `now` is in UTC."""
+
+    client: Client
+    read: Read
+    shake: Shake
+    configuration: Configuration
+    account: Account | None
+    now: datetime
+
+
+async def examine(patient: Patient) -> list[Check]:
+    """All checks, by subject."""
+    client, configuration = patient.client, patient.configuration
+    checks = await _attempted(apis.SUBJECT, apis.check_apis(client, patient.read))
+    installed: list[Object] = []
+    checks += [check async for check in _webhooks(patient, installed)]
+    answering, endpoints = await _service(patient)
+    checks += answering
+    checks += await _attempted(certificate.SUBJECT, _certificates(patient, installed, endpoints))
+    cluster_topology = configuration.cluster_topology
+    granted = permissions.check_permissions(client, permissions.needs_of(configuration), patient.account)
+    checks += await _attempted(permissions.SUBJECT, granted)
+    there = topology.check_topology(
+        client, cluster_topology.name, enabled=cluster_topology.enabled, levels=configuration.levels
+    )
+    return checks + await _attempted(topology.SUBJECT, there)
+
+
+async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Check]:
+    try:
+        return await looking
+    except ClusterError as error:
+        return [Check(subject, "unknown", f"could not be looked at: {error.message}", _ASK)]
+
+
+async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[Check]:
+    """Both configurations; those that are there are added to `installed`."""
+    settings = patient.configuration.certificates
+    desired = webhook_configurations(ServiceTarget(settings.namespace, settings.service_name), settings.namespace)
+    for resource, wanted in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), desired, strict=True):
+        found: Object | None = None
+        try:
+            found = await patient.client.get(resource, settings.webhook_configurations)
+            installed.append(found)
+        except NotFound:
+            pass  # `check_webhooks` says so
+        except ClusterError as error:
+            message = f"{resource.kind} {settings.webhook_configurations} could not be read: {error.message}"
+            yield Check(webhooks.SUBJECT, "unknown", message, _ASK)
+            continue
+        named = {**wanted, "metadata": {**wanted["metadata"], "name": settings.webhook_configurations}}
+        for check in webhooks.check_webhooks(found, named):
+            yield check
+
+
+async def _service(patient: Patient) -> tuple[list[Check], list[Endpoint]]:
+    settings = patient.configuration.certificates
+    try:
+        return await service.check_service(patient.client, settings.namespace, settings.service_name)
+    except ClusterError as error:
+        return [Check(service.SUBJECT, "unknown", f"could not be looked at: {error.message}", _ASK)], []
+
+
+async def _certificates(patient: Patient, installed: list[Object], endpoints: list[Endpoint]) -> list[Check]:
+    settings = patient.configuration.certificates
+    bundles = certificate.bundles_of(installed)
+    if not bundles:
+        return []
+    shown = await certificate.read_shown(patient.client, settings.namespace, settings.secret_name)
+    checks: list[Check] = []
+    for bundle in bundles:
+        checks += await certificate.check_bundle(bundle, endpoints, shown, patient.shake, patient.now)
+    return checks

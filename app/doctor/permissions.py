@@ -1,0 +1,154 @@
+"""The permissions that the server needs, and whether it has them.
+
+The table says the same as `manifests/base/rbac.yaml`; a test keeps both equal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.cluster.api import Client, Forbidden, Object
+from app.config import Configuration
+from app.doctor.report import Check
+from app.domain.kinds import ACCESS_REVIEW, SELF_ACCESS_REVIEW
+
+SUBJECT = "permissions"
+_REMEDY = "Apply manifests/base/rbac.yaml."
+_READ = ("get", "list", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A service account."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"service account {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Verbs on one resource (`plural` or `plural/subresource`), everywhere or in `namespace`; with a `name`, on that
+    object alone. `optional`: without it something is done less well."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    purpose: str
+    namespace: str = ""
+    name: str = ""
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return ".".join(filter(None, (self.resource, self.group))) + (f' "{self.name}"' if self.name else "")
+
+
+_ALWAYS = (
+    Need("apiextensions.k8s.io", "customresourcedefinitions", _READ, "finding what is installed"),
+    Need("", "nodes", _READ, "labels at binding"),
+    Need("grove.io", "podcliquesets", _READ, "verdicts"),
+    Need("grove.io", "podcliques", _READ, "verdicts"),
+    Need("grove.io", "podcliquescalinggroups", _READ, "verdicts"),
+    Need("grove.io", "clustertopologies", (*_READ, "create", "patch", "delete"), "the managed ClusterTopology"),
+    Need("grove.io", "clustertopologies/status", ("patch",), "its Ready condition"),
+    Need("grove.io", "clustertopologies/finalizers", ("update",), "owning the KAI Topology"),
+    Need("grove.io", "podcliquesets/status", ("patch",), "the condition TopologyConstraintSatisfied"),
+    Need("grove.io", "podcliquesets/finalizers", ("update",), "MNNVL resources that a PodCliqueSet owns"),
+    Need("kai.scheduler", "topologies", (*_READ, "create", "delete"), "the KAI Topology"),
+    Need("scheduler.grove.io", "podgangs", (*_READ, "patch"), "constraints for the scheduler"),
+    Need("scheduler.grove.io", "podgangs/finalizers", ("update",), "MNNVL resources that a PodGang owns"),
+    Need("resource.nvidia.com", "computedomains", (*_READ, "create", "patch"), "MNNVL"),
+    Need("resource.k8s.io", "resourceclaims", (*_READ, "create", "patch"), "MNNVL"),
+    Need("events.k8s.io", "events", ("create", "patch"), "events"),
+)
+
+_WORKLOADS = (
+    Need("scheduling.k8s.io", "workloads", _READ, "Workloads"),
+    Need("scheduling.k8s.io", "podgroups", _READ, "Workloads"),
+    Need("scheduling.run.ai", "podgroups", (*_READ, "create", "patch"), "Workloads"),
+    Need("", "pods", (*_READ, "patch"), "Workloads"),
+    *(
+        Need(group, plural, ("get",), "finding who owns the Pods of a Workload", optional=True)
+        for group, plurals in (
+            ("apps", ("deployments", "replicasets", "statefulsets", "daemonsets")),
+            ("batch", ("jobs", "cronjobs")),
+            ("jobset.x-k8s.io", ("*",)),
+            ("leaderworkerset.x-k8s.io", ("*",)),
+            ("kubeflow.org", ("*",)),
+            ("ray.io", ("*",)),
+        )
+        for plural in plurals
+    ),
+)
+
+
+def needs_of(configuration: Configuration) -> list[Need]:
+    """What a server with this configuration calls. A name can't be asked for at creation."""
+    needs = [*_ALWAYS, *(_WORKLOADS if configuration.workloads.enabled else ())]
+    lease, kept = configuration.leader_election, configuration.certificates
+    if lease.enabled:
+        needs += [
+            Need("coordination.k8s.io", "leases", ("create",), "leader election", lease.namespace),
+            Need("coordination.k8s.io", "leases", ("get", "patch"), "leader election", lease.namespace, lease.name),
+        ]
+    if kept.mode == "self-managed":
+        group, name, verbs = "admissionregistration.k8s.io", kept.webhook_configurations, (*_READ, "patch")
+        needs += [
+            Need(group, "mutatingwebhookconfigurations", verbs, "caBundles", name=name),
+            Need(group, "validatingwebhookconfigurations", verbs, "caBundles", name=name),
+            Need("", "secrets", ("create",), "certificates", kept.namespace),
+            Need("", "secrets", verbs, "certificates", kept.namespace, kept.secret_name),
+        ]
+    return needs
+
+
+async def check_permissions(client: Client, needs: Sequence[Need], account: Account | None) -> list[Check]:
+    """Asks about `account`, or (None, and where we may not ask about others) about ourselves. ClusterError where the
+    API server doesn't answer."""
+    if account is None:
+        return await _check(client, needs, None)
+    try:
+        return await _check(client, needs, account)
+    except Forbidden:
+        message = f"may not ask about {account}: what follows is about you yourself"
+        return [Check(SUBJECT, "warning", message), *await _check(client, needs, None)]
+
+
+async def _check(client: Client, needs: Sequence[Need], account: Account | None) -> list[Check]:
+    who, missing = "you" if account is None else str(account), list[Check]()
+    for need in needs:
+        refused = [verb for verb in need.verbs if not await _is_allowed(client, need, verb, account)]
+        if refused:
+            message = f"{who} may not {', '.join(refused)} {need}: {need.purpose}"
+            missing.append(Check(SUBJECT, "warning" if need.optional else "problem", message, _REMEDY))
+    count = sum(len(need.verbs) for need in needs)
+    return missing or [Check(SUBJECT, "ok", f"{who} may do all that is needed ({count} verbs)")]
+
+
+async def _is_allowed(client: Client, need: Need, verb: str, account: Account | None) -> bool:
+    resource = SELF_ACCESS_REVIEW if account is None else ACCESS_REVIEW
+    answer = await client.create(resource, access_review(need, verb, account))
+    return (answer.get("status") or {}).get("allowed") is True
+
+
+def access_review(need: Need, verb: str, account: Account | None) -> Object:
+    """The question (authorization.k8s.io/v1); about ourselves without an `account`."""
+    plural, _, subresource = need.resource.partition("/")
+    given = {
+        "group": need.group,
+        "resource": plural,
+        "subresource": subresource,
+        "verb": verb,
+        "name": need.name,
+        "namespace": need.namespace,
+    }
+    spec: Object = {"resourceAttributes": {key: value for key, value in given.items() if value}}
+    if account is not None:
+        spec |= {"user": f"system:serviceaccount:{account.namespace}:{account.name}", "groups": _groups(account)}
+    return {"spec": spec}
+
+
+def _groups(account: Account) -> list[str]:
+    """Those that every service account is in."""
+    return ["system:serviceaccounts", f"system:serviceaccounts:{account.namespace}", "system:authenticated"]

@@ -1,0 +1,49 @@
+"""What a doctor says: checks, each with a status and, where something is to be done, a remedy."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal
+
+Status = Literal["ok", "warning", "problem", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `unknown`: it could not be."""
+
+    subject: str
+    status: Status
+    message: str
+    remedy: str = ""
+
+    def json(self) -> dict[str, str]:
+        return {"subject": self.subject, "status": self.status, "message": self.message, "remedy": self.remedy}
+
+
+def exit_code(checks: Sequence[Check]) -> int:
+    """0 fine (warnings included), 1 problems, 2 where not everything could be looked at."""
+    statuses = {check.status for check in checks}
+    return 2 if "unknown" in statuses else 1 if "problem" in statuses else 0
+
+
+def lines(checks: Sequence[Check]) -> Iterator[str]:
+    """For people: by subject, then how many there are of each status."""
+    for subject, group in groupby(checks, key=lambda check: check.subject):
+        yield subject
+        for check in group:
+            yield f"  {check.status:<8} {check.message}"
+            if check.remedy:
+                yield f"{'':11}remedy: {check.remedy}"
+    counts = summary(checks)
+    yield ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def summary(checks: Sequence[Check]) -> dict[str, int]:
+    statuses: tuple[Status, ...] = ("ok", "warning", "problem", "unknown")
+    return {status: sum(check.status == status for check in checks) for status in statuses}
+
+
+def document(checks: Sequence[Check]) -> dict[str, Any]:
+    """For programs."""
+    return {"checks": [check.json() for check in checks], "summary": summary(checks)}

@@ -1,0 +1,58 @@
+"""The Service that API servers call, and who answers behind it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from app.cluster.api import Client, NotFound, Object
+from app.doctor.report import Check
+from app.domain.kinds import ENDPOINT_SLICE, SERVICE
+
+SUBJECT = "service"
+_PORT = 443
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A ready replica: where it listens."""
+
+    address: str
+    port: int
+
+
+async def check_service(client: Client, namespace: str, name: str) -> tuple[list[Check], list[Endpoint]]:
+    """The Service and its ready endpoints. ClusterError where they can't be read."""
+    what = f"Service {namespace}/{name}"
+    try:
+        service = await client.get(SERVICE, name, namespace)
+    except NotFound:
+        return [Check(SUBJECT, "problem", f"{what} does not exist", "Apply the manifests.")], []
+    port = next((one for one in service["spec"].get("ports") or () if one.get("port") == _PORT), None)
+    if port is None:
+        message = f"{what} has no port {_PORT}, which the webhook configurations name"
+        return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
+    selector = f"kubernetes.io/service-name={name}"
+    slices = (await client.list(ENDPOINT_SLICE, namespace, label_selector=selector, limit=0)).items
+    ready = [endpoint for one in slices for endpoint in _ready(one, port.get("name") or "")]
+    return [_judge(what, len(ready))], ready
+
+
+def _judge(what: str, ready: int) -> Check:
+    if ready == 0:
+        return Check(
+            SUBJECT, "problem", f"{what} has no ready endpoint", "See why its Pods aren't ready: /readyz?verbose."
+        )
+    if ready == 1:
+        message = f"{what} has 1 ready endpoint: nobody answers while it restarts"
+        return Check(SUBJECT, "warning", message, "Run two replicas or more.")
+    return Check(SUBJECT, "ok", f"{what} has {ready} ready endpoints")
+
+
+def _ready(endpoint_slice: Object, port_name: str) -> Iterator[Endpoint]:
+    """A condition that isn't there counts as ready (discovery.k8s.io/v1)."""
+    ports: list[dict[str, Any]] = endpoint_slice.get("ports") or []
+    port = next((one.get("port") for one in ports if (one.get("name") or "") == port_name), None)
+    for endpoint in endpoint_slice.get("endpoints") or ():
+        ready = (endpoint.get("conditions") or {}).get("ready")
+        if port is not None and ready is not False and endpoint.get("addresses"):
+            yield Endpoint(endpoint["addresses"][0], port)

@@ -1,0 +1,74 @@
+"""The managed ClusterTopology and the KAI Topology that stands for it."""
+
+from collections.abc import Sequence
+
+from app.cluster.api import Client, NotFound, Object
+from app.cluster.facts import read_topology_levels
+from app.doctor.report import Check
+from app.domain.kai_topology import READY, desired_kai_topology, is_owned
+from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.domain.topology import Level
+
+SUBJECT = "topology"
+_LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
+
+
+async def check_topology(client: Client, name: str, *, enabled: bool, levels: Sequence[Level]) -> list[Check]:
+    """`levels` are those of the configuration, none where it isn't known. ClusterError where they can't be read."""
+    found = await _read(client, name)
+    if not enabled:
+        return [_disabled(name, found)]
+    if found is None:
+        message = f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all PodGangs, wait"
+        return [Check(SUBJECT, "problem", message, f"{_LEADER} Or, where topology support is off, give --config.")]
+    return [*_levels(name, found, levels), _ready(name, found), *await _kai(client, name, found)]
+
+
+async def _read(client: Client, name: str) -> Object | None:
+    try:
+        return await client.get(CLUSTER_TOPOLOGY, name)
+    except NotFound:
+        return None
+
+
+def _disabled(name: str, found: Object | None) -> Check:
+    if found is None:
+        return Check(SUBJECT, "ok", "topology support is off")
+    message = f"topology support is off, but ClusterTopology {name} exists"
+    return Check(SUBJECT, "warning", message, _LEADER)
+
+
+def _levels(name: str, found: Object, configured: Sequence[Level]) -> list[Check]:
+    held = read_topology_levels(found)
+    message = f"ClusterTopology {name}: {', '.join(level.domain for level in held)}"
+    if configured and held != tuple(configured):
+        wanted = ", ".join(f"{level.domain}={level.key}" for level in configured)
+        return [Check(SUBJECT, "problem", f"{message}; the configuration has {wanted}", _LEADER)]
+    return [Check(SUBJECT, "ok", message)]
+
+
+def _ready(name: str, found: Object) -> Check:
+    conditions = (found.get("status") or {}).get("conditions") or []
+    ready: Object = next((one for one in conditions if one.get("type") == READY), {})
+    status, message = ready.get("status"), ready.get("message") or "nothing has been said of it yet"
+    if status == "True":
+        return Check(SUBJECT, "ok", f"ClusterTopology {name} is Ready")
+    what = f"ClusterTopology {name} is not Ready: {message}"
+    return Check(SUBJECT, "problem" if status == "False" else "warning", what, _LEADER)
+
+
+async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
+    what = f"KAI Topology {name}"
+    if client.served_version(KAI_TOPOLOGY) is None:
+        return []  # said with the APIs
+    try:
+        found = await client.get(KAI_TOPOLOGY, name)
+    except NotFound:
+        return [Check(SUBJECT, "problem", f"{what} does not exist", _LEADER)]
+    if not is_owned(found, topology["metadata"]["uid"]):
+        message = f"{what} is not controlled by ClusterTopology {name}, and so is left as it is"
+        return [Check(SUBJECT, "problem", message, "Delete it; it is made anew.")]
+    wanted = desired_kai_topology(topology, read_topology_levels(topology))["spec"]["levels"]
+    if found["spec"].get("levels") != wanted:
+        return [Check(SUBJECT, "problem", f"{what} has other levels than the ClusterTopology", _LEADER)]
+    return [Check(SUBJECT, "ok", f"{what} has the same levels")]

@@ -1,0 +1,58 @@
+"""What is said of the APIs of a cluster."""
+
+from app.cluster.api import NotFound, Object
+from app.cluster.memory import MemoryClient
+from app.doctor.apis import WANTED, check_apis
+from app.domain.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD
+
+GROUPS: dict[str, Object] = {
+    "/apis/resource.nvidia.com": {"versions": [{"version": "v1beta9"}, {"version": "v2"}]},
+    "/apis/resource.nvidia.com/v1beta9": {"resources": [{"name": "computedomains"}]},
+    "/apis/resource.nvidia.com/v2": {"resources": [{"name": "others"}]},
+    "/apis/scheduling.k8s.io": {"versions": [{"version": "v1"}]},
+    "/apis/scheduling.k8s.io/v1": {"resources": [{"name": "priorityclasses"}]},
+}
+
+
+async def read(path: str) -> Object:
+    try:
+        return GROUPS[path]
+    except KeyError:
+        raise NotFound("404 page not found", code=404) from None
+
+
+async def test_all_there() -> None:
+    checks = await check_apis(MemoryClient(), read)
+    assert {check.status for check in checks} == {"ok"}
+    assert [check.message for check in checks][:2] == [
+        "clustertopologies.grove.io: v1alpha1",
+        "podcliquesets.grove.io: v1alpha1",
+    ]
+
+
+async def test_what_is_missing_says_what_then_does_not_work() -> None:
+    client = MemoryClient()
+    for resource in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD):
+        client.served.pop(resource)
+    checks = {check.message.partition(" ")[0]: check for check in await check_apis(client, read)}
+    missing, unknown, optional = (checks[str(one)] for one in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD))
+    assert (missing.status, missing.message, missing.remedy) == (
+        "problem",
+        "clustertopologies.grove.io is not installed: topology constraints can't be checked",
+        "Apply manifests/crds.",
+    )
+    assert (unknown.status, unknown.message) == (
+        "problem",
+        "computedomains.resource.nvidia.com is served as v1beta9; this version knows v1beta1: PodCliques that ask for "
+        "MNNVL are refused",
+    )
+    assert (optional.status, optional.message) == (
+        "ok",
+        "workloads.scheduling.k8s.io is not installed: there are no Workloads to map",
+    )
+
+
+async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
+    checks = await check_apis(MemoryClient(served={}), read)
+    assert len(checks) == len(WANTED)
+    assert all(check.remedy for check in checks if check.status != "ok")

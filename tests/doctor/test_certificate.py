@@ -1,0 +1,180 @@
+"""Whether callers trust who answers."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.cluster.api import Forbidden
+from app.cluster.memory import MemoryClient
+from app.doctor.certificate import Bundle, Shown, Target, bundles_of, check_bundle, read_shown
+from app.doctor.service import Endpoint
+from app.domain.kinds import SECRET
+from app.tls.issue import make_ca, make_leaf
+from app.tls.probe import Handshake
+from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+END = datetime(2026, 12, 31, tzinfo=UTC)
+SERVICE = "grove-admission.grove-system.svc"
+CA, OTHER = make_ca("ca", BEGIN, END), make_ca("ca", BEGIN, END)
+OLD = make_ca("old", BEGIN, NOW - timedelta(days=1))
+LEAF = make_leaf(CA, [SERVICE], [], BEGIN, END)
+WRONG_NAME = make_leaf(CA, ["other.svc"], [], BEGIN, END)
+HERE, THERE = Endpoint("10.0.0.1", 8443), Endpoint("10.0.0.2", 8443)
+SHOWN = Shown(LEAF.cert_pem)
+TRUSTED, SILENT = Handshake("trusted"), Handshake("unreachable", "no answer within 3 s")
+REFUSED = Handshake("refused", "self-signed certificate in certificate chain")
+
+
+def bundle(*cas: bytes, target: Target = Target(SERVICE)) -> Bundle:  # noqa: B008 - a value
+    return Bundle(base64.b64encode(b"".join(cas)).decode(), target, ("a", "b"))
+
+
+class Network:
+    """Answers of addresses; `asked` are those that were shaken hands with."""
+
+    def __init__(self, answers: dict[str, Handshake]) -> None:
+        self.asked: list[tuple[str, int, str]] = []
+        self._answers = answers
+
+    async def __call__(self, host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+        assert ca_bundle.startswith(b"-----BEGIN CERTIFICATE")
+        self.asked.append((host, port, name))
+        return self._answers.get(host, SILENT)
+
+
+async def said(
+    given: Bundle, answers: dict[str, Handshake], shown: Shown = SHOWN, places: tuple[Endpoint, ...] = (HERE, THERE)
+) -> list[tuple[str, str]]:
+    checks = await check_bundle(given, places, shown, Network(answers), NOW)
+    assert {check.subject for check in checks} == {"certificate"}
+    return [(check.status, check.message) for check in checks]
+
+
+VALID = ("ok", "the caBundle of 2 webhooks: 1 valid of 1, until 2026-12-31T00:00:00+00:00")
+UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer within 3 s"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param(Bundle("", Target(SERVICE), ("a", "b")), "is empty: API servers refuse to call", id="none"),
+        pytest.param(
+            Bundle("UEVN", Target(SERVICE), ("a", "b")),
+            "is not base64 of PEM certificates: API servers refuse to call",
+            id="no PEM",
+        ),
+        pytest.param(
+            Bundle("?", Target(SERVICE), ("a", "b")),
+            "is not base64 of PEM certificates: API servers refuse to call",
+            id="no base64",
+        ),
+        pytest.param(bundle(OLD.cert_pem), "has no CA that is valid now", id="all expired"),
+    ],
+)
+async def test_a_bundle_that_nobody_can_use_is_a_problem_and_nobody_is_called(given: Bundle, told: str) -> None:
+    network = Network({})
+    (check,) = await check_bundle(given, (HERE,), SHOWN, network, NOW)
+    assert (check.status, check.message, network.asked) == ("problem", f"the caBundle of 2 webhooks {told}", [])
+    assert "cert-manager" in check.remedy
+
+
+async def test_all_servers_are_asked() -> None:
+    shows = f"shows a certificate for {SERVICE} that the caBundle of 2 webhooks leads to"
+    doubts = f"shows a certificate that the caBundle of 2 webhooks doesn't verify as {SERVICE}: {REFUSED.reason}"
+    assert await said(bundle(CA.cert_pem), {"10.0.0.1": TRUSTED, "10.0.0.2": REFUSED}) == [
+        VALID,
+        ("ok", f"10.0.0.1:8443 {shows}"),
+        ("problem", f"10.0.0.2:8443 {doubts}"),
+    ]
+    assert await said(bundle(CA.cert_pem), {"10.0.0.1": TRUSTED}) == [
+        VALID,
+        ("ok", f"10.0.0.1:8443 {shows}"),
+        ("warning", "can't be reached from here: 10.0.0.2:8443"),
+    ]
+
+
+async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
+    (first, *_) = await said(bundle(OLD.cert_pem, CA.cert_pem), {"10.0.0.1": TRUSTED})
+    assert first == ("ok", "the caBundle of 2 webhooks: 1 valid of 2, until 2026-12-31T00:00:00+00:00")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "status", "told"),
+    [
+        pytest.param(
+            bundle(CA.cert_pem),
+            SHOWN,
+            "ok",
+            f"verifies tls.crt of the Secret as {SERVICE} (no server was reached: {UNREACHED})",
+            id="it fits",
+        ),
+        pytest.param(
+            bundle(OTHER.cert_pem),
+            SHOWN,
+            "problem",
+            "and tls.crt of the Secret: the certificate is not signed by a CA of the bundle that is valid now",
+            id="another CA of that name",
+        ),
+        pytest.param(
+            bundle(CA.cert_pem),
+            Shown(WRONG_NAME.cert_pem),
+            "problem",
+            f"and tls.crt of the Secret: the certificate doesn't cover '{SERVICE}'",
+            id="another name",
+        ),
+    ],
+)
+async def test_where_no_server_is_reached_the_secret_is_compared(
+    given: Bundle, shown: Shown, status: str, told: str
+) -> None:
+    assert await said(given, {}, shown) == [VALID, (status, f"the caBundle of 2 webhooks {told}")]
+
+
+async def test_without_server_and_secret_it_is_not_known() -> None:
+    message = "no server could be reached (there is no endpoint), and Secret n/s does not exist: "
+    assert await said(bundle(CA.cert_pem), {}, Shown(None, "Secret n/s does not exist"), ()) == [
+        VALID,
+        ("unknown", f"{message}not compared with the caBundle of 2 webhooks"),
+    ]
+
+
+async def test_a_url_is_called_itself() -> None:
+    network = Network({"localhost": TRUSTED})
+    await check_bundle(bundle(CA.cert_pem, target=Target("localhost", 9443)), (HERE,), SHOWN, network, NOW)
+    assert network.asked == [("localhost", 9443, "localhost")]
+
+
+def test_bundles_are_told_apart_by_what_they_are_and_where_they_lead() -> None:
+    mutating, validating = webhook_configurations(ServiceTarget())
+    (outside, _) = webhook_configurations(UrlTarget("https://example.com", b"PEM"))
+    mutating["webhooks"][0]["clientConfig"]["caBundle"] = "b"
+    found = bundles_of([mutating, validating, outside])
+    assert [(one.ca_bundle, one.target, len(one.webhooks)) for one in found] == [
+        ("b", Target(SERVICE), 1),
+        ("", Target(SERVICE), 5),
+        ("UEVN", Target("example.com", 443), 3),
+    ]
+    assert found[0].what == "the caBundle of podclique.mutate.grove-admission.grove.io"
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        pytest.param({"tls.crt": "UEVN"}, Shown(b"PEM"), id="there"),
+        pytest.param({"tls.crt": "?"}, Shown(None, "Secret n/s has no tls.crt that can be read"), id="garbage"),
+        pytest.param(None, Shown(None, "Secret n/s has no tls.crt that can be read"), id="empty"),
+    ],
+)
+async def test_the_secret(data: dict[str, str] | None, shown: Shown) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}, "data": data}
+    assert await read_shown(MemoryClient([secret]), "n", "s") == shown
+
+
+async def test_a_secret_that_is_not_there_or_not_ours_to_read() -> None:
+    client = MemoryClient()
+    assert await read_shown(client, "n", "s") == Shown(None, "Secret n/s does not exist")
+    client.fail_next("get", SECRET, Forbidden("no", code=403))
+    assert await read_shown(client, "n", "s") == Shown(None, "Secret n/s can't be read: no")

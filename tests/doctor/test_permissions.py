@@ -1,0 +1,144 @@
+"""The table of permissions, and what is said of those that are missing."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app.cluster.api import Object
+from app.config import Configuration, read_configuration
+from app.doctor.permissions import Account, Need, access_review, check_permissions, needs_of
+from app.doctor.report import Check
+from tests.doctor.answering import AnsweringClient
+
+BASE = Path(__file__).parents[2] / "manifests" / "base"
+ACCOUNT = Account("grove-system", "grove-admission")
+SELF_MANAGED = Configuration().model_copy(
+    update={"certificates": Configuration().certificates.model_copy(update={"mode": "self-managed"})}
+)
+REMEDY = "Apply manifests/base/rbac.yaml."
+
+Permission = tuple[str, str, str, str, str]
+"""Namespace, group, resource, name and verb."""
+
+
+def granted() -> set[Permission]:
+    """Every permission of the manifests, one by one."""
+    documents = [one for one in yaml.safe_load_all((BASE / "rbac.yaml").read_text()) if "rules" in one]
+    return {
+        (document["metadata"].get("namespace", ""), group, resource, name, verb)
+        for document in documents
+        for rule in document["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+        for verb in rule["verbs"]
+    }
+
+
+def needed(configuration: Configuration) -> set[Permission]:
+    return {
+        (need.namespace, need.group, need.resource, need.name, verb)
+        for need in needs_of(configuration)
+        for verb in need.verbs
+    }
+
+
+def test_the_table_says_the_same_as_the_manifests() -> None:
+    installed = yaml.safe_load((BASE / "configuration.yaml").read_text())["data"]["config.yaml"]
+    assert needed(read_configuration(installed, "test")) == granted()
+
+
+def test_what_is_switched_off_needs_nothing() -> None:
+    text = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+workloads: {enabled: false}
+leaderElection: {enabled: false}
+certificates: {mode: files}
+"""
+    resources = {need.resource for need in needs_of(read_configuration(text, "test"))}
+    off = {"workloads", "pods", "jobs", "leases", "secrets", "mutatingwebhookconfigurations"}
+    assert off & {need.resource for need in needs_of(SELF_MANAGED)} == off
+    assert off & resources == set()
+
+
+def test_a_question_about_a_service_account_names_its_groups() -> None:
+    need = Need("grove.io", "clustertopologies/status", ("patch",), "x", name="n")
+    attributes = {
+        "group": "grove.io",
+        "resource": "clustertopologies",
+        "subresource": "status",
+        "verb": "patch",
+        "name": "n",
+    }
+    assert access_review(need, "patch", None) == {"spec": {"resourceAttributes": attributes}}
+    assert access_review(need, "patch", ACCOUNT) == {
+        "spec": {
+            "resourceAttributes": attributes,
+            "user": "system:serviceaccount:grove-system:grove-admission",
+            "groups": ["system:serviceaccounts", "system:serviceaccounts:grove-system", "system:authenticated"],
+        }
+    }
+
+
+async def said(allows: Any, account: Account | None = ACCOUNT, *, may_ask: bool = True) -> list[Check]:
+    client = AnsweringClient()
+    client.allows, client.may_ask = allows, may_ask
+    return await check_permissions(client, needs_of(SELF_MANAGED), account)
+
+
+async def test_all_there() -> None:
+    count = sum(len(need.verbs) for need in needs_of(SELF_MANAGED))
+    message = f"service account grove-system/grove-admission may do all that is needed ({count} verbs)"
+    assert await said(lambda spec: True) == [Check("permissions", "ok", message)]
+
+
+async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None:
+    def allows(spec: Object) -> bool:
+        asked = spec["resourceAttributes"]
+        return asked["resource"] not in ("podgangs", "jobs", "secrets") or asked["verb"] == "get"
+
+    who = "service account grove-system/grove-admission may not"
+    assert await said(allows) == [
+        Check(
+            "permissions",
+            "problem",
+            f"{who} list, watch, patch podgangs.scheduler.grove.io: constraints for the scheduler",
+            REMEDY,
+        ),
+        Check(
+            "permissions",
+            "problem",
+            f"{who} update podgangs/finalizers.scheduler.grove.io: MNNVL resources that a PodGang owns",
+            REMEDY,
+        ),
+        Check("permissions", "problem", f"{who} create secrets: certificates", REMEDY),
+        Check(
+            "permissions",
+            "problem",
+            f'{who} list, watch, patch secrets "grove-admission-certificates": certificates',
+            REMEDY,
+        ),
+    ]
+
+
+async def test_an_optional_one_is_a_warning() -> None:
+    (check,) = await said(lambda spec: spec["resourceAttributes"].get("group") != "ray.io")
+    who = "service account grove-system/grove-admission may not"
+    message = f"{who} get *.ray.io: finding who owns the Pods of a Workload"
+    assert check == Check("permissions", "warning", message, REMEDY)
+
+
+async def test_who_may_not_ask_about_others_learns_about_themselves_and_is_told_so() -> None:
+    first, second = await said(lambda spec: "user" not in spec, may_ask=False)
+    assert (first.status, first.message) == (
+        "warning",
+        "may not ask about service account grove-system/grove-admission: what follows is about you yourself",
+    )
+    assert second.message.startswith("you may do all that is needed")
+
+
+async def test_the_server_itself_asks_about_itself() -> None:
+    (check,) = await said(lambda spec: "user" not in spec, None, may_ask=False)
+    assert check.message.startswith("you may do all")

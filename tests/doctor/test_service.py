@@ -1,0 +1,84 @@
+"""The Service and who is ready behind it."""
+
+from typing import Any
+
+import pytest
+
+from app.cluster.memory import MemoryClient
+from app.doctor.report import Check
+from app.doctor.service import Endpoint, check_service
+
+Object = dict[str, Any]
+
+
+def service(port: int = 443, name: str = "https") -> Object:
+    metadata = {"name": "grove-admission", "namespace": "grove-system"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"ports": [{"name": name, "port": port}]},
+    }
+
+
+def endpoints(*conditions: dict[str, bool] | None, service: str = "grove-admission", port: str = "https") -> Object:
+    listed = [
+        {"addresses": [f"10.0.0.{number}"], **({} if one is None else {"conditions": one})}
+        for number, one in enumerate(conditions, 1)
+    ]
+    labels = {"kubernetes.io/service-name": service}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": f"{service}-x", "namespace": "grove-system", "labels": labels},
+        "ports": [{"name": port, "port": 8443}],
+        "endpoints": listed,
+    }
+
+
+WHAT = "Service grove-system/grove-admission"
+NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", "See why its Pods aren't ready: /readyz?verbose.")
+
+
+@pytest.mark.parametrize(
+    ("objects", "check", "ready"),
+    [
+        pytest.param(
+            [], Check("service", "problem", f"{WHAT} does not exist", "Apply the manifests."), [], id="no Service"
+        ),
+        pytest.param(
+            [service(8443)],
+            Check(
+                "service",
+                "problem",
+                f"{WHAT} has no port 443, which the webhook configurations name",
+                "Apply the manifests.",
+            ),
+            [],
+            id="another port",
+        ),
+        pytest.param([service()], NOBODY, [], id="no endpoints"),
+        pytest.param([service(), endpoints({"ready": False})], NOBODY, [], id="none ready"),
+        pytest.param([service(), endpoints({"ready": True}, service="other")], NOBODY, [], id="another Service's"),
+        pytest.param([service(), endpoints({"ready": True}, port="metrics")], NOBODY, [], id="another port's"),
+        pytest.param(
+            [service(), endpoints({"ready": True}, {"ready": False})],
+            Check(
+                "service",
+                "warning",
+                f"{WHAT} has 1 ready endpoint: nobody answers while it restarts",
+                "Run two replicas or more.",
+            ),
+            [Endpoint("10.0.0.1", 8443)],
+            id="one",
+        ),
+        pytest.param(
+            [service(), endpoints({"ready": True}, None)],
+            Check("service", "ok", f"{WHAT} has 2 ready endpoints"),
+            [Endpoint("10.0.0.1", 8443), Endpoint("10.0.0.2", 8443)],
+            id="two, one of which says nothing",
+        ),
+    ],
+)
+async def test_a_service(objects: list[Object], check: Check, ready: list[Endpoint]) -> None:
+    assert await check_service(MemoryClient(objects), "grove-system", "grove-admission") == ([check], ready)

@@ -1,0 +1,135 @@
+"""What is said of the managed ClusterTopology and its KAI Topology."""
+
+from typing import Any
+
+import pytest
+
+from app.cluster.memory import MemoryClient
+from app.doctor.topology import check_topology
+from app.domain.kinds import KAI_TOPOLOGY
+from app.domain.topology import Level
+from tests import builders
+
+Object = dict[str, Any]
+NAME = "grove-topology"
+LEVELS = (Level("rack", "k/rack"),)
+
+
+def topology(status: str | None = "True", message: str = "m") -> Object:
+    made = builders.cluster_topology(NAME, rack="k/rack")
+    made["metadata"]["uid"] = "uid-topology"
+    if status is not None:
+        made["status"] = {"conditions": [{"type": "Ready", "status": status, "message": message}]}
+    return made
+
+
+def kai(owner: str = "uid-topology", key: str = "k/rack") -> Object:
+    references = [{"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "name": NAME, "uid": owner}]
+    return {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": NAME, "ownerReferences": [{**one, "controller": True} for one in references]},
+        "spec": {"levels": [{"nodeLabel": key}]},
+    }
+
+
+HELD = ("ok", "ClusterTopology grove-topology: rack")
+READY = ("ok", "ClusterTopology grove-topology is Ready")
+SAME = ("ok", "KAI Topology grove-topology has the same levels")
+
+
+@pytest.mark.parametrize(
+    ("objects", "levels", "said"),
+    [
+        pytest.param([topology(), kai()], LEVELS, [HELD, READY, SAME], id="all well"),
+        pytest.param([topology(), kai()], (), [HELD, READY, SAME], id="well, whatever the configuration has"),
+        pytest.param(
+            [],
+            LEVELS,
+            [
+                (
+                    "problem",
+                    "ClusterTopology grove-topology does not exist: PodCliqueSets with constraints, and all PodGangs, wait",
+                )
+            ],
+            id="not there",
+        ),
+        pytest.param(
+            [topology(), kai()],
+            (Level("host", "k/host"),),
+            [("problem", "ClusterTopology grove-topology: rack; the configuration has host=k/host"), READY, SAME],
+            id="other levels than configured",
+        ),
+        pytest.param(
+            [topology("False", "KAI says no"), kai()],
+            LEVELS,
+            [HELD, ("problem", "ClusterTopology grove-topology is not Ready: KAI says no"), SAME],
+            id="not ready",
+        ),
+        pytest.param(
+            [topology(None), kai()],
+            LEVELS,
+            [
+                HELD,
+                ("warning", "ClusterTopology grove-topology is not Ready: nothing has been said of it yet"),
+                SAME,
+            ],
+            id="without a status",
+        ),
+        pytest.param(
+            [topology()],
+            LEVELS,
+            [HELD, READY, ("problem", "KAI Topology grove-topology does not exist")],
+            id="no KAI's",
+        ),
+        pytest.param(
+            [topology(), kai("another")],
+            LEVELS,
+            [
+                HELD,
+                READY,
+                (
+                    "problem",
+                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, and so is left as "
+                    "it is",
+                ),
+            ],
+            id="a KAI Topology of somebody's",
+        ),
+        pytest.param(
+            [topology(), kai(key="k/host")],
+            LEVELS,
+            [HELD, READY, ("problem", "KAI Topology grove-topology has other levels than the ClusterTopology")],
+            id="drift",
+        ),
+    ],
+)
+async def test_with_topology_support(
+    objects: list[Object], levels: tuple[Level, ...], said: list[tuple[str, str]]
+) -> None:
+    checks = await check_topology(MemoryClient(objects), NAME, enabled=True, levels=levels)
+    assert [(check.status, check.message) for check in checks] == said
+    assert all(bool(check.remedy) is (check.status != "ok") for check in checks)
+
+
+async def test_without_kai_nothing_is_said_of_it() -> None:
+    client = MemoryClient([topology()])
+    client.served.pop(KAI_TOPOLOGY)
+    checks = await check_topology(client, NAME, enabled=True, levels=LEVELS)
+    assert [(check.status, check.message) for check in checks] == [HELD, READY]
+
+
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        pytest.param([], ("ok", "topology support is off"), id="gone"),
+        pytest.param(
+            [topology()],
+            ("warning", "topology support is off, but ClusterTopology grove-topology exists"),
+            id="still there",
+        ),
+    ],
+)
+async def test_without_topology_support(objects: list[Object], said: tuple[str, str]) -> None:
+    (check,) = await check_topology(MemoryClient(objects), NAME, enabled=False, levels=())
+    assert (check.status, check.message) == said

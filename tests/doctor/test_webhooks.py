@@ -1,0 +1,183 @@
+"""What is said of installed webhook configurations."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.doctor.report import Check
+from app.doctor.webhooks import check_webhooks
+from app.webhooks.configurations import ServiceTarget, webhook_configurations
+
+Object = dict[str, Any]
+MUTATING, VALIDATING = webhook_configurations(ServiceTarget())
+INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
+
+
+def stored(configuration: Object) -> Object:
+    """As the API server has it: with a caBundle, and defaults where nothing was said."""
+    found = copy.deepcopy(configuration)
+    for webhook in found["webhooks"]:
+        webhook["clientConfig"]["caBundle"] = "UEVN"
+        webhook["objectSelector"] = {}
+    return found
+
+
+def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server() -> None:
+    checks = [*check_webhooks(stored(MUTATING), MUTATING), *check_webhooks(stored(VALIDATING), VALIDATING)]
+    assert {(check.subject, check.status, check.remedy) for check in checks} == {("webhooks", "ok", "")}
+    assert [check.message for check in checks] == [
+        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are "
+        "refused, except in grove-system, kube-system, where its matchConditions hold (mnnvl-enabled)",
+        "podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io "
+        "are refused, except in grove-system, kube-system",
+        "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, "
+        "except in grove-system, kube-system",
+        "clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of "
+        "clustertopologies.grove.io are refused",
+        "podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
+        "podcliquesets.grove.io are refused, except in grove-system, kube-system",
+        "podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
+        "podgroups.scheduling.run.ai are refused, except in grove-system, kube-system",
+    ]
+
+
+def test_one_that_is_not_there_is_a_problem() -> None:
+    message = "MutatingWebhookConfiguration grove-admission is not installed: nothing is checked or injected"
+    assert check_webhooks(None, MUTATING) == [Check("webhooks", "problem", message, INSTALL)]
+
+
+def without_last(found: Object) -> None:
+    del found["webhooks"][2]
+
+
+def with_another(found: Object) -> None:
+    found["webhooks"].append({**found["webhooks"][1], "name": "old.grove-admission.grove.io"})
+
+
+def test_webhooks_may_be_missing_or_left_over() -> None:
+    found = stored(VALIDATING)
+    without_last(found)
+    with_another(found)
+    rest = [check for check in check_webhooks(found, VALIDATING) if check.status != "ok"]
+    what = "ValidatingWebhookConfiguration grove-admission has"
+    assert rest == [
+        Check("webhooks", "problem", f"{what} no podgroup.validate.grove-admission.grove.io", INSTALL),
+        Check("webhooks", "warning", f"{what} old.grove-admission.grove.io, which this version doesn't serve", INSTALL),
+    ]
+
+
+def field(key: str, value: Any) -> Callable[[Object], None]:
+    def change(webhook: Object) -> None:
+        webhook[key] = value
+
+    return change
+
+
+def service(**fields: Any) -> Callable[[Object], None]:
+    def change(webhook: Object) -> None:
+        webhook["clientConfig"]["service"] |= fields
+
+    return change
+
+
+def url(path: str) -> Callable[[Object], None]:
+    def change(webhook: Object) -> None:
+        webhook["clientConfig"] = {"url": f"https://127.0.0.1:9443{path}", "caBundle": "UEVN"}
+
+    return change
+
+
+def without(key: str) -> Callable[[Object], None]:
+    def change(webhook: Object) -> None:
+        del webhook[key]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "differences"),
+    [
+        pytest.param(
+            field("failurePolicy", "Ignore"),
+            ['failurePolicy is "Ignore"; this version installs "Fail"'],
+            id="another failure policy",
+        ),
+        pytest.param(
+            field("timeoutSeconds", 30), ["timeoutSeconds is 30; this version installs 5"], id="a longer time"
+        ),
+        pytest.param(
+            field("objectSelector", {"matchLabels": {"a": "b"}}),
+            ['objectSelector is {"matchLabels": {"a": "b"}}; this version installs {}'],
+            id="a selector of somebody's",
+        ),
+        pytest.param(
+            without("namespaceSelector"),
+            [
+                'namespaceSelector is {}; this version installs {"matchExpressions": [{"key": '
+                '"kubernetes.io/metadata.name", "operator": "NotIn", "values": ["grove-system", "kube-system"]}]}'
+            ],
+            id="no namespace excluded",
+        ),
+        pytest.param(
+            field("matchConditions", [{"name": "x", "expression": "false"}]),
+            ['matchConditions is [{"expression": "false", "name": "x"}]; this version installs not there'],
+            id="a condition of somebody's",
+        ),
+        pytest.param(
+            service(name="other"),
+            [
+                'clientConfig.service is {"name": "other", "namespace": "grove-system", "path": "/mutate/podgang", '
+                '"port": 443}; this version installs {"name": "grove-admission", "namespace": "grove-system", "path": '
+                '"/mutate/podgang", "port": 443}'
+            ],
+            id="another Service",
+        ),
+        pytest.param(url("/mutate/podgang"), [], id="a server outside the cluster"),
+        pytest.param(
+            url("/v1"),
+            ["clientConfig.url is https://127.0.0.1:9443/v1; this version serves it at /mutate/podgang"],
+            id="another path",
+        ),
+    ],
+)
+def test_differences_are_told_one_by_one(change: Callable[[Object], None], differences: list[str]) -> None:
+    found = stored(MUTATING)
+    change(found["webhooks"][1])
+    warnings = [check for check in check_webhooks(found, MUTATING) if check.status != "ok"]
+    name = "podgang.mutate.grove-admission.grove.io"
+    assert warnings == [Check("webhooks", "warning", f"{name}: {one}", INSTALL) for one in differences]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        pytest.param(
+            field("failurePolicy", "Ignore"), "pass unchanged, except in grove-system, kube-system", id="open"
+        ),
+        pytest.param(without("namespaceSelector"), "podgangs.scheduler.grove.io are refused", id="everywhere"),
+        pytest.param(
+            field("namespaceSelector", {"matchLabels": {"team": "a"}}),
+            'are refused, in namespaces that {"matchLabels": {"team": "a"}} selects',
+            id="in some namespaces",
+        ),
+        pytest.param(
+            field("objectSelector", {"matchLabels": {"a": "b"}}),
+            'kube-system, where the objectSelector {"matchLabels": {"a": "b"}} matches',
+            id="for some objects",
+        ),
+        pytest.param(field("rules", []), "while the server is down, no requests are refused", id="nothing"),
+    ],
+)
+def test_what_is_refused_without_a_server_is_read_from_what_is_installed(
+    change: Callable[[Object], None], told: str
+) -> None:
+    found = stored(MUTATING)
+    change(found["webhooks"][1])
+    (said,) = [
+        check.message
+        for check in check_webhooks(found, MUTATING)
+        if "podgang" in check.message and check.status == "ok"
+    ]
+    assert told in said
