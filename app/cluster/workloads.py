@@ -9,6 +9,7 @@ import orjson
 
 from app.cluster.api import Client, Key, Object
 from app.cluster.discovery import Discovery
+from app.cluster.gangs import packed
 from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
 from app.domain.kinds import K8S_POD_GROUP, POD, POD_GROUP, WORKLOAD, Resource
@@ -65,7 +66,7 @@ def read_pod(obj: Object) -> StoredPod | None:
         settled=annotations.get(POD_GROUP_NAME, "") if annotations.get(SKIP_PODGROUPER) == "true" else "",
         going=bool(metadata.get("deletionTimestamp"))
         or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
-        seen=orjson.dumps(seen),
+        seen=packed(seen),
     )
 
 
@@ -87,7 +88,7 @@ def read_stored(obj: Object) -> Stored:
     """Projection: metadata that layers are made from, and the spec."""
     metadata = obj["metadata"]
     kept = {key: metadata[key] for key in _METADATA if key in metadata}
-    seen = orjson.dumps({"metadata": kept, "spec": obj.get("spec") or {}})
+    seen = packed({"metadata": kept, "spec": obj.get("spec") or {}})
     template = template_of(obj)
     return Stored(metadata.get("namespace", ""), metadata["name"], template[0] if template else "", seen)
 
