@@ -103,7 +103,7 @@ class PodGangReconciler:
         changes: list[Change] = []
         topology = self._known_topology()
         if topology is not None:
-            changes += constraint_changes(view, gang.place, await self._set(gang, topology), topology)
+            changes += constraint_changes(view, await self._set(gang, topology), topology)
         wanted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         return changes if value_at(view, path) == wanted else [*changes, Edit(path, wanted)]

@@ -9,6 +9,7 @@ from app.domain.ownership import Gang, adopted_annotation, belongs_to, ownership
 
 BASE = Gang("ns", "pcs-0", "g", Place("pcs", "0"))
 SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
+AS_GROVE_WRITES_IT = Gang("ns", "pcs-0", "g", Place("pcs"))
 SET = {"kind": "PodCliqueSet", "name": "pcs", "uid": "u", "controller": True}
 
 
@@ -43,6 +44,12 @@ GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
 def test_what_belongs_to_whom(labels: dict[str, str], base: bool, scaled: bool) -> None:
     one = resource(labels)
     assert (belongs_to(one, BASE), belongs_to(one, SCALED)) == (base, scaled)
+
+
+def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothing_else() -> None:
+    named = resource({"grove.io/podgang": "pcs-0"})
+    scaled = resource({"grove.io/podgang": "pcs-0-pool-0", **GROUPED})
+    assert [belongs_to(one, AS_GROVE_WRITES_IT) for one in (named, scaled, resource())] == [True, False, False]
 
 
 def test_another_namespace_is_another_world() -> None:

@@ -10,7 +10,7 @@ from app.cluster.api import ClusterError, Conflict, Object, Unavailable
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
 from app.cluster.memory import MemoryClient
-from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
 from app.cluster.offline import filled
 from app.cluster.store import WatchStore
 from app.domain.kinds import (
@@ -83,8 +83,7 @@ class World:
         self.sets = cached(POD_CLIQUE_SET, WatchStore(read_pod_clique_set))
         self.gangs: WatchStore[StoredGang] = cached(POD_GANG, WatchStore(read_stored_gang, {BY_SET: set_keys}))
         self.resources: tuple[WatchStore[MnnvlResource], ...] = tuple(
-            cached(kind, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
-            for kind in (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+            cached(kind, WatchStore(read_resource, {OF_GANG: gang_keys})) for kind in (COMPUTE_DOMAIN, RESOURCE_CLAIM)
         )
         stores = Stores(self.topologies, self.sets, cached(NODE, WatchStore(labels_of)), self.gangs, *self.resources)
         facts = CachedFacts(client, stores, topology_name="grove-topology", topology_enabled=enabled)
