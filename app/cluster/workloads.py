@@ -119,6 +119,8 @@ class WorkloadCaches:
         return all(store.synced for store in self.watched().values())
 
     async def run(self) -> None:
+        for store in self.watched().values():  # what another leader has changed meanwhile must not be undone
+            store.forget()
         managed = f"{MANAGED_BY}={MANAGER}"
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(self.workloads, WORKLOAD), name="watch workloads")

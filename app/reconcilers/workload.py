@@ -182,7 +182,7 @@ class WorkloadReconciler:
 
         async def worker() -> None:
             for pod in waiting:
-                pause = self.rewrites.pause((pod.namespace, pod.name))
+                pause = self.rewrites.pause((pod.namespace, pod.uid))
                 if pause is not None:
                     note = f"something keeps changing the annotation {POD_GROUP_NAME}; left alone for {pause:.0f} s"
                     self._events.record(_regarding(pod), "Warning", "PodGroupNameContested", note)
@@ -204,7 +204,7 @@ class WorkloadReconciler:
         annotations = {POD_GROUP_NAME: name, SKIP_PODGROUPER: "true"}
         patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         stored = await self._client.patch(POD, pod.name, patch, pod.namespace)
-        self.rewrites.count((pod.namespace, pod.name))
+        self.rewrites.count((pod.namespace, pod.uid))
         self._caches.pods.note(stored)
 
     def _tell(self, key: Key, pods: Iterable[StoredPod], reason: str, note: str) -> None:
