@@ -78,6 +78,7 @@ def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
         pytest.param(
             [{"kind": "PodGang", "name": "pcs-1", "uid": "x", "controller": True}], "foreign", id="another PodGang"
         ),
+        pytest.param([{**SET, "name": "other"}], "foreign", id="another set has it"),
         pytest.param([SET, {"kind": "Thing", "name": "t", "uid": "t"}], "foreign", id="somebody else as well"),
         pytest.param(["x"], "adoptable", id="nonsense"),
     ],
