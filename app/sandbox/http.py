@@ -14,10 +14,9 @@ from starlette.routing import Route
 from app.sandbox import discovery, errors
 from app.sandbox.binding import Binder
 from app.sandbox.objects import Caller, Key, Object, User, is_deleting, key_of, metadata
-from app.sandbox.options import delete_options, write_options
-from app.sandbox.reads import Query, Reader, Representation
+from app.sandbox.options import delete_options, list_query, write_options
+from app.sandbox.reads import Reader, Representation
 from app.sandbox.resources import Registry, Served
-from app.sandbox.selectors import combined, field_selector, label_selector
 from app.sandbox.writes import Writer
 
 _BODY_LIMIT = 3 * 1024 * 1024
@@ -146,9 +145,8 @@ class Api:
             raise errors.method_not_allowed()
         if target.name:
             return _json(self._reader.get(target.served, target.key, shown))
-        query = _query(request.query_params, target)
+        query = list_query(request.query_params, target.served, target.namespace)
         if request.query_params.get("watch") in ("1", "true"):
-            _check_watch(request.query_params, target.served)
             return StreamingResponse(self._reader.watch(target.served, query, shown), media_type="application/json")
         return _json(self._reader.page(target.served, query, shown))
 
@@ -187,7 +185,7 @@ class Api:
         return _json(_deleted(target.served, last))
 
     async def _delete_all(self, request: Request, target: Target, caller: Caller) -> Response:
-        selected = self._reader.select(target.served, _query(request.query_params, target))
+        selected = self._reader.select(target.served, list_query(request.query_params, target.served, target.namespace))
         for obj in selected:
             try:
                 await self._writer.delete(target.served, key_of(obj), caller, bulk=True)
@@ -257,38 +255,6 @@ def _representation(request: Request) -> Representation:
         if offer.partition(";")[0].strip() in ("application/json", "*/*"):
             break
     return Representation()
-
-
-def _query(params: Mapping[str, str], target: Target) -> Query:
-    served = target.served
-    matches = combined(
-        label_selector(params.get("labelSelector", "")), field_selector(params.get("fieldSelector", ""), served.table)
-    )
-    return Query(
-        namespace=target.namespace,
-        matches=matches,
-        resource_version=params.get("resourceVersion", ""),
-        exact=params.get("resourceVersionMatch") == "Exact",
-        limit=_number(params, "limit"),
-        continue_token=params.get("continue", ""),
-        timeout=float(_number(params, "timeoutSeconds") or 1800),
-        bookmarks=params.get("allowWatchBookmarks") in ("1", "true"),
-    )
-
-
-def _number(params: Mapping[str, str], name: str) -> int:
-    text = params.get(name) or "0"
-    if not text.isdigit():
-        raise errors.bad_request(f"{name}: Invalid value: {text!r}")
-    return int(text)
-
-
-def _check_watch(params: Mapping[str, str], served: Served) -> None:
-    """Streaming the initial list isn't served: clients fall back to list and watch."""
-    if params.get("sendInitialEvents") in ("1", "true"):
-        message = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        cause = {"reason": "FieldValueForbidden", "message": message, "field": "sendInitialEvents"}
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
 
 
 def _deleted(served: Served, last: Object) -> Object:

@@ -1,15 +1,20 @@
-"""The options of a write: what its query says, and for DELETE its body too."""
+"""The options of a request: ListOptions of a read, and those of a write, which for DELETE come in its body too."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from app.sandbox import errors
 from app.sandbox.objects import Object, WriteOptions
+from app.sandbox.reads import Query
+from app.sandbox.resources import Served
+from app.sandbox.selectors import combined, field_selector, label_selector
 
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Background", "Foreground", "Orphan")
+_MATCHES = ("Exact", "NotOlderThan")
+_TRUE = ("1", "true")
 _KINDS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 
 
@@ -52,3 +57,54 @@ def _unsupported(kind: str, field: str, shown: str, allowed: Sequence[str]) -> e
     return errors.invalid(
         "meta.k8s.io", kind, "", [{"reason": "FieldValueNotSupported", "message": message, "field": field}]
     )
+
+
+def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Query:
+    """What a list or watch of `served` asks for. Raises 400 and 422 for what can't be asked."""
+    _check_version_match(params)
+    matches = combined(
+        label_selector(params.get("labelSelector", "")), field_selector(params.get("fieldSelector", ""), served.table)
+    )
+    return Query(
+        namespace=namespace,
+        matches=matches,
+        resource_version=_version(params),
+        exact=params.get("resourceVersionMatch") == "Exact",
+        limit=_number(params, "limit"),
+        continue_token=params.get("continue", ""),
+        timeout=float(_number(params, "timeoutSeconds") or 1800),
+        bookmarks=params.get("allowWatchBookmarks") in _TRUE,
+    )
+
+
+def _number(params: Mapping[str, str], name: str) -> int:
+    text = params.get(name) or "0"
+    if not text.isdigit():
+        raise errors.bad_request(f"{name}: Invalid value: {text!r}")
+    return int(text)
+
+
+def _version(params: Mapping[str, str]) -> str:
+    text = params.get("resourceVersion", "")
+    if text and not text.isdigit():
+        raise errors.bad_request(f"invalid resource version: {text!r}")
+    return text
+
+
+def _check_version_match(params: Mapping[str, str]) -> None:
+    if params.get("sendInitialEvents") in _TRUE:
+        # Streaming the initial list isn't served: clients fall back to list and watch.
+        why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        raise _forbidden("sendInitialEvents", why)
+    match, version = params.get("resourceVersionMatch", ""), params.get("resourceVersion", "")
+    _known("ListOptions", "resourceVersionMatch", match, _MATCHES)
+    if match and not version:
+        raise _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if match == "Exact" and version == "0":
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise _forbidden("resourceVersionMatch", why)
+
+
+def _forbidden(field: str, why: str) -> errors.ApiError:
+    cause = {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": field}
+    return errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
