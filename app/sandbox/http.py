@@ -13,13 +13,14 @@ from starlette.routing import Route
 
 from app.sandbox import discovery, errors
 from app.sandbox.binding import Binder
-from app.sandbox.objects import Caller, Key, Object, User, WriteOptions, is_deleting, key_of, metadata
-from app.sandbox.reads import Query, Reader, Representation
+from app.sandbox.objects import Caller, Key, Object, User, is_deleting, key_of, metadata
+from app.sandbox.options import delete_options, list_query, write_options
+from app.sandbox.reads import Reader, Representation
 from app.sandbox.resources import Registry, Served
-from app.sandbox.selectors import combined, field_selector, label_selector
 from app.sandbox.writes import Writer
 
 _BODY_LIMIT = 3 * 1024 * 1024
+_BODY_TYPES = ("application/json", "application/yaml")
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _OPEN_PATHS = {"healthz", "livez", "readyz", "version"}
 
@@ -72,7 +73,8 @@ class Api:
         caller = Caller(User("system:anonymous", ("system:unauthenticated",)))
         try:
             if not (parts and parts[0] in _OPEN_PATHS):
-                caller = Caller(self._user(request), _write_options(request.query_params))
+                user = self._user(request)
+                caller = Caller(user, write_options(request.method, request.query_params))
             response = await self._dispatch(request, parts, caller)
         except errors.ApiError as error:
             response = _json(error.status(), error.code)
@@ -143,9 +145,8 @@ class Api:
             raise errors.method_not_allowed()
         if target.name:
             return _json(self._reader.get(target.served, target.key, shown))
-        query = _query(request.query_params, target)
+        query = list_query(request.query_params, target.served, target.namespace)
         if request.query_params.get("watch") in ("1", "true"):
-            _check_watch(request.query_params, target.served)
             return StreamingResponse(self._reader.watch(target.served, query, shown), media_type="application/json")
         return _json(self._reader.page(target.served, query, shown))
 
@@ -175,7 +176,7 @@ class Api:
             raise errors.method_not_allowed()
         options = await _body(request)
         options = options if isinstance(options, dict) else {}
-        caller.options = _delete_options(caller.options, options, request.query_params)
+        caller.options = delete_options(caller.options, options)
         if not target.name:
             return await self._delete_all(request, target, caller)
         last = await self._writer.delete(target.served, target.key, caller, preconditions=options.get("preconditions"))
@@ -184,7 +185,7 @@ class Api:
         return _json(_deleted(target.served, last))
 
     async def _delete_all(self, request: Request, target: Target, caller: Caller) -> Response:
-        selected = self._reader.select(target.served, _query(request.query_params, target))
+        selected = self._reader.select(target.served, list_query(request.query_params, target.served, target.namespace))
         for obj in selected:
             try:
                 await self._writer.delete(target.served, key_of(obj), caller, bulk=True)
@@ -221,12 +222,12 @@ async def _body(request: Request) -> Any:
         content += chunk
         if len(content) > _BODY_LIMIT:
             raise _too_large()
-    media_type = _media_type(request)
     if not content:
         return None
-    if media_type == "application/vnd.kubernetes.protobuf":
+    media_type = _media_type(request)
+    if request.method != "PATCH" and media_type not in _BODY_TYPES:
         raise errors.unsupported_media_type(
-            "the body of the request was in an unknown format - the sandbox reads JSON and YAML"
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_BODY_TYPES)}"
         )
     try:
         return yaml.safe_load(content) if media_type.endswith("yaml") else orjson.loads(content)
@@ -254,54 +255,6 @@ def _representation(request: Request) -> Representation:
         if offer.partition(";")[0].strip() in ("application/json", "*/*"):
             break
     return Representation()
-
-
-def _query(params: Mapping[str, str], target: Target) -> Query:
-    served = target.served
-    matches = combined(
-        label_selector(params.get("labelSelector", "")), field_selector(params.get("fieldSelector", ""), served.table)
-    )
-    return Query(
-        namespace=target.namespace,
-        matches=matches,
-        resource_version=params.get("resourceVersion", ""),
-        exact=params.get("resourceVersionMatch") == "Exact",
-        limit=_number(params, "limit"),
-        continue_token=params.get("continue", ""),
-        timeout=float(_number(params, "timeoutSeconds") or 1800),
-        bookmarks=params.get("allowWatchBookmarks") in ("1", "true"),
-    )
-
-
-def _number(params: Mapping[str, str], name: str) -> int:
-    text = params.get(name) or "0"
-    if not text.isdigit():
-        raise errors.bad_request(f"{name}: Invalid value: {text!r}")
-    return int(text)
-
-
-def _check_watch(params: Mapping[str, str], served: Served) -> None:
-    """Streaming the initial list isn't served: clients fall back to list and watch."""
-    if params.get("sendInitialEvents") in ("1", "true"):
-        message = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        cause = {"reason": "FieldValueForbidden", "message": message, "field": "sendInitialEvents"}
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
-
-
-def _write_options(params: Mapping[str, str]) -> WriteOptions:
-    return WriteOptions(
-        dry_run=params.get("dryRun") == "All",
-        field_manager=params.get("fieldManager", ""),
-        field_validation=params.get("fieldValidation", ""),
-        propagation=params.get("propagationPolicy", ""),
-    )
-
-
-def _delete_options(given: WriteOptions, body: Object, params: Mapping[str, str]) -> WriteOptions:
-    return WriteOptions(
-        dry_run=given.dry_run or "All" in (body.get("dryRun") or ()),
-        propagation=body.get("propagationPolicy") or params.get("propagationPolicy", ""),
-    )
 
 
 def _deleted(served: Served, last: Object) -> Object:

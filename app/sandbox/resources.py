@@ -108,8 +108,10 @@ def custom_resources(crd: Object) -> list[Served]:
         served = [_custom(spec, names, version, table, stored) for version in spec["versions"] if version.get("served")]
     except CelError as error:
         raise _refused(name, "spec.validation.openAPIV3Schema", f"Invalid value: {error}") from error
-    except (KeyError, TypeError, StopIteration) as error:
-        raise _refused(name, "spec", f"Required value: {error or 'a version with storage: true'}") from error
+    except StopIteration as error:
+        raise _refused(name, "spec.versions", "Required value: a version with storage: true") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _refused(name, "spec", f"Required value: {error}") from error
     if name != f"{table[1]}.{table[0]}":
         raise _refused(name, "metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group')
     return served
