@@ -39,7 +39,7 @@ async def api(
         server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=own_rules())
     else:
         url = f"https://127.0.0.1:{configuration.server.port}"
-        server = Sandbox(webhook_url=url, state_dir=folder, unserved=OTHER[dialect])
+        server = Sandbox(webhook_url=url, state_dir=folder, unserved=OTHER[dialect], rules=own_rules())
     try:
         await server.start()
         yield server
