@@ -198,7 +198,7 @@ QUEUE, PREEMPTIBLE = "kai.scheduler/queue", "kai.scheduler/preemptibility"
         ),
         pytest.param({}, {}, {PREEMPTIBLE: "preemptible"}, "preemptibility", "preemptible", id="preemptibility: Pod"),
         pytest.param({}, {}, {PREEMPTIBLE: "perhaps"}, "preemptibility", None, id="preemptibility: no such value"),
-        pytest.param({}, {}, {}, "queue", None, id="nobody says"),
+        pytest.param({}, {}, {}, "queue", "default-queue", id="nobody says"),
     ],
 )
 async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(
