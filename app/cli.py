@@ -1,4 +1,4 @@
-"""argv -> settings -> serve | check | webhooks | sandbox | certs.
+"""argv -> settings -> serve | check | audit | webhooks | sandbox | certs.
 
 Exit codes: 0 done, 1 a refusal or a failure, 2 unusable input.
 """
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_check(commands)
+    _add_audit(commands)
     _add_webhooks(commands)
     _add_sandbox(commands)
     add_certs(commands)
@@ -91,6 +92,22 @@ def _add_check(commands: Any) -> None:
     check.add_argument("--groups", default="", help="the groups of the user, separated by commas")
     check.add_argument("--output", default="text", choices=("text", "json"))
     check.set_defaults(run=_check)
+
+
+def _add_audit(commands: Any) -> None:
+    audit = commands.add_parser(
+        "audit",
+        help="what of a live cluster would be refused today",
+        description="Pages through a cluster and lists what would be refused if it were created today, and MNNVL "
+        "resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2 not everything "
+        "could be looked at.",
+    )
+    audit.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    audit.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of the cluster (default: that of this Pod)")
+    audit.add_argument("--context", metavar="NAME", help="of the kubeconfig")
+    audit.add_argument("--namespace", metavar="NAME", help="only this one")
+    audit.add_argument("--output", default="text", choices=("text", "json"), help="json: a line for each finding")
+    audit.set_defaults(run=_audit)
 
 
 def _add_webhooks(commands: Any) -> None:
@@ -167,6 +184,17 @@ def _check(arguments: argparse.Namespace) -> int:
     else:
         _print_text([name for name, _ in sourced], judged, len(refused))
     return REFUSED if refused else 0
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    configuration = _configuration(arguments.config)
+    logs.set_up("warning")
+    settings = runtime.ServeSettings(configuration, Path(), None, arguments.kubeconfig, arguments.context)
+    try:
+        return int(uvloop.run(runtime.run_audit(settings, arguments.namespace, arguments.output)))
+    except ClusterError as problem:
+        print(f"can't audit: {problem}", file=sys.stderr)
+        return UNUSABLE
 
 
 def _sandbox(arguments: argparse.Namespace) -> int:

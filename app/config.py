@@ -21,6 +21,9 @@ KIND = "OperatorConfiguration"
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 
+_SERVICE_LINK = "tcp://"
+"""How GROVE_ADMISSION_PORT begins where the kubelet made it, of the Service called grove-admission: no setting."""
+
 
 class ConfigurationError(ValueError):
     """The configuration can't be used; `findings` has every reason, each with its path."""
@@ -259,8 +262,8 @@ def with_overrides(
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
         server["host"] = environment["GROVE_ADMISSION_HOST"]
-    if "GROVE_ADMISSION_PORT" in environment:
-        port = environment["GROVE_ADMISSION_PORT"]
+    port = environment.get("GROVE_ADMISSION_PORT", _SERVICE_LINK)
+    if not port.startswith(_SERVICE_LINK):
         if not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError("GROVE_ADMISSION_PORT", [f"must be a port number, not {port!r}"])
         server["port"] = int(port)

@@ -102,12 +102,8 @@ class Leader:
             labels = {"reconciler": loop.reconciler.name}
             yield "reconcile_queue_depth", "Keys that wait or are worked on.", labels, loop.depth
         for name, rewrites in self._rewrites.items():
-            yield (
-                "rewrites_total",
-                "Writes held back because something writes back.",
-                {"reconciler": name},
-                rewrites.fights,
-            )
+            text = "Writes held back because something writes back."
+            yield "rewrites_total", text, {"reconciler": name}, rewrites.fights
         for loop in self.loops:
             labels = {"reconciler": loop.reconciler.name}
             yield "reconcile_failing", "Keys whose last step failed.", labels, loop.failing

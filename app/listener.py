@@ -54,7 +54,13 @@ class Listener(uvicorn.Server):
         yield
 
     async def run_until_stopped(self) -> None:
-        await self.serve([self._sock])
+        """Cancelled, as when another task has died, it ends as after `stop`: no request is cut off."""
+        try:
+            await self.serve([self._sock])
+        except asyncio.CancelledError:
+            if self.started:
+                await self.shutdown([self._sock])
+            raise
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

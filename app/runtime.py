@@ -16,6 +16,7 @@ from pathlib import Path
 
 from app import __version__
 from app.admission.handler import Route
+from app.audit import Auditor, Progress, audit
 from app.certificates import file_source, gauges, self_managed_source
 from app.cluster.api import Object
 from app.cluster.client import HttpClient, Limits
@@ -164,6 +165,18 @@ class Readiness:
         if self.leader is not None:
             notes["leader"] = "this process" if self.leader.leading else self.leader.holder or "nobody"
         return notes
+
+
+async def run_audit(settings: ServeSettings, namespace: str | None, output: str) -> int:
+    """`grove-admission audit` of the cluster that `settings` name; gives the exit code."""
+    configuration = settings.configuration
+    user = next(iter(configuration.authorization.authorized_users), "audit")
+    async with connected(settings) as cluster:
+        assert isinstance(cluster, LiveCluster)
+        assert isinstance(cluster.client, HttpClient)
+        routes = build_routes(configuration, cluster)
+        auditor = Auditor(cluster.client, cluster, routes, Asker(user), Progress(sys.stderr))
+        return await audit(auditor, namespace, output)
 
 
 async def serve(settings: ServeSettings) -> None:

@@ -1,6 +1,8 @@
 """The manifests: what kustomize renders, that everything they name is there, and that an API server takes them."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -82,6 +84,40 @@ def test_the_configuration_of_every_overlay_can_be_used_and_drains_within_the_gr
     grace = one(objects, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert configuration.server.drain_seconds + 20 < grace
     assert configuration.certificates.mode == ("files" if overlay == "cert-manager" else "self-managed")
+
+
+def exposed() -> set[str]:
+    """Every metric name that the code can expose, read from where it is written."""
+    named = re.compile(r'yield "([a-z_]+)"|PREFIX}_([a-z_]+)"')
+    found = {"grove_admission_up"}
+    for path in (ROOT / "app").rglob("*.py"):
+        for match in named.finditer(path.read_text()):
+            found.add(f"grove_admission_{match[1] or match[2]}")
+    histograms = {f"grove_admission_{name}_duration_seconds_bucket" for name in ("request", "reconcile")}
+    return found | histograms | {f"{name}_total" for name in found}
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
+    folder = ROOT / "manifests" / "overlays" / "monitoring"
+    (rule,) = yaml.safe_load_all((folder / "alerts.yaml").read_text())
+    expressions = [one["expr"] for group in rule["spec"]["groups"] for one in group["rules"]]
+    dashboard = json.loads((folder / "dashboard.json").read_text())
+    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked = {name for text in expressions for name in re.findall(r"grove_admission_[a-z_]+", text)}
+    assert len(asked) > 10
+    assert asked - exposed() == set()
+
+
+def test_with_cert_manager_a_renewed_certificate_needs_no_new_ca_bundle() -> None:
+    """It is signed by a CA that has a Certificate, and a Secret, of its own."""
+    folder = ROOT / "manifests" / "overlays" / "cert-manager"
+    objects = [obj for obj in yaml.safe_load_all((folder / "certificate.yaml").read_text()) if obj]
+    specs = {(obj["kind"], obj["metadata"]["name"]): obj["spec"] for obj in objects}
+    leaf = specs["Certificate", "grove-admission"]
+    issuer = specs["Issuer", leaf["issuerRef"]["name"]]
+    (ca,) = [spec for (kind, _), spec in specs.items() if kind == "Certificate" and spec.get("isCA")]
+    assert issuer == {"ca": {"secretName": ca["secretName"]}}
+    assert ca["secretName"] != leaf["secretName"]
 
 
 def test_the_pod_runs_with_as_little_as_it_needs() -> None:

@@ -200,6 +200,28 @@ async def test_a_server_that_drains_answers_and_ends_each_connection_with_its_an
         sender.close()
 
 
+async def test_a_listener_that_is_cancelled_finishes_the_request_it_has_begun(tmp_path: Path) -> None:
+    held = Held(tmp_path)
+    running = asyncio.create_task(held.listener.run_until_stopped())
+    await held.listener.wait_started()
+    port = held.listener.port
+    reader, writer = await held.open()
+    whole = request("/begun", b"x" * 10)
+    writer.write(whole[:-5])
+    async with asyncio.timeout(20):
+        while not held.listener.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        running.cancel()
+        writer.write(whole[-5:])
+        assert json.loads((await answer(reader))[1]) == ["/begun", "", 10]
+        assert await reader.read() == b""
+        writer.close()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
 async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

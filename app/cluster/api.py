@@ -71,12 +71,13 @@ class Unavailable(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list: raw items (with apiVersion and kind filled in), the list's resourceVersion, and the token
-    of the next page ("" at the end)."""
+    """One page of a list: raw items (with apiVersion and kind filled in), the list's resourceVersion, the token of the
+    next page ("" at the end), and how many items are on later pages, where the server says so."""
 
     items: list[Object]
     resource_version: str
     continue_token: str = ""
+    remaining: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -376,7 +376,8 @@ def _page(answer: Object) -> Page:
     for item in items:
         item.setdefault("apiVersion", api_version)
         item.setdefault("kind", kind)
-    return Page(items, str(metadata.get("resourceVersion", "")), metadata.get("continue") or "")
+    version, token = str(metadata.get("resourceVersion", "")), metadata.get("continue") or ""
+    return Page(items, version, token, metadata.get("remainingItemCount"))
 
 
 def _watch_event(line: bytes) -> WatchEvent | None:

@@ -258,7 +258,7 @@ class _Index(Generic[T]):
 
 def _key(obj: Object) -> Key:
     metadata = obj["metadata"]
-    return intern(metadata.get("namespace") or ""), metadata["name"]
+    return intern(metadata.get("namespace") or ""), intern(metadata["name"])
 
 
 def _version(obj: Object) -> Version:

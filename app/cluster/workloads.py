@@ -9,6 +9,7 @@ import orjson
 
 from app.cluster.api import Client, Key, Object
 from app.cluster.discovery import Discovery
+from app.cluster.gangs import packed
 from app.cluster.owners import Controller, controller_of
 from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
@@ -77,7 +78,7 @@ def read_pod(obj: Object) -> StoredPod | None:
         going=bool(metadata.get("deletionTimestamp"))
         or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
         priority_class=str(obj["spec"].get("priorityClassName") or ""),
-        seen=orjson.dumps(seen),
+        seen=packed(seen),
     )
 
 
@@ -101,7 +102,7 @@ def read_stored(obj: Object) -> Stored:
 def _kept(obj: Object) -> tuple[str, str, bytes]:
     metadata = obj["metadata"]
     kept = {key: metadata[key] for key in _METADATA if key in metadata}
-    seen = orjson.dumps({"metadata": kept, "spec": obj.get("spec") or {}})
+    seen = packed({"metadata": kept, "spec": obj.get("spec") or {}})
     return metadata.get("namespace", ""), metadata["name"], seen
 
 

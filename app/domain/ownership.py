@@ -122,13 +122,13 @@ def ownership(resource: MnnvlResource, gang: Gang) -> State:
         return "going"
     if gang.uid and any(one.uid == gang.uid and one.controller for one in resource.owners):
         return "owned"
-    return "adoptable" if all(_may_yield(one, gang) for one in resource.owners) else "foreign"
+    return "adoptable" if all(_may_yield(one, resource, gang) for one in resource.owners) else "foreign"
 
 
-def _may_yield(owner: OwnerRef, gang: Gang) -> bool:
+def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
     if owner.kind == POD_GANG.kind:
         return owner.name == gang.name
-    return owner.kind == POD_CLIQUE_SET.kind
+    return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)
 
 
 def adopted_annotation(
@@ -142,3 +142,20 @@ def adopted_annotation(
         return None
     enough = {"owned", "adoptable"} if adopting else {"owned"}
     return "true" if states <= enough else "false"
+
+
+def ownership_problem(resource: MnnvlResource, gang: Gang | None, set_exists: bool) -> str | None:
+    """What is wrong with a stored resource that we made; None where all is well. `gang` is the PodGang that it was made
+    for, None where there is none of that name; `set_exists` is about its PodCliqueSet."""
+    if not resource.managed or resource.deleting or _is_generated(resource):
+        return None
+    if gang is None:
+        named = f'PodGang "{resource.place.podgang}"' if resource.place.podgang else "the PodGang of its labels"
+        state = "" if set_exists else f', and neither does PodCliqueSet "{resource.place.pcs}"'
+        return f"orphaned: {named} does not exist{state}"
+    state = ownership(resource, gang)
+    if state == "adoptable":
+        return f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made it so yet'
+    if state == "foreign":
+        return f'controlled by something else than PodGang "{gang.name}", which uses it'
+    return None

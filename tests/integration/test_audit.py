@@ -1,0 +1,73 @@
+"""`grove-admission audit` of a cluster that was there before our webhooks were."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from app.domain.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GROUP
+from app.local import ApiServer
+from tests import builders
+from tests.integration.system import Users, create_all
+
+ROOT = Path(__file__).parents[2]
+PODGROUPS, OFFENDERS = 5000, 37
+
+
+async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
+    """Exit code, lines of standard output, and standard error."""
+    command = [sys.executable, "-m", "app", "audit", "--kubeconfig", str(api.kubeconfig), "--context", "operator"]
+    process = await asyncio.create_subprocess_exec(
+        *command, *options, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode().splitlines(), err.decode()
+
+
+async def test_of_5000_podgroups_the_37_that_offend_are_named(
+    api: ApiServer, clients: Users, namespace: str, kind: str
+) -> None:
+    await clients.admin.create(CLUSTER_TOPOLOGY, builders.cluster_topology("grove-topology", rack="k/rack"))
+    count = PODGROUPS if kind == "sandbox" else 500
+    offenders = {f"pg-{number}" for number in range(0, count, count // OFFENDERS)}
+    offenders = set(sorted(offenders)[:OFFENDERS])
+    names = [f"pg-{number}" for number in range(count)]
+    groups = [builders.pod_group(name, {"name": "Workers" if name in offenders else "workers"}) for name in names]
+    for begin in range(0, count, 200):
+        await create_all(clients.admin, POD_GROUP, groups[begin : begin + 200], namespace)
+    await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("lost", domain="block"), namespace)
+    orphan = {
+        "metadata": {
+            "name": "train-0-cd",
+            "labels": {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true"},
+        },
+        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "x"}}},
+    }
+    await clients.admin.create(COMPUTE_DOMAIN, orphan, namespace)
+    code, lines, err = await audit(api, "--output", "json")
+    found = [json.loads(line) for line in lines]
+    assert (code, len(found)) == (1, OFFENDERS + 2)
+    assert {one["name"] for one in found if one["kind"] == "PodGroup"} == offenders
+    (lost,) = [one for one in found if one["kind"] == "PodCliqueSet"]
+    assert 'topology level not found in ClusterTopology "grove-topology"' in lost["problems"][0]
+    (domain,) = [one for one in found if one["kind"] == "ComputeDomain"]
+    assert domain["problems"] == ['orphaned: PodGang "train-0" does not exist, and neither does PodCliqueSet "train"']
+    assert f"{count:,} PodGroup" in err
+
+
+async def test_a_cluster_that_is_well_is_said_to_be(api: ApiServer, namespace: str) -> None:
+    code, lines, _ = await audit(api, "--namespace", namespace)
+    assert (code, len(lines)) == (0, 1)
+    assert lines[0].endswith(": 0 found")
+
+
+async def test_a_cluster_that_cannot_be_reached_is_exit_code_2(tmp_path: Path, api: ApiServer) -> None:
+    (tmp_path / "kubeconfig").write_text("apiVersion: v1\nkind: Config\n")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "app", "audit", "--kubeconfig", str(tmp_path / "kubeconfig")),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await process.communicate()
+    assert (process.returncode, err.decode()[:12]) == (2, "can't audit:")
