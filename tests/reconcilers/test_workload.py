@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from app.cluster.api import Object
@@ -15,7 +15,7 @@ from app.reconcilers.loop import Loop
 from app.reconcilers.rewrites import TOLERATED, Rewrites
 from app.reconcilers.workload import TAKEN_SECONDS, WorkloadReconciler, subscribe
 from tests.cluster import virtual
-from tests.cluster.watched import WatchedMemory
+from tests.cluster.watched import SlowMemory
 
 JOB = Resource("batch", "jobs", "Job", True, ("v1",))
 SOON = 5.0
@@ -67,7 +67,7 @@ class World:
     """A cluster in memory and the reconciler of a process that may lead, more than once."""
 
     def __init__(self, *objects: Object) -> None:
-        self.client = WatchedMemory()
+        self.client = SlowMemory(WORKLOAD)
         self.client.served[JOB] = "v1"
         self.client.load(objects)
         self.caches = WorkloadCaches(self.client, self.client.discovery, "kai-scheduler")
@@ -121,18 +121,6 @@ class World:
         await asyncio.sleep(SOON)
 
 
-def slow_lists(client: WatchedMemory, resource: Resource, seconds: float) -> Callable[..., Any]:
-    """The client's `list`, but that of `resource` takes so long."""
-    at_once = client.list
-
-    async def listed(wanted: Resource, *arguments: Any, **options: Any) -> Any:
-        if wanted == resource:
-            await asyncio.sleep(seconds)
-        return await at_once(wanted, *arguments, **options)
-
-    return listed
-
-
 def test_who_leads_again_begins_with_what_is_there_now_and_undoes_nothing() -> None:
     async def story() -> None:
         world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
@@ -142,8 +130,10 @@ def test_who_leads_again_begins_with_what_is_there_now_and_undoes_nothing() -> N
         await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
         await world.client.patch(POD_GROUP, "w-g", {"spec": {"minMember": 4}}, "ns")
         before = len(world.client.writes())
-        world.client.list = slow_lists(world.client, WORKLOAD, 2.0)  # type: ignore[method-assign]
+        world.client.answering.clear()
         async with world.leading():
+            world.client.answering.set()
+            await asyncio.sleep(SOON)
             assert world.client.writes()[before:] == []
 
     virtual.run(story())
