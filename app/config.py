@@ -137,12 +137,15 @@ class LeaderElection(_Section):
 
 
 class WorkloadLabels(_Section):
-    """Labels (else annotations) that say it, on a Workload, a top owner or a Pod."""
+    """Labels (else annotations) that say it, on a Workload, a top owner or a Pod; `user` and `nodePool` are labels of
+    Pods that their PodGroup gets too."""
 
     queue: str = "kai.scheduler/queue"
     priority_class: str = "priorityClassName"
     preemptibility: str = "kai.scheduler/preemptibility"
     project: str = "project"
+    user: str = "user"
+    node_pool: str = "kai.scheduler/node-pool"
 
     @field_validator("*")
     @classmethod
@@ -154,10 +157,12 @@ class WorkloadLabels(_Section):
 
 
 class Workloads(_Section):
-    """Kubernetes Workloads become KAI PodGroups, for the Pods of `schedulerName`."""
+    """Kubernetes Workloads become KAI PodGroups, for the Pods of `schedulerName`. Those who name no queue are in
+    `defaultQueue`, "" for none."""
 
     enabled: bool = True
     scheduler_name: Annotated[str, Field(min_length=1)] = "kai-scheduler"
+    default_queue: str = "default-queue"
     labels: WorkloadLabels = WorkloadLabels()
 
 

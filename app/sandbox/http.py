@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from app.sandbox import discovery, errors
+from app.sandbox.authorization import Access, Authorizer
 from app.sandbox.binding import Binder
 from app.sandbox.objects import Caller, Key, Object, User, is_deleting, key_of, metadata
 from app.sandbox.options import delete_options, list_query, write_options
@@ -56,14 +57,40 @@ def find_target(registry: Registry, parts: list[str]) -> Target:
     return Target(served, namespace, name, subresource)
 
 
+def access_of(method: str, params: Mapping[str, str], target: Target) -> Access:
+    """What RBAC is asked. A collection that is narrowed down to one name counts as that object."""
+    served, name = target.served, target.name
+    resource = f"{served.plural}/{target.subresource}" if target.subresource else served.plural
+    if not name and method != "POST":
+        key, _, value = params.get("fieldSelector", "").partition("=")
+        name = value.removeprefix("=") if key == "metadata.name" and "," not in value else ""
+    return Access(_verb(method, params, target), served.group, resource, target.namespace, name)
+
+
+def _verb(method: str, params: Mapping[str, str], target: Target) -> str:
+    if method in ("GET", "HEAD"):
+        if params.get("watch") in ("1", "true"):
+            return "watch"
+        return "get" if target.name else "list"
+    if method == "DELETE" and not target.name:
+        return "deletecollection"
+    return {"POST": "create", "PUT": "update"}.get(method, method.lower())
+
+
 class Api:
     """The HTTP face of one storage."""
 
     def __init__(
-        self, registry: Registry, reader: Reader, writer: Writer, binder: Binder, tokens: Mapping[str, User]
+        self,
+        registry: Registry,
+        reader: Reader,
+        writer: Writer,
+        binder: Binder,
+        tokens: Mapping[str, User],
+        authorizer: Authorizer,
     ) -> None:
         self._registry, self._reader, self._writer, self._binder = registry, reader, writer, binder
-        self._users = dict(tokens)
+        self._users, self._authorizer = dict(tokens), authorizer
 
     def app(self) -> Starlette:
         return Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)])
@@ -98,6 +125,7 @@ class Api:
         if not is_resource:
             return self._discover(request, parts)
         target = find_target(self._registry, parts)
+        self._authorizer.check(caller.user, access_of(request.method, request.query_params, target))
         match request.method:
             case "GET" | "HEAD":
                 return self._read(request, target)

@@ -72,6 +72,10 @@ class Registry:
         matching = (item for item in self._served.values() if (item.api_version, item.kind) == (api_version, kind))
         return next(matching, None)
 
+    def plural_of(self, api_version: str, kind: str) -> str | None:
+        found = self.for_kind(api_version, kind)
+        return found.plural if found else None
+
     def group_kind(self, group: str, kind: str) -> Served | None:
         """Some version of a kind: enough to know the table and the scope."""
         return next((item for item in self._served.values() if (item.group, item.kind) == (group, kind)), None)

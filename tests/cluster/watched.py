@@ -1,10 +1,12 @@
 """A cluster in memory with discovery, for caches that are kept in step by watches."""
 
+import asyncio
 from typing import Any
 
-from app.cluster.api import Object
+from app.cluster.api import Object, Page
 from app.cluster.discovery import Discovery
 from app.cluster.memory import MemoryClient
+from app.domain.kinds import Resource
 
 
 class WatchedMemory(MemoryClient):
@@ -32,3 +34,18 @@ class WatchedMemory(MemoryClient):
             if (one.group, served) == (group, version)
         ]
         return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
+
+
+class SlowMemory(WatchedMemory):
+    """Its lists of `resource` are not answered before `answering` is set, as it is at first."""
+
+    def __init__(self, resource: Resource, objects: Any = ()) -> None:
+        super().__init__(objects)
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self._resource = resource
+
+    async def list(self, resource: Resource, *arguments: Any, **options: Any) -> Page:
+        if resource == self._resource:
+            await self.answering.wait()
+        return await super().list(resource, *arguments, **options)

@@ -70,7 +70,8 @@ async def grove(clients: Users, served: Served, namespace: str) -> Grove:
     await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
 
     async def is_known() -> bool:
-        return served.cluster.stores.sets.get(namespace, "train") is not None
+        stores = served.cluster.stores
+        return stores.sets.get(namespace, "train") is not None and len(stores.topologies) > 0
 
     await eventually(is_known)
     return Grove(clients, namespace)
