@@ -54,7 +54,6 @@ OWNERS: dict[str, tuple[str, ...]] = {
 WITHOUT_A_CALL_HERE: dict[Right, str] = {
     ("patch", "", "secrets"): "a certificate is replaced, after two months",
     ("list", "grove.io", "podcliques"): "`grove-admission audit`, run in the Pod",
-    ("get", "scheduler.grove.io", "podgangs"): "whether the owner of a resource lives, where no cache knows it",
     ("get", "scheduling.run.ai", "podgroups"): "another replica made it in the same moment",
 } | {("get", group, plural): "an owner of a Workload's Pods" for group, plurals in OWNERS.items() for plural in plurals}
 
