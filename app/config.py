@@ -21,6 +21,9 @@ KIND = "OperatorConfiguration"
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 
+_SERVICE_LINK = "tcp://"
+"""How GROVE_ADMISSION_PORT begins where the kubelet made it, of the Service called grove-admission: no setting."""
+
 
 class ConfigurationError(ValueError):
     """The configuration can't be used; `findings` has every reason, each with its path."""
@@ -134,12 +137,15 @@ class LeaderElection(_Section):
 
 
 class WorkloadLabels(_Section):
-    """Labels (else annotations) that say it, on a Workload, a top owner or a Pod."""
+    """Labels (else annotations) that say it, on a Workload, a top owner or a Pod; `user` and `nodePool` are labels of
+    Pods that their PodGroup gets too."""
 
     queue: str = "kai.scheduler/queue"
     priority_class: str = "priorityClassName"
     preemptibility: str = "kai.scheduler/preemptibility"
     project: str = "project"
+    user: str = "user"
+    node_pool: str = "kai.scheduler/node-pool"
 
     @field_validator("*")
     @classmethod
@@ -151,10 +157,12 @@ class WorkloadLabels(_Section):
 
 
 class Workloads(_Section):
-    """Kubernetes Workloads become KAI PodGroups, for the Pods of `schedulerName`."""
+    """Kubernetes Workloads become KAI PodGroups, for the Pods of `schedulerName`. Those who name no queue are in
+    `defaultQueue`, "" for none."""
 
     enabled: bool = True
     scheduler_name: Annotated[str, Field(min_length=1)] = "kai-scheduler"
+    default_queue: str = "default-queue"
     labels: WorkloadLabels = WorkloadLabels()
 
 
@@ -263,8 +271,8 @@ def with_overrides(
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
         server["host"] = environment["GROVE_ADMISSION_HOST"]
-    if "GROVE_ADMISSION_PORT" in environment:
-        port = environment["GROVE_ADMISSION_PORT"]
+    port = environment.get("GROVE_ADMISSION_PORT", _SERVICE_LINK)
+    if not port.startswith(_SERVICE_LINK):
         if not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError("GROVE_ADMISSION_PORT", [f"must be a port number, not {port!r}"])
         server["port"] = int(port)

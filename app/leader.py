@@ -20,8 +20,8 @@ from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
 from app.cluster.workloads import WorkloadCaches
 from app.config import Configuration, LeaderElection
+from app.domain.kai_podgroup import Conventions, LabelKeys
 from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.domain.workload import LabelKeys
 from app.reconcilers import constraint_status, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.events import Recorder
@@ -152,9 +152,10 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Htt
     ]
     if configuration.workloads.enabled:
         caches = WorkloadCaches(client, cluster.client.discovery, configuration.workloads.scheduler_name)
-        rewrites["workload"] = Rewrites(tolerated=2, window=600.0)
+        rewrites |= {"pod-group-name": Rewrites(tolerated=2, window=600.0), "workload": Rewrites()}
         watches.append(caches.run)
-        loops.append(workload_loop(configuration, client, caches, recorder, rewrites["workload"], observe))
+        counted = (rewrites["pod-group-name"], rewrites["workload"])
+        loops.append(workload_loop(configuration, client, caches, recorder, counted, observe))
     return Leader(
         elector(client, configuration.leader_election, identity),
         recorder,
@@ -182,14 +183,17 @@ def workload_loop(
     client: HttpClient,
     caches: WorkloadCaches,
     recorder: Recorder,
-    rewrites: Rewrites,
+    rewrites: tuple[Rewrites, Rewrites],
     observe: Observe,
 ) -> Loop:
-    keys = LabelKeys(**configuration.workloads.labels.model_dump())
-    owners, name = Owners(client, Kinds(client.read).find), configuration.cluster_topology.name
-    reconciler = workload.WorkloadReconciler(client, caches, owners, recorder, keys, name, rewrites)
+    """`rewrites` count what is written to Pods and to KAI PodGroups."""
+    settings = configuration.workloads
+    keys, topology = LabelKeys(**settings.labels.model_dump()), configuration.cluster_topology.name
+    conventions = Conventions(keys, topology, settings.default_queue)
+    owners = Owners(client, Kinds(client.read).find)
+    reconciler = workload.WorkloadReconciler(client, caches, owners, recorder, conventions, *rewrites)
     loop = Loop(reconciler, workers=WORKERS, observe=observe)
-    workload.subscribe(loop, caches)
+    workload.subscribe(loop, caches, client.discovery)
     return loop
 
 

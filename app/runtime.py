@@ -27,12 +27,14 @@ from app.config import Configuration, Server
 from app.domain.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
+    K8S_POD_GROUP,
     KAI_TOPOLOGY,
     POD_CLIQUE,
     POD_CLIQUE_SET,
     POD_GANG,
     POD_GROUP,
     RESOURCE_CLAIM,
+    WORKLOAD,
 )
 from app.leader import Leader, build_leader
 from app.listener import Listener, bind
@@ -55,6 +57,8 @@ NEIGHBOURS = (
     POD_GROUP,
     COMPUTE_DOMAIN,
     RESOURCE_CLAIM,
+    WORKLOAD,
+    K8S_POD_GROUP,
 )
 """The APIs of the systems beside us: each may be missing."""
 

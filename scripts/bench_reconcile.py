@@ -185,7 +185,9 @@ class Bench:
             stored: dict[str, float] = {}
             for number in range(count):
                 name = f"adopted-{number}"
-                await self.client.create(POD_GANG, builders.pod_gang(name, labels[number], f"{name}-worker"), "default")
+                await self.client.create(
+                    POD_GANG, builders.pod_gang(name, builders.gang_labels("adopted"), f"{name}-worker"), "default"
+                )
                 stored[name] = time.monotonic()
                 await asyncio.sleep(0.01)
             await until(watching.done)
@@ -210,7 +212,7 @@ class Bench:
                 place = next(n for n, server in enumerate(servers) if server.value("leader") == 1)
                 servers[place].stop(signal.SIGKILL)
                 servers[place] = Server(self.directory, self.port if place == 0 else free_port(), LEVELS)
-            await self._insist(builders.pod_gang(f"killed-{number}", labels[number], names[number]))
+            await self._insist(builders.pod_gang(f"killed-{number}", builders.gang_labels("killed"), names[number]))
         begin = time.monotonic()
         await until_async(self._all_owned(count))
         seconds = time.monotonic() - begin
@@ -289,7 +291,7 @@ class Bench:
 
     async def _topology_is_known(self) -> None:
         async def try_once() -> bool:
-            probe = builders.pod_gang("probe", builders.labels("adopted", 0, "probe"), "probe")
+            probe = builders.pod_gang("probe", builders.gang_labels("adopted"), "probe")
             try:
                 await self.client.create(POD_GANG, probe, "default", dry_run=True)
             except Exception:
@@ -385,7 +387,7 @@ class Owned:
 def gang(number: int, sets: int) -> dict[str, Any]:
     pcs, replica = f"job-{number % sets}", number // sets
     name = f"{pcs}-{replica}"
-    return builders.pod_gang(name, builders.labels(pcs, replica, name, grove=True), f"{name}-worker", f"{name}-leader")
+    return builders.pod_gang(name, builders.gang_labels(pcs), f"{name}-worker", f"{name}-leader")
 
 
 async def connect(directory: Path) -> HttpClient:

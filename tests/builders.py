@@ -45,7 +45,8 @@ def pod_spec(**resources: Any) -> Object:
 def labels(
     pcs: str, replica: int, gang: str, group: str | None = None, index: int = 0, *, grove: bool = False
 ) -> dict[str, str]:
-    """What a PodClique or PodGang carries: the design's labels, or (`grove`) those that Grove writes."""
+    """What a PodClique carries, and in the design a PodGang too: the design's labels, or (`grove`) those that Grove
+    writes."""
     if grove:
         found = {"app.kubernetes.io/part-of": pcs, "grove.io/podcliqueset-replica-index": str(replica)}
         if group:
@@ -56,6 +57,15 @@ def labels(
         if group:
             found |= {"grove.io/pcsg-name": group, "grove.io/pcsg-replica-index": str(index)}
     return found | {"grove.io/podgang": gang}
+
+
+def gang_labels(pcs: str) -> dict[str, str]:
+    """All that Grove's operator writes on a PodGang: no replica, no scaling group, not its own name."""
+    return {
+        "app.kubernetes.io/component": "podgang",
+        "app.kubernetes.io/managed-by": "grove-operator",
+        "app.kubernetes.io/part-of": pcs,
+    }
 
 
 def pod_clique(name: str, labels: dict[str, str], *, scope: str = "replica", **spec: Any) -> Object:

@@ -128,6 +128,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ({}, {}, "0.0.0.0", 8443),
         ({"GROVE_ADMISSION_HOST": "::1", "GROVE_ADMISSION_PORT": "1"}, {}, "::1", 1),
         ({"GROVE_ADMISSION_PORT": "1"}, {"port": 2, "host": None}, "0.0.0.0", 2),
+        pytest.param({"GROVE_ADMISSION_PORT": "tcp://10.0.0.7:443"}, {}, "0.0.0.0", 8443, id="a Service's, by kubelet"),
     ],
 )
 def test_flags_stand_above_the_environment_above_the_file(

@@ -147,7 +147,7 @@ class Client(Protocol):
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Merge patch (a map) or JSON patch (a list of operations). A `metadata.resourceVersion` inside a merge patch
+        """Merge patch (a map) or JSON patch (a list of operations). A `metadata.resourceVersion` that a patch writes
         is a precondition: Conflict where it is not the current one."""
         ...
 

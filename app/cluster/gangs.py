@@ -1,40 +1,59 @@
 """Projection of a PodGang for the cache: who it is, and what the rules of constraints look at, without a read."""
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 import orjson
 
 from app.cluster.api import Key, Object
 from app.domain.edits import ABSENT, value_at
-from app.domain.labels import MNNVL_ADOPTED, TOPOLOGY_NAME
+from app.domain.labels import MNNVL_ADOPTED, TOPOLOGY_NAME, Place
 from app.domain.ownership import Gang, read_gang
 
 BY_SET = "set"
 """Index of the store of PodGangs: namespace and PodCliqueSet."""
 
+_TYPICAL = (
+    b'{"metadata":{"annotations":{"grove.io/topology-name":"grove-topology","grove.io/mnnvl-resources-adopted":"true"}},'
+    b'"spec":{"topologyConstraintGroupConfigs":[{"name":"","podGroupNames":[""],"topologyConstraint":{"packConstraint":{'
+    b'"required":"topology.kubernetes.io/","preferred":"kubernetes.io/hostname"}}}],"podgroups":[{"name":"",'
+    b'"topologyConstraint":{"packConstraint":{"preferred":"kubernetes.io/hostname"}}},{"name":"'
+)
+"""What most of them look like: a dictionary for compression, part of nothing that is ever stored."""
+
+_PLACE = ("pcs", "replica", "group", "group_replica", "podgang")
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
 _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGang(Gang):
-    """A PodGang as the API server has it. `seen` is JSON (a tenth of the memory of maps); `view` reads it."""
+    """A PodGang as the API server has it. `seen` is compressed JSON (a thirtieth of the memory of maps); `view` reads
+    it."""
 
-    seen: bytes = b"{}"
+    seen: bytes = b""
 
     def view(self) -> Object:
         """The part of the object that constraints and the adopted annotation touch, in its place: edits of it, as JSON
         Patch operations, fit the whole object."""
-        found: Object = orjson.loads(self.seen)
+        found: Object = orjson.loads(zlib.decompressobj(zdict=_TYPICAL).decompress(self.seen))
         return found
+
+
+def packed(obj: Object) -> bytes:
+    """JSON in just the memory that it needs: orjson hands out its whole buffer, of some KiB."""
+    return bytes(memoryview(orjson.dumps(obj)))
 
 
 def read_stored_gang(obj: Object) -> StoredGang:
     gang = read_gang(obj, obj["metadata"].get("namespace", ""))
-    seen = orjson.dumps(reduced(obj))
-    return StoredGang(gang.namespace, gang.name, gang.uid, gang.place, gang.deleting, seen)
+    packer = zlib.compressobj(level=1, zdict=_TYPICAL)
+    seen = packer.compress(orjson.dumps(reduced(obj))) + packer.flush()
+    place = Place(*(intern(getattr(gang.place, field)) for field in _PLACE))
+    return StoredGang(intern(gang.namespace), intern(gang.name), gang.uid, place, gang.deleting, seen)
 
 
 def set_keys(gang: Gang) -> Iterator[Key]:

@@ -8,7 +8,7 @@ from app.cluster.api import Client, Object
 from app.cluster.discovery import Discovery, watch_crds
 from app.cluster.facts import CachedFacts, Levels, NodeLabels, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
-from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
 from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
 from app.domain.kinds import (
@@ -50,8 +50,8 @@ class LiveCluster:
         self.sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
         self.nodes: WatchStore[NodeLabels] = WatchStore(self._read_node)
         self.gangs: WatchStore[StoredGang] = WatchStore(read_stored_gang, {BY_SET: set_keys})
-        self.domains: WatchStore[MnnvlResource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
-        self.claims: WatchStore[MnnvlResource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
+        self.domains: WatchStore[MnnvlResource] = WatchStore(read_resource, {OF_GANG: gang_keys})
+        self.claims: WatchStore[MnnvlResource] = WatchStore(read_resource, {OF_GANG: gang_keys})
         self.topologies.subscribe(self._topology_changed)
         self.stores = Stores(self.topologies, self.sets, self.nodes, self.gangs, self.domains, self.claims)
         self.facts = CachedFacts(client, self.stores, topology_name=topology_name, topology_enabled=topology_enabled)

@@ -12,20 +12,26 @@ from typing import NamedTuple
 from app.cluster.api import Client, Conflict, NotFound, NotOurs, Object, PodCliqueSetReader, Store, Unavailable
 from app.cluster.facts import ready
 from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM, Resource
-from app.domain.labels import PCS_NAME, PCS_REPLICA
+from app.domain.labels import PCS_NAME, PCS_REPLICA, Place
 from app.domain.mnnvl import Owner, Plan, desired_claim, desired_compute_domain
 from app.domain.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_resource
 from app.domain.podcliqueset import PodCliqueSet
 
-BY_REPLICA = "replica"
-"""Index of the stores of resources: `<namespace>/<podcliqueset>` and replica."""
+OF_GANG = "gang"
+"""Index of the stores of resources: what a PodGang finds its own by."""
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 
 
-def replica_keys(resource: MnnvlResource) -> Iterator[tuple[str, str]]:
-    """Index function: every resource of a PodGang shares its PodCliqueSet and replica."""
-    yield f"{resource.namespace}/{resource.place.pcs}", resource.place.replica
+def gang_keys(resource: MnnvlResource) -> Iterator[tuple[str, str]]:
+    """Index function: the PodGang that a resource names, else its PodCliqueSet and replica."""
+    place = resource.place
+    yield (resource.namespace, place.podgang) if place.podgang else _replica_key(resource.namespace, place)
+
+
+def _replica_key(namespace: str, place: Place) -> tuple[str, str]:
+    """Never the same as that of a PodGang: no namespace has a slash in its name."""
+    return f"{namespace}/{place.pcs}", place.replica
 
 
 class _Wanted(NamedTuple):
@@ -184,11 +190,11 @@ class ClusterMnnvl:
         return bool(metadata.get("uid") == owner.uid and metadata.get("deletionTimestamp") is None)
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
-        key = (f"{gang.namespace}/{gang.place.pcs}", gang.place.replica)
+        keys = (gang.namespace, gang.name), _replica_key(gang.namespace, gang.place)
         found: list[MnnvlResource] = []
         for resource, store in self._stores.items():
             ready(store, resource)
-            found += [one for one in store.by_index(BY_REPLICA, key) if belongs_to(one, gang)]
+            found += [one for key in keys for one in store.by_index(OF_GANG, key) if belongs_to(one, gang)]
         return sorted(found, key=lambda one: (one.kind, one.name))
 
     async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:

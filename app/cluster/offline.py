@@ -11,7 +11,7 @@ from app.cluster.api import Object
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, read_stored_gang, set_keys
 from app.cluster.memory import MemoryClient
-from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
 from app.cluster.store import WatchStore
 from app.domain.kinds import (
     CLUSTER_TOPOLOGY,
@@ -51,8 +51,8 @@ class OfflineCluster:
         sets = filled(loaded, POD_CLIQUE_SET, WatchStore(read_pod_clique_set))
         nodes = filled(loaded, NODE, WatchStore(labels_of))
         gangs = filled(loaded, POD_GANG, WatchStore(read_stored_gang, {BY_SET: set_keys}))
-        domains = filled(loaded, COMPUTE_DOMAIN, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
-        claims = filled(loaded, RESOURCE_CLAIM, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
+        domains = filled(loaded, COMPUTE_DOMAIN, WatchStore(read_resource, {OF_GANG: gang_keys}))
+        claims = filled(loaded, RESOURCE_CLAIM, WatchStore(read_resource, {OF_GANG: gang_keys}))
         self.stores = Stores(topologies, sets, nodes, gangs, domains, claims)
         self.facts = CachedFacts(
             self.client, self.stores, topology_name=topology_name, topology_enabled=topology_enabled

@@ -2,8 +2,9 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
+from sys import intern
+from typing import NamedTuple
 
 from app.cluster.api import Client, Forbidden, NotFound, Object
 from app.domain.kinds import Resource
@@ -16,6 +17,15 @@ REMEMBERED = 10_000
 FRESH_SECONDS = 30.0
 
 
+class Controller(NamedTuple):
+    """An owner reference with `controller: true`."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 class Owners:
     """Follows `ownerReferences` with `controller: true`. What was read is remembered for `FRESH_SECONDS`, by uid, for
     `REMEMBERED` objects at most: the Pods of a group share their owners. `clock` is monotonic, in seconds."""
@@ -24,14 +34,14 @@ class Owners:
         self._client, self._find_kind, self._clock = client, find_kind, clock
         self._read: OrderedDict[str, tuple[float, Object | None]] = OrderedDict()
 
-    async def top_owner(self, namespace: str, reference: Mapping[str, Any]) -> Object:
+    async def top_owner(self, namespace: str, reference: Controller) -> Object:
         """The last object that could be read on the way up from `reference`, as metadata with apiVersion and kind. An
         owner that can't be read (it is gone, or RBAC says no) ends the way; the reference itself stands for the first
         one. Raises ClusterError where the API server is in trouble."""
         found: Object = {
-            "apiVersion": reference["apiVersion"],
-            "kind": reference["kind"],
-            "metadata": {"name": reference["name"], "uid": reference["uid"]},
+            "apiVersion": reference.api_version,
+            "kind": reference.kind,
+            "metadata": {"name": reference.name, "uid": reference.uid},
         }
         for _ in range(MAX_DEPTH):
             read = await self._owner(namespace, reference)
@@ -44,36 +54,36 @@ class Owners:
             reference = above
         return found
 
-    async def _owner(self, namespace: str, reference: Mapping[str, Any]) -> Object | None:
-        uid = str(reference["uid"])
-        held = self._read.get(uid)
+    async def _owner(self, namespace: str, reference: Controller) -> Object | None:
+        held = self._read.get(reference.uid)
         if held is not None and self._clock() - held[0] < FRESH_SECONDS:
             return held[1]
         read = await self._fetch(namespace, reference)
-        self._read[uid] = (self._clock(), read)
-        self._read.move_to_end(uid)
+        self._read[reference.uid] = (self._clock(), read)
+        self._read.move_to_end(reference.uid)
         while len(self._read) > REMEMBERED:
             self._read.popitem(last=False)
         return read
 
-    async def _fetch(self, namespace: str, reference: Mapping[str, Any]) -> Object | None:
-        resource = await self._find_kind(reference["apiVersion"], reference["kind"])
+    async def _fetch(self, namespace: str, reference: Controller) -> Object | None:
+        resource = await self._find_kind(reference.api_version, reference.kind)
         if resource is None:
             return None
         where, version = namespace if resource.namespaced else None, resource.versions[0]
         try:
-            read = await self._client.get(resource, reference["name"], where, version=version, metadata_only=True)
+            read = await self._client.get(resource, reference.name, where, version=version, metadata_only=True)
         except (NotFound, Forbidden):
             return None
-        if read["metadata"].get("uid") != reference["uid"]:
+        if read["metadata"].get("uid") != reference.uid:
             return None
-        return {**read, "apiVersion": reference["apiVersion"], "kind": reference["kind"]}
+        return {**read, "apiVersion": reference.api_version, "kind": reference.kind}
 
 
-def controller_of(obj: Object) -> Mapping[str, Any] | None:
+def controller_of(obj: Object) -> Controller | None:
     """The owner reference of `obj` that controls it."""
     references = obj["metadata"].get("ownerReferences") or []
-    return next((one for one in references if one.get("controller") is True), None)
+    found = next((one for one in references if one.get("controller") is True), None)
+    return found and Controller(*(intern(str(found[key])) for key in ("apiVersion", "kind", "name", "uid")))
 
 
 class Kinds:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from app.cluster.api import Client, ClusterError, Gone, NotFound, Object
 from app.cluster.facts import CachedFacts, Levels, NodeLabels, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, set_keys
-from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
 from app.cluster.offline import desired_cluster_topology
 from app.cluster.store import WatchStore
 from app.cluster.watch import Pace, Selection, list_into
@@ -59,8 +59,8 @@ class SnapshotCluster:
         self.topologies: WatchStore[Levels] = WatchStore(read_topology_levels)
         self.sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
         self.gangs: WatchStore[Gang] = WatchStore(_read_gang, {BY_SET: set_keys})
-        self.domains: WatchStore[DatedResource] = WatchStore(_read_dated, {BY_REPLICA: replica_keys})
-        self.claims: WatchStore[DatedResource] = WatchStore(_read_dated, {BY_REPLICA: replica_keys})
+        self.domains: WatchStore[DatedResource] = WatchStore(_read_dated, {OF_GANG: gang_keys})
+        self.claims: WatchStore[DatedResource] = WatchStore(_read_dated, {OF_GANG: gang_keys})
         self._name, self._levels, self._namespace = topology_name, levels, namespace
         nodes: WatchStore[NodeLabels] = WatchStore(labels_of)
         stores = Stores(self.topologies, self.sets, nodes, self.gangs, self.domains, self.claims)

@@ -98,6 +98,14 @@ class WatchStore(Generic[T]):
         self._noted.add(_key(obj))
         self._take(obj, version)
 
+    def forget(self) -> None:
+        """Empties the store: nothing is known until the next list is in. For a watch that was off for a while."""
+        for key in self.known_keys():
+            self._set(key, None)
+        self._noted.clear()
+        self._synced.clear()
+        self._seen, self._last_sign, self._served = 0, None, True
+
     # Writes by the watch.
 
     def replace(self) -> "Replacement[T]":
@@ -250,7 +258,7 @@ class _Index(Generic[T]):
 
 def _key(obj: Object) -> Key:
     metadata = obj["metadata"]
-    return intern(metadata.get("namespace") or ""), metadata["name"]
+    return intern(metadata.get("namespace") or ""), intern(metadata["name"])
 
 
 def _version(obj: Object) -> Version:

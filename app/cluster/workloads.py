@@ -9,14 +9,27 @@ import orjson
 
 from app.cluster.api import Client, Key, Object
 from app.cluster.discovery import Discovery
+from app.cluster.gangs import packed
+from app.cluster.owners import Controller, controller_of
 from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
+from app.domain.kai_podgroup import POD_GROUP_NAME, SKIP_PODGROUPER
 from app.domain.kinds import K8S_POD_GROUP, POD, POD_GROUP, WORKLOAD, Resource
 from app.domain.labels import MANAGED_BY, MANAGER
-from app.domain.workload import POD_GROUP_NAME, SKIP_PODGROUPER, GroupRef, group_ref, template_of
+from app.domain.workload import (
+    GroupRef,
+    group_of_pod_group,
+    group_ref,
+    groups_of_workload,
+    instance_key,
+    shared_key,
+)
 
 BY_GROUP = "group"
-"""Index of Pods: namespace and the key of their group."""
+"""Index of Pods: namespace and the key of the group that they name."""
+
+BY_SHARED = "shared group"
+"""Index of Pods and of Kubernetes' PodGroups: namespace and the key that their group has if its policy is basic."""
 
 BY_WORKLOAD = "workload"
 """Index of Pods and of Kubernetes' PodGroups: namespace and Workload."""
@@ -24,7 +37,6 @@ BY_WORKLOAD = "workload"
 BY_POD_GROUP = "pod group"
 """Index of Pods: namespace and the KAI PodGroup that they were told."""
 
-_SPEC = ("priorityClassName",)
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
 
 
@@ -36,10 +48,12 @@ class StoredPod:
     name: str
     uid: str
     ref: GroupRef
+    controller: Controller | None
     settled: str
     """Its `pod-group-name`, where it also tells KAI's own grouper to leave it alone."""
 
     going: bool
+    priority_class: str
     seen: bytes
 
     def view(self) -> Object:
@@ -53,29 +67,27 @@ def read_pod(obj: Object) -> StoredPod | None:
     if ref is None:
         return None
     metadata, annotations = obj["metadata"], obj["metadata"].get("annotations") or {}
-    seen = {
-        "metadata": {key: metadata[key] for key in ("labels", "annotations", "ownerReferences") if key in metadata},
-        "spec": {key: obj["spec"][key] for key in _SPEC if key in obj["spec"]},
-    }
+    seen = {"metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata}}
     return StoredPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         ref=ref,
+        controller=controller_of(obj),
         settled=annotations.get(POD_GROUP_NAME, "") if annotations.get(SKIP_PODGROUPER) == "true" else "",
         going=bool(metadata.get("deletionTimestamp"))
         or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
-        seen=orjson.dumps(seen),
+        priority_class=str(obj["spec"].get("priorityClassName") or ""),
+        seen=packed(seen),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Any object that is kept as JSON. `workload` is the Workload that a PodGroup was made from."""
+    """An object that is kept as JSON: its metadata that layers are made from, and its spec."""
 
     namespace: str
     name: str
-    workload: str
     seen: bytes
 
     def view(self) -> Object:
@@ -84,12 +96,40 @@ class Stored:
 
 
 def read_stored(obj: Object) -> Stored:
-    """Projection: metadata that layers are made from, and the spec."""
+    return Stored(*_kept(obj))
+
+
+def _kept(obj: Object) -> tuple[str, str, bytes]:
     metadata = obj["metadata"]
     kept = {key: metadata[key] for key in _METADATA if key in metadata}
-    seen = orjson.dumps({"metadata": kept, "spec": obj.get("spec") or {}})
-    template = template_of(obj)
-    return Stored(metadata.get("namespace", ""), metadata["name"], template[0] if template else "", seen)
+    seen = packed({"metadata": kept, "spec": obj.get("spec") or {}})
+    return metadata.get("namespace", ""), metadata["name"], seen
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWorkload(Stored):
+    """`basic` are its groups with the basic policy."""
+
+    basic: frozenset[str]
+
+
+def read_workload(obj: Object) -> StoredWorkload:
+    groups = groups_of_workload(obj)
+    return StoredWorkload(*_kept(obj), frozenset(name for name, group in groups.items() if group.minimum is None))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredInstance(Stored):
+    """A PodGroup of scheduling.k8s.io, with the Workload and template that it was made from ("" for none)."""
+
+    workload: str
+    template: str
+    basic: bool
+
+
+def read_instance(obj: Object) -> StoredInstance:
+    group = group_of_pod_group(obj, None)
+    return StoredInstance(*_kept(obj), group.workload, group.name, group.minimum is None)
 
 
 class WorkloadCaches:
@@ -99,17 +139,20 @@ class WorkloadCaches:
         self._client, self._discovery = client, discovery
         self._selector = f"spec.schedulerName={scheduler_name}"
         self.pods: WatchStore[StoredPod] = WatchStore(
-            read_pod, {BY_GROUP: _group_keys, BY_WORKLOAD: _pod_workloads, BY_POD_GROUP: _pod_group_keys}
+            read_pod,
+            {BY_GROUP: _group_keys, BY_SHARED: _pod_shared, BY_WORKLOAD: _pod_workloads, BY_POD_GROUP: _told_keys},
         )
-        self.workloads: WatchStore[Stored] = WatchStore(read_stored)
-        self.k8s_pod_groups: WatchStore[Stored] = WatchStore(read_stored, {BY_WORKLOAD: _stored_workloads})
+        self.workloads: WatchStore[StoredWorkload] = WatchStore(read_workload)
+        self.instances: WatchStore[StoredInstance] = WatchStore(
+            read_instance, {BY_SHARED: _instance_shared, BY_WORKLOAD: _instance_workloads}
+        )
         self.pod_groups: WatchStore[Stored] = WatchStore(read_stored)
 
     def watched(self) -> dict[str, WatchStore[Any]]:
         return {
             "pods": self.pods,
             "workloads": self.workloads,
-            "podgroups.scheduling.k8s.io": self.k8s_pod_groups,
+            "podgroups.scheduling.k8s.io": self.instances,
             "podgroups.scheduling.run.ai": self.pod_groups,
         }
 
@@ -117,11 +160,40 @@ class WorkloadCaches:
     def synced(self) -> bool:
         return all(store.synced for store in self.watched().values())
 
+    def key_of(self, pod: StoredPod) -> Key:
+        """One for each KAI PodGroup: that of the group that `pod` names, or, where its policy is known to be basic, of
+        all replicas."""
+        return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
+
+    def _shared_key(self, namespace: str, ref: GroupRef) -> str | None:
+        if not ref.pod_group:
+            workload = self.workloads.get(namespace, ref.workload)
+            basic = workload is not None and ref.group in workload.basic
+            return shared_key(ref.workload, ref.group) if basic else None
+        instance = self.instances.get(namespace, ref.pod_group)
+        if instance is None or not instance.basic or not instance.workload:
+            return None
+        return shared_key(instance.workload, instance.template)
+
+    def pods_of(self, key: Key) -> list[StoredPod]:
+        """The Pods whose `key_of` is `key`."""
+        found = self._of(key, BY_GROUP, key) + self._of(key, BY_SHARED, key)
+        for instance in self.instances.by_index(BY_SHARED, key):
+            found += self._of(key, BY_GROUP, (instance.namespace, instance_key(instance.name)))
+        return found
+
+    def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
+        """Those of an index; what holds for one of them holds for all, for they name the same group."""
+        pods = self.pods.by_index(index, value)
+        return pods if pods and self.key_of(pods[0]) == key else []
+
     async def run(self) -> None:
+        for store in self.watched().values():  # what another leader has changed meanwhile must not be undone
+            store.forget()
         managed = f"{MANAGED_BY}={MANAGER}"
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(self.workloads, WORKLOAD), name="watch workloads")
-            tasks.create_task(self._watch(self.k8s_pod_groups, K8S_POD_GROUP), name="watch Kubernetes' podgroups")
+            tasks.create_task(self._watch(self.instances, K8S_POD_GROUP), name="watch Kubernetes' podgroups")
             tasks.create_task(self._watch(self.pod_groups, POD_GROUP, managed), name="watch KAI's podgroups")
             tasks.create_task(self._watch(self.pods, POD, "", self._selector), name="watch pods")
 
@@ -136,9 +208,9 @@ def _group_keys(pod: StoredPod) -> Iterator[Key]:
     yield pod.namespace, pod.ref.key
 
 
-def _pod_group_keys(pod: StoredPod) -> Iterator[Key]:
-    if pod.settled:
-        yield pod.namespace, pod.settled
+def _pod_shared(pod: StoredPod) -> Iterator[Key]:
+    if pod.ref.workload:
+        yield pod.namespace, shared_key(pod.ref.workload, pod.ref.group)
 
 
 def _pod_workloads(pod: StoredPod) -> Iterator[Key]:
@@ -146,6 +218,16 @@ def _pod_workloads(pod: StoredPod) -> Iterator[Key]:
         yield pod.namespace, pod.ref.workload
 
 
-def _stored_workloads(stored: Stored) -> Iterator[Key]:
-    if stored.workload:
-        yield stored.namespace, stored.workload
+def _told_keys(pod: StoredPod) -> Iterator[Key]:
+    if pod.settled:
+        yield pod.namespace, pod.settled
+
+
+def _instance_shared(instance: StoredInstance) -> Iterator[Key]:
+    if instance.workload:
+        yield instance.namespace, shared_key(instance.workload, instance.template)
+
+
+def _instance_workloads(instance: StoredInstance) -> Iterator[Key]:
+    if instance.workload:
+        yield instance.namespace, instance.workload

@@ -3,7 +3,7 @@
 The table says the same as `manifests/base/rbac.yaml`; a test keeps both equal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.cluster.api import Client, Forbidden, Object
@@ -13,7 +13,8 @@ from app.domain.kinds import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
 SUBJECT = "permissions"
 _REMEDY = "Apply manifests/base/rbac.yaml."
-_READ = ("get", "list", "watch")
+_WATCH = ("list", "watch")
+_READ = ("get", *_WATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,13 @@ class Need:
         return ".".join(filter(None, (self.resource, self.group))) + (f' "{self.name}"' if self.name else "")
 
 
+_ENFORCED = "changing owners where OwnerReferencesPermissionEnforcement is on"
+
 _ALWAYS = (
-    Need("apiextensions.k8s.io", "customresourcedefinitions", _READ, "finding what is installed"),
-    Need("", "nodes", _READ, "labels at binding"),
+    Need("apiextensions.k8s.io", "customresourcedefinitions", _WATCH, "finding what is installed"),
+    Need("", "nodes", _WATCH, "labels at binding"),
     Need("grove.io", "podcliquesets", _READ, "verdicts"),
-    Need("grove.io", "podcliques", _READ, "verdicts"),
-    Need("grove.io", "podcliquescalinggroups", _READ, "verdicts"),
+    Need("grove.io", "podcliques", ("list",), "grove-admission audit", optional=True),
     Need("grove.io", "clustertopologies", (*_READ, "create", "patch", "delete"), "the managed ClusterTopology"),
     Need("grove.io", "clustertopologies/status", ("patch",), "its Ready condition"),
     Need("grove.io", "clustertopologies/finalizers", ("update",), "owning the KAI Topology"),
@@ -59,25 +61,32 @@ _ALWAYS = (
     Need("scheduler.grove.io", "podgangs", (*_READ, "patch"), "constraints for the scheduler"),
     Need("scheduler.grove.io", "podgangs/finalizers", ("update",), "MNNVL resources that a PodGang owns"),
     Need("resource.nvidia.com", "computedomains", (*_READ, "create", "patch"), "MNNVL"),
+    Need("resource.nvidia.com", "computedomains", ("delete",), _ENFORCED, optional=True),
     Need("resource.k8s.io", "resourceclaims", (*_READ, "create", "patch"), "MNNVL"),
+    Need("resource.k8s.io", "resourceclaims", ("delete",), _ENFORCED, optional=True),
     Need("events.k8s.io", "events", ("create", "patch"), "events"),
 )
 
+_OWNERS: Mapping[str, tuple[str, ...]] = {
+    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "batch": ("cronjobs", "jobs"),
+    "grove.io": ("podcliques", "podcliquescalinggroups"),
+    "jobset.x-k8s.io": ("jobsets",),
+    "kubeflow.org": ("jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs"),
+    "leaderworkerset.x-k8s.io": ("leaderworkersets",),
+    "nvidia.com": ("dynamographdeployments",),
+    "ray.io": ("rayclusters", "rayjobs", "rayservices"),
+    "trainer.kubeflow.org": ("trainjobs",),
+}
+
 _WORKLOADS = (
-    Need("scheduling.k8s.io", "workloads", _READ, "Workloads"),
-    Need("scheduling.k8s.io", "podgroups", _READ, "Workloads"),
+    Need("scheduling.k8s.io", "workloads", _WATCH, "Workloads"),
+    Need("scheduling.k8s.io", "podgroups", _WATCH, "Workloads"),
     Need("scheduling.run.ai", "podgroups", (*_READ, "create", "patch"), "Workloads"),
-    Need("", "pods", (*_READ, "patch"), "Workloads"),
+    Need("", "pods", (*_WATCH, "patch"), "Workloads"),
     *(
         Need(group, plural, ("get",), "finding who owns the Pods of a Workload", optional=True)
-        for group, plurals in (
-            ("apps", ("deployments", "replicasets", "statefulsets", "daemonsets")),
-            ("batch", ("jobs", "cronjobs")),
-            ("jobset.x-k8s.io", ("*",)),
-            ("leaderworkerset.x-k8s.io", ("*",)),
-            ("kubeflow.org", ("*",)),
-            ("ray.io", ("*",)),
-        )
+        for group, plurals in _OWNERS.items()
         for plural in plurals
     ),
 )

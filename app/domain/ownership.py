@@ -122,13 +122,13 @@ def ownership(resource: MnnvlResource, gang: Gang) -> State:
         return "going"
     if gang.uid and any(one.uid == gang.uid and one.controller for one in resource.owners):
         return "owned"
-    return "adoptable" if all(_may_yield(one, gang) for one in resource.owners) else "foreign"
+    return "adoptable" if all(_may_yield(one, resource, gang) for one in resource.owners) else "foreign"
 
 
-def _may_yield(owner: OwnerRef, gang: Gang) -> bool:
+def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
     if owner.kind == POD_GANG.kind:
         return owner.name == gang.name
-    return owner.kind == POD_CLIQUE_SET.kind
+    return (owner.kind, owner.name) == (POD_CLIQUE_SET.kind, resource.place.pcs)
 
 
 def adopted_annotation(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.domain.edits import ABSENT, Change, Edit, value_at
-from app.domain.labels import TOPOLOGY_NAME, Place, annotations_of
+from app.domain.labels import TOPOLOGY_NAME, annotations_of
 from app.domain.podcliqueset import PodCliqueSet
 from app.domain.topology import Topology
 
@@ -18,38 +18,39 @@ _KEEP: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What one PodGroup of a PodGang is made from: a clique, and the scaling group replica that it belongs to."""
+    """What one PodGroup of a PodGang is made from: a clique of one replica of the set, and the scaling group replica
+    that it belongs to. Indexes are text, as in names."""
 
     clique: str
+    replica: str
     group: str = ""
     index: str = ""
 
 
-def find_member(podgroup: str, pcs: PodCliqueSet, replica: str) -> Member | None:
+def find_member(podgroup: str, pcs: PodCliqueSet) -> Member | None:
     """The member that `podgroup` names: a PodClique is called `<pcs>-<replica>-<clique>`, or in a scaling group
-    `<pcs>-<replica>-<group>-<index>-<clique>`. None where the set has no such clique."""
-    prefix = f"{pcs.name}-{replica}-"
-    if not podgroup.startswith(prefix):
+    `<pcs>-<replica>-<group>-<index>-<clique>`. None where the set has no such clique. The replica is read from the
+    name too, because Grove's operator writes it on PodCliques, but not on PodGangs."""
+    prefix = f"{pcs.name}-"
+    replica, _, rest = podgroup[len(prefix) :].partition("-")
+    if not podgroup.startswith(prefix) or not replica.isdecimal():
         return None
-    rest = podgroup[len(prefix) :]
     for group in pcs.groups:
         if rest.startswith(f"{group.name}-"):
             index, _, clique = rest[len(group.name) + 1 :].partition("-")
             if index.isdecimal() and clique in group.cliques:
-                return Member(clique, group.name, index)
-    return Member(rest) if pcs.clique_of(rest) is not None else None
+                return Member(clique, replica, group.name, index)
+    return Member(rest, replica) if pcs.clique_of(rest) is not None else None
 
 
-def constraint_changes(
-    obj: Mapping[str, Any], place: Place, pcs: PodCliqueSet | None, topology: Topology
-) -> list[Change]:
-    """What has to change in the PodGang `obj`, which stands at `place` in `pcs` (None where it is not known: then only
-    preferred constraints are written, and required ones stay as they are). Topology disabled: all constraints go."""
+def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Change]:
+    """What has to change in the PodGang `obj`, which belongs to `pcs` (None where it is not known: then only preferred
+    constraints are written, and required ones stay as they are). Topology disabled: all constraints go."""
     if not topology.enabled:
         return _removals(obj)
     podgroups = value_at(obj, ("spec", "podgroups"))
     names = [str(item.get("name", "")) for item in podgroups] if isinstance(podgroups, list) else []
-    members = [find_member(name, pcs, place.replica) for name in names] if pcs else [None] * len(names)
+    members = [find_member(name, pcs) for name in names] if pcs else [None] * len(names)
     changes: list[Change] = []
     if annotations_of(obj).get(TOPOLOGY_NAME) != topology.name:
         changes.append(Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name))
@@ -59,7 +60,7 @@ def constraint_changes(
         required = _required(pcs, clique.pack_domain if clique else None, topology)
         changes += _pack(obj, ("spec", "podgroups", position), required, topology)
     if pcs is not None:
-        changes += _group_config_changes(obj, place, pcs, topology, list(zip(names, members, strict=True)))
+        changes += _group_config_changes(obj, pcs, topology, list(zip(names, members, strict=True)))
     return changes
 
 
@@ -81,7 +82,7 @@ def _pack(obj: Any, holder: tuple[str | int, ...], required: Any, topology: Topo
 
 
 def _group_config_changes(
-    obj: Any, place: Place, pcs: PodCliqueSet, topology: Topology, members: Sequence[tuple[str, Member | None]]
+    obj: Any, pcs: PodCliqueSet, topology: Topology, members: Sequence[tuple[str, Member | None]]
 ) -> list[Change]:
     """One entry per scaling-group replica in this PodGang whose group has a constraint, in the order in which their
     PodGroups come."""
@@ -94,7 +95,7 @@ def _group_config_changes(
         group = pcs.group_of(member.group) if member and member.group else None
         if member is None or group is None or group.pack_domain is None:
             continue
-        name = f"{pcs.name}-{place.replica}-{member.group}-{member.index}"
+        name = f"{pcs.name}-{member.replica}-{member.group}-{member.index}"
         if name not in desired:
             constraint = _merged(current.get(name), topology.key_of(group.pack_domain), topology.strictest_key)
             desired[name] = {**current.get(name, {}), "name": name, "podGroupNames": [], **constraint}

@@ -1,4 +1,4 @@
-"""Kubernetes Workloads as KAI PodGroups: which group a Pod is in, and what its PodGroup is.
+"""Kubernetes Workloads: which group a Pod is in, and how its Workload defines the group.
 
 Source: `designs/kubernetes-workload-api.md`; the API's types, v1alpha1 (Kubernetes 1.35: `spec.workloadRef` of the Pod)
 and v1alpha2 (1.36: `spec.schedulingGroup`, a PodGroup of scheduling.k8s.io, and its template in a Workload).
@@ -9,30 +9,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from app.domain.kinds import POD_GROUP
-from app.domain.labels import MANAGED_BY, MANAGER, annotations_of, labels_of
+from app.domain.labels import annotations_of, labels_of
 
 IGNORE = "kai.scheduler/ignore-workload-api"
-SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
-POD_GROUP_NAME = "pod-group-name"
-WORKLOAD_GROUP = "grove.io/workload-group"
-TOPOLOGY = "kai.scheduler/topology"
-TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
-TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
-PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 MAX_NAME = 253
 
 _NOT_COPIED = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "batch.kubernetes.io/job-tracking", IGNORE)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelKeys:
-    """Where queue, priority class, preemptibility and project are read: labels, else annotations, of each layer."""
-
-    queue: str = "kai.scheduler/queue"
-    priority_class: str = "priorityClassName"
-    preemptibility: str = "kai.scheduler/preemptibility"
-    project: str = "project"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +29,28 @@ class GroupRef:
     @property
     def key(self) -> str:
         """One text for each group of a namespace; no name holds a slash."""
-        return f"g/{self.pod_group}" if self.pod_group else f"w/{self.workload}/{self.group}/{self.replica_key}"
+        if self.pod_group:
+            return instance_key(self.pod_group)
+        return f"w/{self.workload}/{self.group}/{self.replica_key}"
+
+
+def instance_key(pod_group: str) -> str:
+    """The key of a group that a PodGroup of scheduling.k8s.io defines."""
+    return f"g/{pod_group}"
+
+
+def shared_key(workload: str, group: str) -> str:
+    """The key of a group with the basic policy, whose replicas are all one."""
+    return f"b/{workload}/{group}"
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One source of metadata: a Workload, a top owner or a Pod."""
+    """One source of metadata: a Workload, a top owner or a Pod. `priority_class` is that of a Pod's spec."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    priority_class: str = ""
 
     def find(self, key: str) -> str | None:
         return self.labels.get(key) or self.annotations.get(key) or None
@@ -163,72 +158,3 @@ def _minimum(policy: Any) -> int | None:
     gang = policy.get("gang") if isinstance(policy, dict) else None
     count = gang.get("minCount") if isinstance(gang, dict) else None
     return count if isinstance(count, int) and count > 0 else None
-
-
-def desired_pod_group(
-    group: Group, owner: Layer, pod: Layer, owner_reference: Mapping[str, Any], keys: LabelKeys, topology_name: str
-) -> dict[str, Any]:
-    """The KAI PodGroup of `group`: each field from the Workload, else the top owner, else (but for topology) the Pod.
-    A topology key without the name of a topology means `topology_name`."""
-    chain = (group.layer, owner, pod)
-    spec: dict[str, Any] = {"minMember": group.minimum or 1}
-    queue = _first(chain, keys.queue) or _first(chain, keys.project)
-    priority = group.priority_class or _first(chain, keys.priority_class)
-    preemptibility = _first(chain, keys.preemptibility)
-    spec |= {"queue": queue} if queue else {}
-    spec |= {"priorityClassName": priority} if priority else {}
-    spec |= {"preemptibility": preemptibility} if preemptibility in PREEMPTIBILITIES else {}
-    topology = _topology(group, owner, topology_name)
-    spec |= {"topologyConstraint": topology} if topology else {}
-    annotations = {**owner.annotations, **group.layer.annotations, WORKLOAD_GROUP: group.identity}
-    return {
-        "apiVersion": POD_GROUP.api_version(),
-        "kind": POD_GROUP.kind,
-        "metadata": {
-            "name": group.pod_group_name,
-            "labels": {**owner.labels, **group.layer.labels, MANAGED_BY: MANAGER},
-            "annotations": annotations,
-            "ownerReferences": [dict(owner_reference)],
-        },
-        "spec": spec,
-    }
-
-
-def _first(chain: tuple[Layer, ...], key: str) -> str | None:
-    return next((value for layer in chain if (value := layer.find(key)) is not None), None)
-
-
-def _topology(group: Group, owner: Layer, topology_name: str) -> dict[str, str]:
-    chain = (group.layer, owner)
-    required = group.topology_key or _first(chain, TOPOLOGY_REQUIRED)
-    preferred = _first(chain, TOPOLOGY_PREFERRED)
-    if not required and not preferred:
-        return {}
-    found = {"topology": _first(chain, TOPOLOGY) or topology_name}
-    found |= {"requiredTopologyLevel": required} if required else {}
-    return found | ({"preferredTopologyLevel": preferred} if preferred else {})
-
-
-def difference(stored: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
-    """A merge patch that makes `stored` as desired; {} where it is. Its owners, and labels, annotations and fields that
-    we don't set, stay."""
-    patch: dict[str, Any] = {}
-    held = stored.get("spec") or {}
-    fields = ("minMember", "queue", "priorityClassName", "preemptibility", "topologyConstraint")
-    spec = {key: desired["spec"].get(key) for key in fields if held.get(key) != desired["spec"].get(key)}
-    if spec.get("topologyConstraint") and held.get("topologyConstraint"):
-        gone = dict.fromkeys(set(held["topologyConstraint"]) - set(spec["topologyConstraint"]))
-        spec["topologyConstraint"] = {**gone, **spec["topologyConstraint"]}
-    metadata: dict[str, Any] = {}
-    for name in ("labels", "annotations"):
-        has = stored["metadata"].get(name) or {}
-        wanted = {key: value for key, value in desired["metadata"][name].items() if has.get(key) != value}
-        metadata |= {name: wanted} if wanted else {}
-    patch |= {"metadata": metadata} if metadata else {}
-    return patch | ({"spec": spec} if spec else {})
-
-
-def is_of_group(stored: Mapping[str, Any], group: Group) -> bool:
-    """Whether a stored KAI PodGroup was made here for `group`, and not by anybody else or for another of that name."""
-    ours = labels_of(stored).get(MANAGED_BY) == MANAGER
-    return ours and annotations_of(stored).get(WORKLOAD_GROUP) == group.identity

@@ -5,6 +5,10 @@ change of the levels or of the PodCliqueSet, a webhook that was not asked or kne
 that a PodGang only has once it is stored.
 """
 
+from hashlib import blake2b
+
+import orjson
+
 from app.admission.patch import Operation, operations
 from app.cluster.api import (
     Client,
@@ -62,7 +66,6 @@ class PodGangReconciler:
     async def reconcile(self, key: Key) -> float | None:
         gang = self._gangs.get(*key)
         if gang is None or gang.deleting:
-            self.rewrites.forget(key)
             self._foreign.pop(key, None)
             return None
         await self._adopt(gang)
@@ -71,18 +74,29 @@ class PodGangReconciler:
         if gang is None or gang.deleting or version is None:
             return None
         patch = operations(gang.view(), await self._changes(gang))
-        return await self._write(key, gang, version, patch) if patch else None
+        return await self._write(gang, version, patch) if patch else None
 
     # Ownership.
 
     async def _adopt(self, gang: StoredGang) -> None:
         found = self._resources.resources_of(gang)
         self._say_foreign(gang, [one for one in found if ownership(one, gang) == "foreign"])
-        if not any(ownership(one, gang) == "adoptable" for one in found):
+        if not any(ownership(one, gang) == "adoptable" for one in found) or not await self._lives(gang):
             return
         written = await self._resources.adopt(gang, dry_run=False)
         named = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in written)
         self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {named}")
+
+    async def _lives(self, gang: StoredGang) -> bool:
+        """Asked of the API server: where the cache lags, a PodGang that is gone would take resources from the one that
+        was made anew, and the garbage collector would take them from both."""
+        try:
+            stored = await self._client.get(POD_GANG, gang.name, gang.namespace)
+        except NotFound:
+            return False
+        self._gangs.note(stored)
+        found = read_stored_gang(stored)
+        return found.uid == gang.uid and not found.deleting
 
     def _say_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
         """Once for each set of resources that somebody else controls."""
@@ -103,7 +117,7 @@ class PodGangReconciler:
         changes: list[Change] = []
         topology = self._known_topology()
         if topology is not None:
-            changes += constraint_changes(view, gang.place, await self._set(gang, topology), topology)
+            changes += constraint_changes(view, await self._set(gang, topology), topology)
         wanted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         return changes if value_at(view, path) == wanted else [*changes, Edit(path, wanted)]
@@ -118,12 +132,13 @@ class PodGangReconciler:
     async def _set(self, gang: StoredGang, topology: Topology) -> PodCliqueSet | None:
         return await self._sets.read_set(gang.namespace, gang.place.pcs) if topology.enabled else None
 
-    async def _write(self, key: Key, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
+    async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
         """One patch, of the PodGang as it was seen; Conflict where it has changed since. What comes back different
         from what was written is somebody else's doing, and is looked at again."""
-        pause = self.rewrites.pause(key)
+        same = _mark(gang, patch)
+        pause = self.rewrites.pause(same)
         if pause is not None:
-            note = f"something keeps changing what grove-admission writes here; left alone for {pause:.0f} s"
+            note = "something keeps changing what grove-admission writes here: left alone for a while"
             self._events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause
         unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
@@ -131,7 +146,7 @@ class PodGangReconciler:
             stored = await self._client.patch(POD_GANG, gang.name, [unchanged, *patch], gang.namespace, kind="json")
         except NotFound:
             return None
-        self.rewrites.count(key)
+        self.rewrites.count(same)
         self._gangs.note(stored)
         return CONTESTED_SECONDS if operations(read_stored_gang(stored).view(), await self._changes(gang)) else None
 
@@ -156,17 +171,23 @@ def subscribe(
             loop.add((one.namespace, one.name))
 
     def resource_changed(key: Key, before: MnnvlResource | None, after: MnnvlResource | None) -> None:
-        place = (after or before).place  # type: ignore[union-attr]
-        if place.podgang:
-            loop.add((key[0], place.podgang))
-        else:
-            set_changed((key[0], place.pcs), None, None)
+        for place in {one.place for one in (before, after) if one is not None}:
+            if place.podgang:
+                loop.add((key[0], place.podgang))
+            else:
+                set_changed((key[0], place.pcs), None, None)
 
     gangs.subscribe(lambda key, before, after: loop.add(key))
     sets.subscribe(set_changed)
     topologies.subscribe(topology_changed)
     for store in resources:
         store.subscribe(resource_changed)
+
+
+def _mark(gang: StoredGang, patch: list[Operation]) -> Key:
+    """What `rewrites` counts: the very same patch of the very same PodGang. One who often changes a PodCliqueSet makes
+    us write often, and fights nobody."""
+    return gang.uid, blake2b(orjson.dumps(patch), digest_size=8).hexdigest()
 
 
 def _regarding(gang: StoredGang) -> Regarding:

@@ -1,7 +1,7 @@
 """Is somebody else writing the same fields back? Counted per object, so that a fight is seen and not fought."""
 
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 
 from app.cluster.api import Key
@@ -25,12 +25,12 @@ class Rewrites:
         self.fights = 0
         """Writes held back because of a fight, ever."""
         self._tolerated, self._window, self._clock = tolerated, window, clock
-        self._writes: OrderedDict[Key, deque[float]] = OrderedDict()
+        self._writes: OrderedDict[Key, tuple[float, ...]] = OrderedDict()
 
     def count(self, key: Key) -> None:
         """`key` was written by us just now."""
-        times = self._writes.setdefault(key, deque(maxlen=self._tolerated))
-        times.append(self._clock())
+        times = (*self._writes.get(key, ()), self._clock())
+        self._writes[key] = times[-self._tolerated :]
         self._writes.move_to_end(key)
         while len(self._writes) > MAX_KEYS:
             self._writes.popitem(last=False)

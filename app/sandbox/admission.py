@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from app.sandbox import cel, errors, patching
+from app.sandbox.authorization import Access, Authorizer
 from app.sandbox.objects import Caller, Object
 from app.sandbox.resources import Registry, Served
 from app.sandbox.storage import Storage
@@ -60,10 +61,11 @@ class Attributes:
 
 
 class Admission:
-    """The webhooks as configured in the storage at this moment."""
+    """The webhooks as configured in the storage at this moment, and the guard of owner references before them."""
 
-    def __init__(self, storage: Storage, registry: Registry, transport: Transport) -> None:
+    def __init__(self, storage: Storage, registry: Registry, transport: Transport, authorizer: Authorizer) -> None:
         self._storage, self._registry, self._transport = storage, registry, transport
+        self._authorizer = authorizer
         self._hooks: dict[tuple[str, str], tuple[int, list[Hook]]] = {}
 
     async def mutate(self, attributes: Attributes, settle: Callable[[Object], None]) -> Object | None:
@@ -84,6 +86,7 @@ class Admission:
 
     async def validate(self, attributes: Attributes) -> None:
         """Asks all validating webhooks at once; raises the first refusal in their order."""
+        self._check_owners(attributes)
         hooks = self._matching(VALIDATING, attributes)
         if not hooks:
             return
@@ -92,6 +95,15 @@ class Admission:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    def _check_owners(self, attributes: Attributes) -> None:
+        if attributes.obj is None or attributes.subresource:
+            return
+        verb, served = attributes.operation.lower(), attributes.served
+        access = Access(verb, served.group, served.plural, attributes.namespace, attributes.name)
+        self._authorizer.check_owners(
+            attributes.caller.user, access, attributes.obj, attributes.old, self._registry.plural_of
+        )
 
     async def _mutated(
         self, hook: Hook, matched: Served, attributes: Attributes, settle: Callable[[Object], None]

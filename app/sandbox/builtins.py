@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from app.sandbox import access, conversion
+from app.sandbox import access_reviews, conversion
 from app.sandbox.conversion import Convert, relabel
 from app.sandbox.resources import Column, Served
 
@@ -61,8 +61,8 @@ _KINDS = (
     Builtin("", ("v1",), "serviceaccounts", "ServiceAccount", short=("sa",)),
     Builtin("", ("v1",), "services", "Service", True, ("svc",), True, columns=(Column("Type", ".spec.type"), AGE)),
     Builtin("discovery.k8s.io", ("v1",), "endpointslices", "EndpointSlice"),
-    Builtin(access.GROUP, ("v1",), "subjectaccessreviews", "SubjectAccessReview", False),
-    Builtin(access.GROUP, ("v1",), "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
+    Builtin(access_reviews.GROUP, ("v1",), "subjectaccessreviews", "SubjectAccessReview", False),
+    Builtin(access_reviews.GROUP, ("v1",), "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
     Builtin("apps", ("v1",), "deployments", "Deployment", True, ("deploy",), True, True),
     Builtin("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget", True, ("pdb",), True, True),
     Builtin(

@@ -11,7 +11,7 @@ import cel
 
 
 class CelError(Exception):
-    """The expression doesn't compile, fails on these values, or doesn't give a bool."""
+    """The expression doesn't compile, fails on these values, or gives another type than asked for."""
 
 
 class _Program(Protocol):
@@ -33,13 +33,21 @@ def check(expression: str) -> None:
 
 
 def holds(expression: str, variables: dict[str, Any]) -> bool:
+    return bool(_value(expression, variables, bool))
+
+
+def text(expression: str, variables: dict[str, Any]) -> str:
+    return str(_value(expression, variables, str))
+
+
+def _value(expression: str, variables: dict[str, Any], wanted: type) -> Any:
     check(expression)
     try:
         result = _compiled(expression).execute(variables)
     except (ValueError, TypeError, KeyError, RuntimeError, IndexError) as error:
         raise CelError(f"{expression}: {_said(error)}") from error
-    if not isinstance(result, bool):
-        raise CelError(f"{expression}: gives {type(result).__name__}, not bool")
+    if not isinstance(result, wanted):
+        raise CelError(f"{expression}: gives {type(result).__name__}, not {wanted.__name__}")
     return result
 
 

@@ -11,15 +11,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from app.sandbox import access, discovery, errors
+from app.sandbox import access_reviews, discovery, errors
+from app.sandbox.authorization import Access, Authorizer
 from app.sandbox.binding import Binder
-from app.sandbox.objects import Caller, Key, Object, User, WriteOptions, is_deleting, key_of, metadata
-from app.sandbox.reads import Query, Reader, Representation
+from app.sandbox.objects import Caller, Key, Object, User, is_deleting, key_of, metadata
+from app.sandbox.options import delete_options, list_query, write_options
+from app.sandbox.reads import Reader, Representation
 from app.sandbox.resources import Registry, Served
-from app.sandbox.selectors import combined, field_selector, label_selector
 from app.sandbox.writes import Writer
 
 _BODY_LIMIT = 3 * 1024 * 1024
+_BODY_TYPES = ("application/json", "application/yaml")
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _OPEN_PATHS = {"healthz", "livez", "readyz", "version"}
 
@@ -55,14 +57,40 @@ def find_target(registry: Registry, parts: list[str]) -> Target:
     return Target(served, namespace, name, subresource)
 
 
+def access_of(method: str, params: Mapping[str, str], target: Target) -> Access:
+    """What RBAC is asked. A collection that is narrowed down to one name counts as that object."""
+    served, name = target.served, target.name
+    resource = f"{served.plural}/{target.subresource}" if target.subresource else served.plural
+    if not name and method != "POST":
+        key, _, value = params.get("fieldSelector", "").partition("=")
+        name = value.removeprefix("=") if key == "metadata.name" and "," not in value else ""
+    return Access(_verb(method, params, target), served.group, resource, target.namespace, name)
+
+
+def _verb(method: str, params: Mapping[str, str], target: Target) -> str:
+    if method in ("GET", "HEAD"):
+        if params.get("watch") in ("1", "true"):
+            return "watch"
+        return "get" if target.name else "list"
+    if method == "DELETE" and not target.name:
+        return "deletecollection"
+    return {"POST": "create", "PUT": "update"}.get(method, method.lower())
+
+
 class Api:
     """The HTTP face of one storage."""
 
     def __init__(
-        self, registry: Registry, reader: Reader, writer: Writer, binder: Binder, tokens: Mapping[str, User]
+        self,
+        registry: Registry,
+        reader: Reader,
+        writer: Writer,
+        binder: Binder,
+        tokens: Mapping[str, User],
+        authorizer: Authorizer,
     ) -> None:
         self._registry, self._reader, self._writer, self._binder = registry, reader, writer, binder
-        self._users = dict(tokens)
+        self._users, self._authorizer = dict(tokens), authorizer
 
     def app(self) -> Starlette:
         return Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)])
@@ -72,7 +100,8 @@ class Api:
         caller = Caller(User("system:anonymous", ("system:unauthenticated",)))
         try:
             if not (parts and parts[0] in _OPEN_PATHS):
-                caller = Caller(self._user(request), _write_options(request.query_params))
+                user = self._user(request)
+                caller = Caller(user, write_options(request.method, request.query_params))
             response = await self._dispatch(request, parts, caller)
         except errors.ApiError as error:
             response = _json(error.status(), error.code)
@@ -96,8 +125,10 @@ class Api:
         if not is_resource:
             return self._discover(request, parts)
         target = find_target(self._registry, parts)
-        if target.served.group == access.GROUP:
-            return await _review(request, target)
+        if target.served.table != access_reviews.OF_SELF:  # everybody may ask about themselves
+            self._authorizer.check(caller.user, access_of(request.method, request.query_params, target))
+        if target.served.group == access_reviews.GROUP:
+            return await self._review(request, target, caller.user)
         match request.method:
             case "GET" | "HEAD":
                 return self._read(request, target)
@@ -107,6 +138,12 @@ class Api:
                 return await self._change(request, target, caller)
             case _:
                 return await self._delete(request, target, caller)
+
+    async def _review(self, request: Request, target: Target, user: User) -> Response:
+        if request.method != "POST" or target.name:
+            raise errors.method_not_allowed()
+        review = _object(await _body(request))
+        return _json(access_reviews.answered(review, target.served, user, self._authorizer), 201)
 
     def _discover(self, request: Request, parts: list[str]) -> Response:
         wants_all = "as=APIGroupDiscoveryList" in request.headers.get("accept", "") and ";v=v2;" in _spaceless(
@@ -145,9 +182,8 @@ class Api:
             raise errors.method_not_allowed()
         if target.name:
             return _json(self._reader.get(target.served, target.key, shown))
-        query = _query(request.query_params, target)
+        query = list_query(request.query_params, target.served, target.namespace)
         if request.query_params.get("watch") in ("1", "true"):
-            _check_watch(request.query_params, target.served)
             return StreamingResponse(self._reader.watch(target.served, query, shown), media_type="application/json")
         return _json(self._reader.page(target.served, query, shown))
 
@@ -177,7 +213,7 @@ class Api:
             raise errors.method_not_allowed()
         options = await _body(request)
         options = options if isinstance(options, dict) else {}
-        caller.options = _delete_options(caller.options, options, request.query_params)
+        caller.options = delete_options(caller.options, options)
         if not target.name:
             return await self._delete_all(request, target, caller)
         last = await self._writer.delete(target.served, target.key, caller, preconditions=options.get("preconditions"))
@@ -186,7 +222,7 @@ class Api:
         return _json(_deleted(target.served, last))
 
     async def _delete_all(self, request: Request, target: Target, caller: Caller) -> Response:
-        selected = self._reader.select(target.served, _query(request.query_params, target))
+        selected = self._reader.select(target.served, list_query(request.query_params, target.served, target.namespace))
         for obj in selected:
             try:
                 await self._writer.delete(target.served, key_of(obj), caller, bulk=True)
@@ -194,12 +230,6 @@ class Api:
                 if error.code != 404:
                     raise
         return _json(Representation().of_list(target.served, selected, {"resourceVersion": ""}))
-
-
-async def _review(request: Request, target: Target) -> Response:
-    if request.method != "POST" or target.name:
-        raise errors.method_not_allowed()
-    return _json(access.answered(_object(await _body(request))), 201)
 
 
 def _json(body: Any, code: int = 200, media_type: str = "application/json") -> Response:
@@ -229,12 +259,12 @@ async def _body(request: Request) -> Any:
         content += chunk
         if len(content) > _BODY_LIMIT:
             raise _too_large()
-    media_type = _media_type(request)
     if not content:
         return None
-    if media_type == "application/vnd.kubernetes.protobuf":
+    media_type = _media_type(request)
+    if request.method != "PATCH" and media_type not in _BODY_TYPES:
         raise errors.unsupported_media_type(
-            "the body of the request was in an unknown format - the sandbox reads JSON and YAML"
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_BODY_TYPES)}"
         )
     try:
         return yaml.safe_load(content) if media_type.endswith("yaml") else orjson.loads(content)
@@ -262,54 +292,6 @@ def _representation(request: Request) -> Representation:
         if offer.partition(";")[0].strip() in ("application/json", "*/*"):
             break
     return Representation()
-
-
-def _query(params: Mapping[str, str], target: Target) -> Query:
-    served = target.served
-    matches = combined(
-        label_selector(params.get("labelSelector", "")), field_selector(params.get("fieldSelector", ""), served.table)
-    )
-    return Query(
-        namespace=target.namespace,
-        matches=matches,
-        resource_version=params.get("resourceVersion", ""),
-        exact=params.get("resourceVersionMatch") == "Exact",
-        limit=_number(params, "limit"),
-        continue_token=params.get("continue", ""),
-        timeout=float(_number(params, "timeoutSeconds") or 1800),
-        bookmarks=params.get("allowWatchBookmarks") in ("1", "true"),
-    )
-
-
-def _number(params: Mapping[str, str], name: str) -> int:
-    text = params.get(name) or "0"
-    if not text.isdigit():
-        raise errors.bad_request(f"{name}: Invalid value: {text!r}")
-    return int(text)
-
-
-def _check_watch(params: Mapping[str, str], served: Served) -> None:
-    """Streaming the initial list isn't served: clients fall back to list and watch."""
-    if params.get("sendInitialEvents") in ("1", "true"):
-        message = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        cause = {"reason": "FieldValueForbidden", "message": message, "field": "sendInitialEvents"}
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
-
-
-def _write_options(params: Mapping[str, str]) -> WriteOptions:
-    return WriteOptions(
-        dry_run=params.get("dryRun") == "All",
-        field_manager=params.get("fieldManager", ""),
-        field_validation=params.get("fieldValidation", ""),
-        propagation=params.get("propagationPolicy", ""),
-    )
-
-
-def _delete_options(given: WriteOptions, body: Object, params: Mapping[str, str]) -> WriteOptions:
-    return WriteOptions(
-        dry_run=given.dry_run or "All" in (body.get("dryRun") or ()),
-        propagation=body.get("propagationPolicy") or params.get("propagationPolicy", ""),
-    )
 
 
 def _deleted(served: Served, last: Object) -> Object:

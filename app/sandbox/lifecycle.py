@@ -1,6 +1,5 @@
 """What the server itself does to an object around a write: identity, names, generation, and who owns `status`."""
 
-import re
 import secrets
 import uuid
 
@@ -9,9 +8,9 @@ from app.sandbox.objects import Object, is_deleting, metadata, timestamp
 from app.sandbox.resources import Served
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_GENERATED_LENGTH = 63
+_NAMESPACES = ("", "namespaces")
 _SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-_FREE_NAMES = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
 
 def check_identity(served: Served, obj: Object, namespace: str, name: str) -> None:
@@ -19,7 +18,7 @@ def check_identity(served: Served, obj: Object, namespace: str, name: str) -> No
     said = (obj.get("apiVersion") or served.api_version, obj.get("kind") or served.kind)
     if said != (served.api_version, served.kind):
         raise errors.bad_request(
-            f"{said[1]} in version {said[0]!r} cannot be handled as a {served.kind} in version {served.api_version!r}"
+            f'{said[1]} in version "{said[0]}" cannot be handled as a {served.kind} in version "{served.api_version}"'
         )
     obj["apiVersion"], obj["kind"] = said
     if not isinstance(obj.setdefault("metadata", {}), dict):
@@ -51,50 +50,41 @@ def complete_new(served: Served, obj: Object) -> None:
     """After mutating and before validating admission: name, uid, creationTimestamp, generation, first status."""
     meta = obj["metadata"]
     if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = meta["generateName"] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
+        meta["name"] = _generated(meta["generateName"])
     meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
     if served.has_generation:
         meta["generation"] = 1
-    if served.table == ("", "namespaces"):
-        meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name", "")}
+    if served.table == _NAMESPACES:
+        keep_own_label(served, obj)
         obj["spec"] = {**(obj.get("spec") or {}), "finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}
     if served.table == ("", "pods"):
         obj["status"] = {"phase": "Pending"}
 
 
-def check_metadata(served: Served, obj: Object) -> None:
-    """Raises 422 for a name, labels or finalizers that can't be. Names of RBAC objects are free."""
-    meta, causes = metadata(obj), []
-    name = meta.get("name") or ""
-    if not name:
-        causes.append(("Required", "name or generateName is required", "metadata.name"))
-    elif served.plural not in _FREE_NAMES and (len(name) > 253 or not _SUBDOMAIN.fullmatch(name)):
-        rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
-        causes.append(("Invalid", f'Invalid value: "{name}": {rule}', "metadata.name"))
-    for part in ("labels", "annotations"):
-        held = meta.get(part) or {}
-        if not isinstance(held, dict) or not all(isinstance(value, str) for value in held.values()):
-            raise errors.bad_request(f"metadata.{part} must be a map of strings")
-    for index, owner in enumerate(meta.get("ownerReferences") or ()):
-        where = f"metadata.ownerReferences[{index}]"
-        missing = [key for key in ("apiVersion", "kind", "name", "uid") if not owner.get(key)]
-        causes += [("Invalid", f'Invalid value: "": {key} must not be empty', f"{where}.{key}") for key in missing]
-    if causes:
-        listed = [{"reason": f"FieldValue{kind}", "message": said, "field": field} for kind, said, field in causes]
-        raise errors.invalid(served.group, served.kind, name, listed)
+def _generated(prefix: str) -> str:
+    """A long prefix is cut: what is generated also fits into a label."""
+    suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
+    return prefix[: _GENERATED_LENGTH - len(suffix)] + suffix
+
+
+def keep_own_label(served: Served, obj: Object) -> None:
+    """A namespace always carries its name as a label, which webhooks select it by."""
+    if served.table == _NAMESPACES:
+        meta = obj["metadata"]
+        meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name") or ""}
 
 
 def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Object:
     """What an update may change of `old`: /status only the status, the main endpoint everything but the status."""
-    if subresource == "status":
-        changed = {**old, "metadata": dict(metadata(old))}
-        changed.pop("status", None)
-        return {**changed, "status": new["status"]} if "status" in new else changed
     meta, before = new["metadata"], metadata(old)
     if meta.get("uid") and meta["uid"] != before["uid"]:
         why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
         raise errors.conflict(served.group, served.plural, before["name"], why)
+    if subresource == "status":
+        changed = {**old, "metadata": dict(before)}
+        changed.pop("status", None)
+        return {**changed, "status": new["status"]} if "status" in new else changed
     for key in _SERVER_FIELDS:
         meta.pop(key, None)
         if key in before:
@@ -103,6 +93,7 @@ def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Ob
         new.pop("status", None)
         if "status" in old:
             new["status"] = old["status"]
+    keep_own_label(served, new)
     return new
 
 
@@ -131,7 +122,8 @@ def check_finalizers(served: Served, new: Object, old: Object) -> None:
     added = set(metadata(new).get("finalizers") or ()) - set(metadata(old).get("finalizers") or ())
     if is_deleting(old) and added:
         said = "no new finalizers can be added if the object is being deleted, found new finalizers"
-        message = f"Forbidden: {said} {sorted(added)}"
+        listed = ", ".join(f'"{one}"' for one in sorted(added))
+        message = f"Forbidden: {said} []string{{{listed}}}"
         cause = {"reason": "FieldValueForbidden", "message": message, "field": "metadata.finalizers"}
         raise errors.invalid(served.group, served.kind, metadata(old)["name"], [cause])
 
@@ -142,6 +134,6 @@ def marked_deleted(served: Served, obj: Object) -> Object:
     if meta.get("generation"):
         meta["generation"] += 1
     marked = {**obj, "metadata": meta}
-    if served.table == ("", "namespaces"):
+    if served.table == _NAMESPACES:
         marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     return marked

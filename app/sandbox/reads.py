@@ -98,13 +98,13 @@ class Reader:
         list_metadata: Object = {"resourceVersion": str(version)}
         if end < len(objects):
             snapshot = snapshot or self._remember(version, objects)
-            list_metadata |= {"continue": _token(snapshot, end), "remainingItemCount": len(objects) - end}
+            list_metadata["continue"] = _token(snapshot, end)
+            if query.matches is None:
+                list_metadata["remainingItemCount"] = len(objects) - end
         return shown.of_list(served, objects[start:end], list_metadata)
 
     def _check_version(self, query: Query) -> None:
-        if not query.resource_version.isdigit():
-            return
-        wanted = int(query.resource_version)
+        wanted = int(query.resource_version or "0")
         if wanted > self._storage.version:
             message = f"Timeout: Too large resource version: {wanted}, current: {self._storage.version}"
             raise errors.ApiError(504, "Timeout", message, {"causes": [{"reason": "ResourceVersionTooLarge"}]})
@@ -141,8 +141,6 @@ class Reader:
     def _first_lines(self, served: Served, query: Query, shown: Representation, stream: "_Stream") -> bytes:
         if query.resource_version in ("", "0"):
             return b"".join(_line("ADDED", shown.of(served, obj)) for obj in self.select(served, query))
-        if not query.resource_version.isdigit():
-            raise errors.bad_request(f"invalid resource version: {query.resource_version!r}")
         missed = self._storage.table(served.table).since(int(query.resource_version))
         return b"".join(stream.line(change) for change in missed)
 

@@ -45,7 +45,8 @@ class RealApiServer:
     """A Kubernetes API server of three processes on loopback, with the users, files and CRDs of `Sandbox`.
 
     `rules` (its namespace, service account, roles and bindings) are all that the `operator` may do; without them it may
-    do everything, as the others do: RBAC is not what they are there to show. Start takes some seconds. Data live in a
+    do everything, as the others do: RBAC is not what they are there to show. Owner references are guarded by
+    OwnerReferencesPermissionEnforcement, as some distributions have it. Start takes some seconds. Data live in a
     temporary folder and are gone at the end.
     """
 
@@ -196,6 +197,7 @@ class RealApiServer:
             f"--service-account-key-file={certificate}",
             f"--service-account-signing-key-file={key}",
             "--disable-admission-plugins=ServiceAccount",
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
             ",".join(["--runtime-config=api/all=true", *(f"{one}=false" for one in self._unserved)]),
         ]
 

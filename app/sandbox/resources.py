@@ -72,6 +72,10 @@ class Registry:
         matching = (item for item in self._served.values() if (item.api_version, item.kind) == (api_version, kind))
         return next(matching, None)
 
+    def plural_of(self, api_version: str, kind: str) -> str | None:
+        found = self.for_kind(api_version, kind)
+        return found.plural if found else None
+
     def group_kind(self, group: str, kind: str) -> Served | None:
         """Some version of a kind: enough to know the table and the scope."""
         return next((item for item in self._served.values() if (item.group, item.kind) == (group, kind)), None)
@@ -108,8 +112,10 @@ def custom_resources(crd: Object) -> list[Served]:
         served = [_custom(spec, names, version, table, stored) for version in spec["versions"] if version.get("served")]
     except CelError as error:
         raise _refused(name, "spec.validation.openAPIV3Schema", f"Invalid value: {error}") from error
-    except (KeyError, TypeError, StopIteration) as error:
-        raise _refused(name, "spec", f"Required value: {error or 'a version with storage: true'}") from error
+    except StopIteration as error:
+        raise _refused(name, "spec.versions", "Required value: a version with storage: true") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _refused(name, "spec", f"Required value: {error}") from error
     if name != f"{table[1]}.{table[0]}":
         raise _refused(name, "metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group')
     return served

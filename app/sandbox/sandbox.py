@@ -2,18 +2,19 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from starlette.applications import Starlette
 
 from app.sandbox import errors, kubeconfig, manifests, pki
 from app.sandbox.admission import Admission
+from app.sandbox.authorization import Authorizer
 from app.sandbox.binding import Binder
 from app.sandbox.builtins import builtins
 from app.sandbox.collector import Collector
 from app.sandbox.http import Api
-from app.sandbox.objects import ADMIN, Caller, Object, metadata
+from app.sandbox.objects import ADMIN, OPERATOR, Caller, Object, metadata
 from app.sandbox.patching import MERGE
 from app.sandbox.reads import Reader
 from app.sandbox.resources import Registry
@@ -31,8 +32,9 @@ class Sandbox:
     `port` 0 takes a free one. `webhook_url` is where webhooks at a Service are reached (`https://127.0.0.1:9443`);
     their certificate must be valid for `<service>.<namespace>.svc`. `state_dir` gets kubeconfig, ca.crt and the serving
     pair. `crds` is a folder with the neighbours' CRDs, minimal ones of ours unless told. `unserved` are group versions
-    (`resource.k8s.io/v1`) that this cluster is too old for. `history` is the number of changes per resource that a
-    watch can look back. Certificates and tokens are new at each start.
+    (`resource.k8s.io/v1`) that this cluster is too old for. `rules` (its namespace, service account, roles and
+    bindings) are all that the `operator` may do; without them it may do everything, as the others do. `history` is the
+    number of changes per resource that a watch can look back. Certificates and tokens are new at each start.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Sandbox:
         state_dir: Path,
         crds: Path | None = None,
         unserved: Collection[str] = (),
+        rules: Sequence[Object] = (),
         history: int = 10_000,
     ) -> None:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
@@ -50,10 +53,11 @@ class Sandbox:
         self.collects_garbage = True
         self.webhook_url = webhook_url
         self.url = ""
-        self._port, self._crds = port, crds
+        self.authorizer = Authorizer(rules, OPERATOR)
+        self._port, self._crds, self._rules = port, crds, list(rules)
         self._storage, self._registry = Storage(history), Registry(builtins(unserved))
         self._transport = Transport(webhook_url)
-        admission = Admission(self._storage, self._registry, self._transport)
+        admission = Admission(self._storage, self._registry, self._transport, self.authorizer)
         self._reader = Reader(self._storage)
         self._writer = Writer(self._storage, self._registry, admission)
         self._binder = Binder(self._storage, admission)
@@ -65,13 +69,13 @@ class Sandbox:
     def app(self) -> Starlette:
         """The ASGI app itself, for clients that need no socket."""
         users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}
-        return Api(self._registry, self._reader, self._writer, self._binder, users).app()
+        return Api(self._registry, self._reader, self._writer, self._binder, users, self.authorizer).app()
 
     async def start(self) -> None:
         """Stores the namespaces and CRDs, then listens; `url` and the files in `state_dir` are good from here on."""
         self._collecting = asyncio.create_task(self._collector.run())
         await self.apply([_namespace(name) for name in _NAMESPACES])
-        await self.apply(manifests.definitions(self._crds))
+        await self.apply([*manifests.definitions(self._crds), *self._rules])
         self.state_dir.mkdir(parents=True, exist_ok=True)
         pair = pki.issue()
         self._server = LoopbackServer(self.app, self._port, *pair.write(self.state_dir, "apiserver"))

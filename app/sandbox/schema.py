@@ -4,6 +4,7 @@ Errors are causes of a 422 (`errors.invalid`). As on a real server, an update ma
 as it was (validation ratcheting). Formats are checked for date-time only.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -36,6 +37,7 @@ _KEYWORDS = (
     "format",
 )
 _NOTHING = object()
+_FIELD = re.compile(r"\.(?P<name>\w+)|\['(?P<quoted>[^']+)'\]")
 _FORMATS = jsonschema.FormatChecker(formats=())
 
 
@@ -44,12 +46,22 @@ def _is_date_time(value: Any) -> bool:
     return not isinstance(value, str) or bool(datetime.fromisoformat(value))
 
 
+def _matches(_: Any, pattern: str, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
+    """As Go reads a pattern: `$` is the end of the text, a newline before it isn't."""
+    if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
+        yield jsonschema.ValidationError("no match")
+
+
+_Validator = jsonschema.validators.extend(Draft7Validator, {"pattern": _matches})  # type: ignore[no-untyped-call]
+
+
 class Schema:
     """One version's openAPIV3Schema."""
 
     def __init__(self, source: Object) -> None:
         self.source = source
-        self._validator = Draft7Validator(_translated(source), format_checker=_FORMATS)
+        checked = {name: part for name, part in source.get("properties", {}).items() if name != "metadata"}
+        self._validator = _Validator(_translated({**source, "properties": checked}), format_checker=_FORMATS)
         self._rules = list(_rules(source, ()))
         for _, rule, _ in self._rules:
             cel.check(rule["rule"])
@@ -92,9 +104,7 @@ def _translated(schema: Object) -> Object:
     if schema.get("nullable") and "type" in out:
         out["type"] = [out["type"], "null"] if isinstance(out["type"], str) else [*out["type"], "null"]
     if "properties" in schema:
-        out["properties"] = {
-            name: _translated(part) for name, part in schema["properties"].items() if name != "metadata"
-        }
+        out["properties"] = {name: _translated(part) for name, part in schema["properties"].items()}
     for key in ("items", "additionalProperties", "not"):
         if isinstance(schema.get(key), dict):
             out[key] = _translated(schema[key])
@@ -112,16 +122,13 @@ def _prune(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
     if not isinstance(value, dict) or isinstance(schema.get("additionalProperties"), bool):
         return
     known, rest = schema.get("properties") or {}, schema.get("additionalProperties")
-    keeps = (
-        rest is not None
-        or schema.get("x-kubernetes-preserve-unknown-fields")
-        or schema.get("x-kubernetes-embedded-resource")
-    )
+    keeps = rest is not None or schema.get("x-kubernetes-preserve-unknown-fields")
+    envelope = _ENVELOPE if schema.get("x-kubernetes-embedded-resource") else ()
     for name in list(value):
         part = known.get(name, rest)
         if part is not None:
             _prune(value[name], part, f"{path}.{name}", dropped)
-        elif not keeps:
+        elif not keeps and name not in envelope:
             del value[name]
             dropped.append(f"{path}.{name}")
 
@@ -135,10 +142,13 @@ def _default(value: Any, schema: Object) -> None:
         for name, part in known.items():
             if "default" in part and (name not in value or (value[name] is None and not part.get("nullable"))):
                 value[name] = copy({"": part["default"]})[""]
-        for name, item in value.items():
+        for name, item in list(value.items()):
             part = known.get(name, rest)
-            if isinstance(part, dict):
-                _default(item, part)
+            if not isinstance(part, dict):
+                continue
+            if item is None and not part.get("nullable"):
+                del value[name]
+            _default(item, part)
 
 
 def field_name(path: Iterable[str | int]) -> str:
@@ -156,7 +166,7 @@ def _cause(reason: str, message: str, path: Iterable[str | int]) -> Object:
 def _shown(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return '"object"' if isinstance(value, dict) else '"array"'
-    return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool)) else str(value)
 
 
 def _causes(error: Any, path: tuple[str | int, ...]) -> Iterator[Object]:
@@ -244,14 +254,24 @@ def _broken(rule: Object, steps: Steps, obj: Object, old: Object | None, correla
         known = correlated and before is not _NOTHING
         if (transition and not known) or (not transition and known and before == value):
             continue
+        variables = {"self": value, **({"oldSelf": before} if known else {})}
         try:
-            if cel.holds(rule["rule"], {"self": value, **({"oldSelf": before} if known else {})}):
+            if cel.holds(rule["rule"], variables):
                 continue
-            said = rule.get("message") or f"failed rule: {rule['rule']}"
+            said = _message(rule, variables)
         except cel.CelError as error:
             said = f"rule evaluation error: {error}"
-        yield _cause(
-            rule.get("reason", "FieldValueInvalid").removeprefix("FieldValue"),
-            f"Invalid value: {_shown(value)}: {said}",
-            path,
-        )
+        reason = rule.get("reason", "FieldValueInvalid").removeprefix("FieldValue")
+        shown = "Forbidden" if reason == "Forbidden" else f"Invalid value: {_shown(value)}"
+        blamed = (match["name"] or match["quoted"] for match in _FIELD.finditer(rule.get("fieldPath", "")))
+        yield _cause(reason, f"{shown}: {said}", (*path, *blamed))
+
+
+def _message(rule: Object, variables: dict[str, Any]) -> str:
+    fixed = str(rule.get("message") or f"failed rule: {rule['rule']}")
+    if "messageExpression" not in rule:
+        return fixed
+    try:
+        return cel.text(rule["messageExpression"], variables)
+    except cel.CelError:
+        return fixed

@@ -4,6 +4,7 @@ Nothing here awaits: a write, its history entry and its delivery to watchers hap
 """
 
 import asyncio
+import contextlib
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -53,11 +54,10 @@ class Watcher:
         """Everything that has arrived; waits up to `seconds` for the first, and gives [] where none came."""
         if not self._waiting and not self.closed:
             self._wake.clear()
-            try:
+            # Not "nothing came": between the end of the time and this line something may have.
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
-            except TimeoutError:
-                return []
         taken = list(self._waiting)
         self._waiting.clear()
         return taken

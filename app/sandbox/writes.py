@@ -4,16 +4,18 @@ validating webhooks, storage.
 The only awaits are the webhook calls. What was read before them is compared again when the object is stored.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.sandbox import errors, lifecycle, patching, resources
+from app.sandbox import errors, lifecycle, objectmeta, patching, resources
 from app.sandbox.admission import Admission, Attributes
 from app.sandbox.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
 from app.sandbox.resources import CRDS, Registry, Served
 from app.sandbox.storage import Storage
 
 _NAMESPACES = ("", "namespaces")
+_IMMORTAL = ("default", "kube-system", "kube-public")
 _ATTEMPTS = 5
 Change = Callable[[Object], Object]
 
@@ -47,9 +49,11 @@ class Writer:
     async def update(self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = "") -> Object:
         """PUT: Conflict where `obj` names a resourceVersion that isn't the current one."""
 
-        def replaced(_: Object) -> Object:
+        def replaced(current: Object) -> Object:
             new = copy(obj)
             lifecycle.check_identity(served, new, *key)
+            if served.custom and not resource_version(new):
+                raise _unconditional(served, metadata(current)["name"])
             return new
 
         return await self._change(served, key, replaced, caller, subresource)
@@ -79,6 +83,8 @@ class Writer:
     ) -> Object:
         """Removes the object, or marks it where finalizers hold it; gives its last state."""
         stored = self._get(served, key)
+        if served.table == _NAMESPACES and key[1] in _IMMORTAL:
+            raise errors.forbidden(served.group, served.plural, key[1], "this namespace may not be deleted")
         _check_preconditions(served, stored, preconditions or {})
         old = served.read(stored)
         name = "" if bulk else key[1]
@@ -95,16 +101,12 @@ class Writer:
         return served.read(self._remove_or_mark(served, key, stored))
 
     async def _change(self, served: Served, key: Key, change: Change, caller: Caller, subresource: str) -> Object:
-        for attempt in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             attempted = Caller(caller.user, caller.options)
-            try:
+            with contextlib.suppress(_RacedError):
                 changed = await self._change_once(served, key, change, attempted, subresource)
-            except _RacedError:
-                if attempt == _ATTEMPTS - 1:
-                    raise errors.conflict(served.group, served.plural, key[1]) from None
-                continue
-            caller.warnings.extend(attempted.warnings)
-            return changed
+                caller.warnings.extend(attempted.warnings)
+                return changed
         raise errors.conflict(served.group, served.plural, key[1])
 
     async def _change_once(self, served: Served, key: Key, change: Change, caller: Caller, subresource: str) -> Object:
@@ -143,7 +145,8 @@ class Writer:
 
     def _store_or_remove(self, served: Served, key: Key, new: Object, stored: Object) -> Object:
         if is_deleting(new) and not self.is_held(served, new):
-            return self._storage.remove(served.table, key)
+            removed = self._storage.remove(served.table, key)
+            return {**new, "metadata": {**new["metadata"], "resourceVersion": resource_version(removed)}}
         return self._storage.replace(served.table, new, resource_version(stored))
 
     def _remove_or_mark(self, served: Served, key: Key, stored: Object) -> Object:
@@ -204,11 +207,22 @@ class Writer:
             raise errors.not_found("", "namespaces", namespace)
         if is_deleting(found):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise errors.forbidden(served.group, served.plural, name, why)
+            refused = errors.forbidden(served.group, served.plural, name, why)
+            said = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": said, "field": "metadata.namespace"}
+            refused.details = {**(refused.details or {}), "causes": [cause]}
+            raise refused
 
 
 class _RacedError(Exception):
     """Another write came while webhooks were asked; the caller didn't name a version, so try again."""
+
+
+def _unconditional(served: Served, name: str) -> errors.ApiError:
+    """Custom resources are replaced in a version that the caller has seen only."""
+    message = "Invalid value: 0x0: must be specified for an update"
+    cause = {"reason": "FieldValueInvalid", "message": message, "field": "metadata.resourceVersion"}
+    return errors.invalid(served.group, served.plural, name, [cause])
 
 
 def _names_version(patch: object) -> bool:
@@ -216,18 +230,18 @@ def _names_version(patch: object) -> bool:
 
 
 def _settling(served: Served, caller: Caller) -> Callable[[Object], None]:
-    """Prunes and defaults by the schema. Fields that the caller sent in vain are refused or warned of, as
-    fieldValidation says; those of webhooks are dropped silently."""
+    """Prunes metadata, prunes and defaults the rest by its schema. Fields that the caller sent in vain are refused or
+    warned of, as fieldValidation says; those of webhooks are dropped silently."""
     first = True
 
     def settle(obj: Object) -> None:
         nonlocal first
-        dropped = served.schema.prepare(obj) if served.schema else []
+        dropped = objectmeta.prune(obj) + (served.schema.prepare(obj) if served.schema else [])
         listed = [f'unknown field "{path}"' for path in dropped] if first else []
         first = False
         if listed and caller.options.field_validation == "Strict":
             raise errors.bad_request(
-                f"{served.kind} in version {served.version!r} cannot be handled as a {served.kind}: "
+                f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
                 f"strict decoding error: {', '.join(listed)}"
             )
         if caller.options.field_validation in ("", "Warn"):
@@ -237,7 +251,7 @@ def _settling(served: Served, caller: Caller) -> Callable[[Object], None]:
 
 
 def _check(served: Served, obj: Object, old: Object | None) -> None:
-    lifecycle.check_metadata(served, obj)
+    objectmeta.check(served, obj)
     causes = served.schema.validate(obj, old) if served.schema else []
     if causes:
         raise errors.invalid(served.group, served.kind, metadata(obj).get("name") or "", causes)

@@ -50,7 +50,7 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]) -> Verdict:
-        changes = constraint_changes(request.object, gang.place, pcs, self._topology.topology())
+        changes = constraint_changes(request.object, pcs, self._topology.topology())
         changes += self._adopted(request, gang)
         warnings = [] if pcs else [_unknown_set(gang)]
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)

@@ -161,6 +161,21 @@ class ClientContract:
         assert not raised.value.already_exists
         assert version_of(second) != version_of(first)
 
+    async def test_a_resource_version_in_a_json_patch_is_a_precondition(self, client: Client) -> None:
+        name = unique("json-precondition")
+        first = await client.create(SECRET, secret(name, {"by": "nobody"}), NAMESPACE)
+        stamped = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version_of(first)},
+            {"op": "replace", "path": "/metadata/labels/by", "value": "me"},
+        ]
+        second = await client.patch(SECRET, name, stamped, NAMESPACE, kind="json")
+        assert (second["metadata"]["labels"], version_of(second) != version_of(first)) == ({"by": "me"}, True)
+        stamped[1]["value"] = "me again"
+        with pytest.raises(Conflict) as raised:
+            await client.patch(SECRET, name, stamped, NAMESPACE, kind="json")
+        assert not raised.value.already_exists
+        assert await client.get(SECRET, name, NAMESPACE) == second
+
     async def test_a_patch_that_changes_nothing_writes_nothing(self, client: Client) -> None:
         name = unique("unchanged")
         first = await client.create(SECRET, secret(name, {"a": "1"}), NAMESPACE)

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from app.cluster.api import Object, Unavailable
-from app.cluster.discovery import Discovery
 from app.cluster.live import LiveCluster
-from app.cluster.memory import MemoryClient
 from app.domain.kinds import ALL, CLUSTER_TOPOLOGY, NODE, POD_CLIQUE_SET
 from app.domain.topology import Level
+from tests.cluster.watched import WatchedMemory
 
 RACK = {"domain": "rack", "key": "k/rack"}
 ZONE = {"domain": "zone", "key": "k/zone"}
@@ -30,33 +29,6 @@ def topology(*levels: dict[str, str], name: str = "managed") -> Object:
 def node(**labels: str) -> Object:
     held = {key.replace("_", "/"): value for key, value in labels.items()}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": held}}
-
-
-class WatchedMemory(MemoryClient):
-    """A cluster in memory whose discovery reads what it serves."""
-
-    def __init__(self, objects: Any = ()) -> None:
-        super().__init__(objects)
-        self.discovery = Discovery(self._read)
-
-    async def _read(self, path: str) -> Object:
-        parts = path.strip("/").split("/")
-        if path == "/apis":
-            groups = {one.group for one in self.served if one.group}
-            found = [
-                {"name": group, "versions": [{"version": v} for one, v in self.served.items() if one.group == group]}
-                for group in sorted(groups)
-            ]
-            return {"kind": "APIGroupList", "groups": found}
-        if path == "/api":
-            return {"kind": "APIVersions", "versions": ["v1"]}
-        group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
-        resources = [
-            {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced}
-            for one, served in self.served.items()
-            if (one.group, served) == (group, version)
-        ]
-        return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
 
 
 @contextlib.asynccontextmanager

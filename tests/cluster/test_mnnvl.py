@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.cluster.api import Conflict, NotFound, NotOurs, Unavailable, WatchEvent
-from app.cluster.mnnvl import BY_REPLICA, replica_keys
+from app.cluster.mnnvl import OF_GANG, gang_keys
 from app.cluster.offline import OfflineCluster
 from app.cluster.store import WatchStore
 from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
@@ -234,6 +234,21 @@ async def test_a_gang_adopts_what_is_its_own() -> None:
     assert await cluster.resources.adopt(gang(), dry_run=False) == []
 
 
+async def test_a_gang_is_known_by_its_name_where_its_labels_say_no_more_than_its_set() -> None:
+    labels = {"app.kubernetes.io/part-of": "pcs"}
+    grove = read_gang({"metadata": {**GANG["metadata"], "labels": labels}}, "ns")  # type: ignore[dict-item]
+    cluster = OfflineCluster([SET, GANG, domain(), claim()])
+    written = await cluster.resources.adopt(grove, dry_run=False)
+    assert [one["metadata"]["name"] for one in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
+
+
+async def test_a_resource_that_names_no_podgang_goes_by_the_designs_labels() -> None:
+    unnamed = {key: value for key, value in MANAGED.items() if key != "grove.io/podgang"}
+    cluster = OfflineCluster([SET, GANG, domain(labels=unnamed)])
+    (written,) = await cluster.resources.adopt(gang(), dry_run=False)
+    assert written["metadata"]["ownerReferences"] == [gang().reference()]
+
+
 async def test_a_gang_never_takes_what_another_controls() -> None:
     owners = [{**BY_GANG, "name": "pcs-1", "uid": "x"}]
     cluster = OfflineCluster([SET, GANG, domain(owners)])
@@ -265,7 +280,7 @@ async def test_what_is_gone_can_not_be_adopted() -> None:
 
 def behind(cluster: OfflineCluster, resource: Any) -> OfflineCluster:
     """`cluster` whose cache of `resource` hasn't got its first list."""
-    cluster.resources._stores[resource] = WatchStore(read_resource, {BY_REPLICA: replica_keys})
+    cluster.resources._stores[resource] = WatchStore(read_resource, {OF_GANG: gang_keys})
     return cluster
 
 

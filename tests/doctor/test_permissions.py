@@ -124,9 +124,9 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
 
 
 async def test_an_optional_one_is_a_warning() -> None:
-    (check,) = await said(lambda spec: spec["resourceAttributes"].get("group") != "ray.io")
+    (check,) = await said(lambda spec: spec["resourceAttributes"].get("group") != "jobset.x-k8s.io")
     who = "service account grove-system/grove-admission may not"
-    message = f"{who} get *.ray.io: finding who owns the Pods of a Workload"
+    message = f"{who} get jobsets.jobset.x-k8s.io: finding who owns the Pods of a Workload"
     assert check == Check("permissions", "warning", message, REMEDY)
 
 

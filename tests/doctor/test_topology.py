@@ -49,7 +49,8 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
             [
                 (
                     "problem",
-                    "ClusterTopology grove-topology does not exist: PodCliqueSets with constraints, and all PodGangs, wait",
+                    "ClusterTopology grove-topology does not exist: PodCliqueSets with constraints, and all PodGangs, "
+                    "wait",
                 )
             ],
             id="not there",
@@ -90,8 +91,8 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
                 READY,
                 (
                     "problem",
-                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, and so is left as "
-                    "it is",
+                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, and so is left "
+                    "as it is",
                 ),
             ],
             id="a KAI Topology of somebody's",

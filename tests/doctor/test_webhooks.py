@@ -28,10 +28,10 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
     checks = [*check_webhooks(stored(MUTATING), MUTATING), *check_webhooks(stored(VALIDATING), VALIDATING)]
     assert {(check.subject, check.status, check.remedy) for check in checks} == {("webhooks", "ok", "")}
     assert [check.message for check in checks] == [
-        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are "
-        "refused, except in grove-system, kube-system, where its matchConditions hold (mnnvl-enabled)",
-        "podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io "
-        "are refused, except in grove-system, kube-system",
+        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io "
+        "are refused, except in grove-system, kube-system, where its matchConditions hold (mnnvl-enabled)",
+        "podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
+        "podgangs.scheduler.grove.io are refused, except in grove-system, kube-system",
         "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, "
         "except in grove-system, kube-system",
         "clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of "

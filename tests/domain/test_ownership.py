@@ -9,6 +9,7 @@ from app.domain.ownership import Gang, adopted_annotation, belongs_to, ownership
 
 BASE = Gang("ns", "pcs-0", "g", Place("pcs", "0"))
 SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
+AS_GROVE_WRITES_IT = Gang("ns", "pcs-0", "g", Place("pcs"))
 SET = {"kind": "PodCliqueSet", "name": "pcs", "uid": "u", "controller": True}
 
 
@@ -45,6 +46,12 @@ def test_what_belongs_to_whom(labels: dict[str, str], base: bool, scaled: bool) 
     assert (belongs_to(one, BASE), belongs_to(one, SCALED)) == (base, scaled)
 
 
+def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothing_else() -> None:
+    named = resource({"grove.io/podgang": "pcs-0"})
+    scaled = resource({"grove.io/podgang": "pcs-0-pool-0", **GROUPED})
+    assert [belongs_to(one, AS_GROVE_WRITES_IT) for one in (named, scaled, resource())] == [True, False, False]
+
+
 def test_another_namespace_is_another_world() -> None:
     assert not belongs_to(resource(namespace="other"), BASE)
 
@@ -71,6 +78,7 @@ def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
         pytest.param(
             [{"kind": "PodGang", "name": "pcs-1", "uid": "x", "controller": True}], "foreign", id="another PodGang"
         ),
+        pytest.param([{**SET, "name": "other"}], "foreign", id="another set has it"),
         pytest.param([SET, {"kind": "Thing", "name": "t", "uid": "t"}], "foreign", id="somebody else as well"),
         pytest.param(["x"], "adoptable", id="nonsense"),
     ],

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from app.admission.patch import apply, operations
-from app.domain.labels import Place
 from app.domain.podcliqueset import read_pod_clique_set
 from app.domain.podgang import Member, constraint_changes, find_member
 from app.domain.topology import Level, Topology
@@ -35,7 +34,6 @@ SET = {
     },
 }
 PCS = read_pod_clique_set(SET)
-PLACE = Place("pcs", "0")
 
 
 def gang(*podgroups: str, **spec: Any) -> dict[str, Any]:
@@ -50,9 +48,9 @@ def pack(required: str | None, preferred: str = HOST) -> dict[str, Any]:
 def after(obj: dict[str, Any], topology: Topology = FULL, pcs: Any = PCS) -> dict[str, Any]:
     """`obj` with the rule's changes; a second pass must have nothing to say."""
     before = copy.deepcopy(obj)
-    result = apply(obj, operations(obj, constraint_changes(obj, PLACE, pcs, topology)))
+    result = apply(obj, operations(obj, constraint_changes(obj, pcs, topology)))
     assert obj == before
-    assert operations(result, constraint_changes(result, PLACE, pcs, topology)) == []
+    assert operations(result, constraint_changes(result, pcs, topology)) == []
     return result
 
 
@@ -76,6 +74,21 @@ def test_a_base_gang_with_two_replicas_of_a_group() -> None:
             {"name": "pcs-0-pool-1", "podGroupNames": [BOTH[2]], "topologyConstraint": pack("k/rack")},
         ],
     }
+
+
+def test_a_scaled_gang_of_another_replica_is_read_from_the_names_of_its_podgroups() -> None:
+    result = after(gang("pcs-3-pool-2-worker", "pcs-3-pool-2-leader"))
+    assert result["spec"]["podgroups"] == [
+        {"name": "pcs-3-pool-2-worker", "topologyConstraint": pack(HOST)},
+        {"name": "pcs-3-pool-2-leader", "topologyConstraint": pack(None)},
+    ]
+    assert result["spec"]["topologyConstraintGroupConfigs"] == [
+        {
+            "name": "pcs-3-pool-2",
+            "podGroupNames": ["pcs-3-pool-2-worker", "pcs-3-pool-2-leader"],
+            "topologyConstraint": pack("k/rack"),
+        }
+    ]
 
 
 def test_a_level_that_is_gone_loses_required_and_keeps_preferred() -> None:
@@ -149,14 +162,19 @@ def test_configs_that_are_null_inside_are_filled() -> None:
 @pytest.mark.parametrize(
     ("podgroup", "member"),
     [
-        ("pcs-0-router", Member("router")),
-        ("pcs-0-pool-3-worker", Member("worker", "pool", "3")),
+        ("pcs-0-router", Member("router", "0")),
+        ("pcs-12-router", Member("router", "12")),
+        ("pcs-0-pool-3-worker", Member("worker", "0", "pool", "3")),
         ("pcs-0-pool-3-router", None),
         ("pcs-0-pool-x-worker", None),
         ("pcs-0-pool", None),
-        ("pcs-1-router", None),
+        ("pcs-x-router", None),
+        ("pcs-router", None),
+        ("other-0-router", None),
         ("router", None),
+        ("pcs-0", None),
+        ("", None),
     ],
 )
 def test_members_are_found_by_name(podgroup: str, member: Member | None) -> None:
-    assert find_member(podgroup, PCS, "0") == member
+    assert find_member(podgroup, PCS) == member

@@ -1,27 +1,20 @@
-"""Groups of Workloads, and the KAI PodGroups they become."""
+"""Groups of Workloads: which one a Pod is in, and what it is."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.domain.workload import (
-    WORKLOAD_GROUP,
     Group,
     GroupRef,
-    LabelKeys,
     Layer,
-    desired_pod_group,
-    difference,
     group_of_pod_group,
     group_ref,
     groups_of_workload,
-    is_of_group,
     layer_of,
 )
 
 NOTHING = Layer({}, {})
-OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u1"}
 
 
 @pytest.mark.parametrize(
@@ -153,93 +146,3 @@ def test_labels_of_tools_are_not_copied() -> None:
     }
     obj = {"metadata": {"labels": {"a": "b", "n": 1}, "annotations": {**annotations, "c": "d"}}}
     assert layer_of(obj) == Layer({"a": "b"}, {"c": "d"})
-
-
-def desired(group: Group, owner: Layer = NOTHING, pod: Layer = NOTHING) -> Any:
-    return desired_pod_group(group, owner, pod, OWNER, LabelKeys(), "grove-topology")
-
-
-def test_a_podgroup_whole() -> None:
-    group = Group("w", "g", 4, Layer({"kai.scheduler/queue": "q"}, {"x": "w"}), "0", "", "high", "rack")
-    owner = Layer({"team": "t"}, {"x": "o", "kai.scheduler/topology-preferred-placement": "host"})
-    assert desired(group, owner) == {
-        "apiVersion": "scheduling.run.ai/v2alpha2",
-        "kind": "PodGroup",
-        "metadata": {
-            "name": "w-g-0",
-            "labels": {"team": "t", "kai.scheduler/queue": "q", "app.kubernetes.io/managed-by": "grove-admission"},
-            "annotations": {
-                "x": "w",
-                "kai.scheduler/topology-preferred-placement": "host",
-                "grove.io/workload-group": "w/g/0",
-            },
-            "ownerReferences": [OWNER],
-        },
-        "spec": {
-            "minMember": 4,
-            "queue": "q",
-            "priorityClassName": "high",
-            "topologyConstraint": {
-                "topology": "grove-topology",
-                "requiredTopologyLevel": "rack",
-                "preferredTopologyLevel": "host",
-            },
-        },
-    }
-
-
-def test_little_is_said_where_little_is_known() -> None:
-    assert desired(Group("w", "g", None, NOTHING))["spec"] == {"minMember": 1}
-
-
-@pytest.mark.parametrize(
-    ("change", "patch"),
-    [
-        pytest.param({}, {}, id="in step"),
-        pytest.param({"minimum": 5}, {"spec": {"minMember": 5}}, id="another minimum"),
-        pytest.param({"topology_key": ""}, {"spec": {"topologyConstraint": None}}, id="no topology any more"),
-        pytest.param(
-            {"layer": Layer({"l": "1"}, {"kai.scheduler/topology": "t"})},
-            {
-                "metadata": {"labels": {"l": "1"}, "annotations": {"kai.scheduler/topology": "t"}},
-                "spec": {"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}},
-            },
-            id="other metadata",
-        ),
-        pytest.param(
-            {"topology_key": "", "layer": Layer({}, {"kai.scheduler/topology-preferred-placement": "host"})},
-            {
-                "metadata": {"annotations": {"kai.scheduler/topology-preferred-placement": "host"}},
-                "spec": {
-                    "topologyConstraint": {
-                        "topology": "grove-topology",
-                        "requiredTopologyLevel": None,
-                        "preferredTopologyLevel": "host",
-                    }
-                },
-            },
-            id="preferred instead of required",
-        ),
-    ],
-)
-def test_only_the_difference_is_written(change: dict[str, Any], patch: Any) -> None:
-    group = Group("w", "g", 4, NOTHING, topology_key="rack")
-    stored = desired(group)
-    stored["spec"]["markUnschedulable"] = True
-    stored["metadata"]["labels"]["theirs"] = "1"
-    assert difference(stored, desired(replace(group, **change))) == patch
-
-
-@pytest.mark.parametrize(
-    ("labels", "annotations", "ours"),
-    [
-        pytest.param({"app.kubernetes.io/managed-by": "grove-admission"}, {WORKLOAD_GROUP: "w/g/"}, True, id="ours"),
-        pytest.param(
-            {"app.kubernetes.io/managed-by": "grove-admission"}, {WORKLOAD_GROUP: "x/g/"}, False, id="another"
-        ),
-        pytest.param({}, {WORKLOAD_GROUP: "w/g/"}, False, id="somebody else's"),
-    ],
-)
-def test_whose_a_podgroup_is(labels: Any, annotations: Any, ours: bool) -> None:
-    stored = {"metadata": {"labels": labels, "annotations": annotations}}
-    assert is_of_group(stored, Group("w", "g", 2, NOTHING)) is ours

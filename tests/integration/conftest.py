@@ -16,9 +16,10 @@ import yaml
 from app.cluster.api import Object
 from app.config import Configuration, read_configuration
 from app.listener import free_port
-from app.local import ApiServer, SandboxSettings, api_server, beside
+from app.local import ApiServer, beside
 from app.runtime import Served
 from app.sandbox.real import RealApiServer, find_binaries
+from app.sandbox.sandbox import Sandbox
 from tests.integration.system import Users, users
 
 CONFIGURATION = """
@@ -64,8 +65,7 @@ def configuration() -> Configuration:
 
 
 def own_rules() -> list[Object]:
-    """Our namespace, service account and RBAC, as they are installed: on a real API server our server has no other
-    rights."""
+    """Our namespace, service account and RBAC, as they are installed: our server has no other rights."""
     base = Path(__file__).parents[2] / "manifests" / "base"
     return [obj for name in ("namespace", "rbac") for obj in yaml.safe_load_all((base / f"{name}.yaml").read_text())]
 
@@ -82,7 +82,8 @@ async def api(
     if kind == "real":
         server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, crds=crds, rules=own_rules())
     else:
-        server = api_server(SandboxSettings(configuration, folder, crds=crds))
+        url = f"https://127.0.0.1:{configuration.server.port}"
+        server = Sandbox(webhook_url=url, state_dir=folder, crds=crds, rules=own_rules())
     try:
         await server.start()
         yield server

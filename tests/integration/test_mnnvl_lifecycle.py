@@ -35,9 +35,8 @@ class Grove:
         labels = builders.labels("train", replica, gang, group, index, grove=True)
         await self._clients.operator.create(POD_CLIQUE, builders.pod_clique(name, labels, scope=scope), self._namespace)
 
-    async def gang(self, name: str, *podgroups: str, group: str | None = None, index: int = 0) -> Object:
-        labels = builders.labels("train", int(name.split("-")[1]), name, group, index, grove=True)
-        gang = builders.pod_gang(name, labels, *podgroups)
+    async def gang(self, name: str, *podgroups: str) -> Object:
+        gang = builders.pod_gang(name, builders.gang_labels("train"), *podgroups)
         return await self._clients.operator.create(POD_GANG, gang, self._namespace)
 
     async def delete(self, *objects: tuple[str, str]) -> None:
@@ -71,7 +70,8 @@ async def grove(clients: Users, served: Served, namespace: str) -> Grove:
     await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
 
     async def is_known() -> bool:
-        return served.cluster.stores.sets.get(namespace, "train") is not None
+        stores = served.cluster.stores
+        return stores.sets.get(namespace, "train") is not None and len(stores.topologies) > 0
 
     await eventually(is_known)
     return Grove(clients, namespace)
@@ -123,7 +123,7 @@ async def test_base_and_scaled_podgangs_of_a_scaling_group_own_just_their_own(gr
         await grove.clique(f"train-0-pool-{index}-leader", gang, "scalingGroupReplica", "pool", index)
     await grove.gang("train-0", "train-0-pool-0-leader")
     for index in (1, 2):
-        await grove.gang(gangs[index], f"train-0-pool-{index}-leader", group="pool", index=index)
+        await grove.gang(gangs[index], f"train-0-pool-{index}-leader")
     wanted = {index: both(f"train-0-pool-{index}", f"PodGang {gang}") for index, gang in gangs.items()}
     await grove.until_owners(wanted[0] | wanted[1] | wanted[2])
     for gang in gangs.values():
@@ -131,7 +131,7 @@ async def test_base_and_scaled_podgangs_of_a_scaling_group_own_just_their_own(gr
     await grove.delete(("gang", "train-0-pool-1"), ("clique", "train-0-pool-2-leader"))
     await grove.until_owners(wanted[0] | wanted[1])
     await grove.clique("train-0-pool-2-leader", "train-0-pool-1", "scalingGroupReplica", "pool", 2)
-    await grove.gang("train-0-pool-1", "train-0-pool-2-leader", group="pool", index=2)
+    await grove.gang("train-0-pool-1", "train-0-pool-2-leader")
     await grove.until_owners(wanted[0] | wanted[1] | wanted[2])
     await grove.delete(("gang", "train-0"))
     await grove.until_owners(wanted[1] | wanted[2])

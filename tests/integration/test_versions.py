@@ -40,7 +40,7 @@ async def api(
         )
     else:
         url = f"https://127.0.0.1:{configuration.server.port}"
-        server = Sandbox(webhook_url=url, state_dir=folder, unserved=unserved)
+        server = Sandbox(webhook_url=url, state_dir=folder, unserved=unserved, rules=own_rules())
     try:
         await server.start()
         yield server

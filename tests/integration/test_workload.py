@@ -39,7 +39,7 @@ async def api(
         server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=own_rules())
     else:
         url = f"https://127.0.0.1:{configuration.server.port}"
-        server = Sandbox(webhook_url=url, state_dir=folder, unserved=OTHER[dialect])
+        server = Sandbox(webhook_url=url, state_dir=folder, unserved=OTHER[dialect], rules=own_rules())
     try:
         await server.start()
         yield server
@@ -198,7 +198,7 @@ QUEUE, PREEMPTIBLE = "kai.scheduler/queue", "kai.scheduler/preemptibility"
         ),
         pytest.param({}, {}, {PREEMPTIBLE: "preemptible"}, "preemptibility", "preemptible", id="preemptibility: Pod"),
         pytest.param({}, {}, {PREEMPTIBLE: "perhaps"}, "preemptibility", None, id="preemptibility: no such value"),
-        pytest.param({}, {}, {}, "queue", None, id="nobody says"),
+        pytest.param({}, {}, {}, "queue", "default-queue", id="nobody says"),
     ],
 )
 async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(

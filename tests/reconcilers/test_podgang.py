@@ -10,7 +10,7 @@ from app.cluster.api import ClusterError, Conflict, Object, Unavailable
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
 from app.cluster.memory import MemoryClient
-from app.cluster.mnnvl import BY_REPLICA, ClusterMnnvl, replica_keys
+from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
 from app.cluster.offline import filled
 from app.cluster.store import WatchStore
 from app.domain.kinds import (
@@ -83,8 +83,7 @@ class World:
         self.sets = cached(POD_CLIQUE_SET, WatchStore(read_pod_clique_set))
         self.gangs: WatchStore[StoredGang] = cached(POD_GANG, WatchStore(read_stored_gang, {BY_SET: set_keys}))
         self.resources: tuple[WatchStore[MnnvlResource], ...] = tuple(
-            cached(kind, WatchStore(read_resource, {BY_REPLICA: replica_keys}))
-            for kind in (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+            cached(kind, WatchStore(read_resource, {OF_GANG: gang_keys})) for kind in (COMPUTE_DOMAIN, RESOURCE_CLAIM)
         )
         stores = Stores(self.topologies, self.sets, cached(NODE, WatchStore(labels_of)), self.gangs, *self.resources)
         facts = CachedFacts(client, stores, topology_name="grove-topology", topology_enabled=enabled)
@@ -208,6 +207,25 @@ async def test_whose_resources_are_adopted(owners: Object | None, wanted: str) -
     assert found.owners() == {"ComputeDomain train-0": [wanted]}
 
 
+async def test_a_podgang_that_is_gone_behind_the_cache_takes_nothing() -> None:
+    found = world(TOPOLOGY, pcs(), gang(), *BOTH)
+    await found.client.delete(POD_GANG, "train-0", "ns")
+    assert await found.reconcile() is None
+    assert found.owners() == {"ComputeDomain train-0": ["uid-train"], "ResourceClaim train-0": ["uid-train"]}
+
+
+@pytest.mark.parametrize("before", [BY_PCS, owner("PodGang", "train-0", "uid-anew")], ids=["not yet", "already"])
+async def test_a_podgang_made_anew_behind_the_cache_keeps_its_resources(before: Object) -> None:
+    found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, before), resource(RESOURCE_CLAIM, before))
+    await found.client.delete(POD_GANG, "train-0", "ns")
+    found.client.load([gang(uid="uid-anew")])
+    await found.reconcile()
+    uid = before["uid"]
+    assert found.owners() == {"ComputeDomain train-0": [uid], "ResourceClaim train-0": [uid]}
+    await found.reconcile()
+    assert found.owners() == {"ComputeDomain train-0": ["uid-anew"], "ResourceClaim train-0": ["uid-anew"]}
+
+
 async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:
     found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owner("PodGang", "train-1", "uid-1")))
     await found.reconcile()
@@ -266,10 +284,19 @@ class Contrary(MemoryClient):
 
 async def test_a_fight_is_seen_said_and_not_fought() -> None:
     found = World(Contrary([TOPOLOGY, pcs(), gang()]), rewrites=Rewrites(tolerated=3, window=60, clock=lambda: 0.0))
-    assert [await found.reconcile() for _ in range(5)] == [CONTESTED_SECONDS] * 3 + [60, 60]
-    assert found.writes().count(("patch", "PodGang")) == 6
+    assert [await found.reconcile() for _ in range(6)] == [CONTESTED_SECONDS] * 4 + [60, 60]
+    assert found.writes().count(("patch", "PodGang")) == 2 * 4  # the first wrote more than what was taken away
     assert await found.happened() == ["PodGangContested"]
     assert found.reconciler.rewrites.fights == 2
+
+
+async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> None:
+    found = world(TOPOLOGY, pcs("rack"), gang(), rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0))
+    for domain, key in (("rack", RACK), ("host", HOST), (None, None), ("rack", RACK)):
+        (changed,) = found.client.load([pcs(domain)])
+        found.sets.note(changed)
+        assert await found.reconcile() is None
+        assert packs(found.stored())[0] == {"preferred": HOST} | ({"required": key} if key else {})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""What RBAC lets one user do: rules of roles, and the admission plugin OwnerReferencesPermissionEnforcement, which asks
+RBAC about owner references. As Kubernetes has them in `plugin/pkg/auth/authorizer/rbac` and `plugin/pkg/admission/gc`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from app.sandbox import errors
+from app.sandbox.objects import Object, User, metadata
+
+FindPlural = Callable[[str, str], str | None]
+"""The plural of an apiVersion and kind; None where it isn't served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request wants, as RBAC sees it: `resource` is `pods` or `pods/binding`; `namespace` and `name` are ""
+    where the request has none."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        scope = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        return f'{self.verb} resource "{self.resource}" in API group "{self.group}" {scope}'
+
+
+class Authorizer:
+    """Decides for `user` by `objects` (roles, cluster roles, their bindings); everybody else may do everything, and so
+    may `user` where there are no objects. `granted` is every access of `user` that was asked for and allowed."""
+
+    def __init__(self, objects: Sequence[Object], user: User) -> None:
+        self.granted: set[Access] = set()
+        self._limited = user.name if objects else ""
+        self._rules = list(bound_rules(objects, user))
+
+    def check(self, user: User, access: Access) -> None:
+        """Raises 403 for what `user` may not do."""
+        if not self.may(user, access):
+            why = f'User "{user.name}" cannot {access}'
+            raise errors.forbidden(access.group, access.resource, access.name, why)
+        if user.name == self._limited:
+            self.granted.add(access)
+
+    def may(self, user: User, access: Access) -> bool:
+        return user.name != self._limited or any(allows(rule, access, within) for within, rule in self._rules)
+
+    def check_owners(self, user: User, access: Access, new: Object, old: Object | None, plural_of: FindPlural) -> None:
+        """Who changes an object's owners must be allowed to delete it, and who makes an owner wait for it, to update
+        that owner's finalizers. `access` is the write itself. Raises 403."""
+        before, after = (_owners(one) for one in (old or {}, new))
+        if before == after:
+            return
+        if old is not None:
+            self.check(user, Access("delete", access.group, access.resource, access.namespace, access.name))
+        for owner in after:
+            if owner.get("blockOwnerDeletion") and not any(_blocks(one, owner) for one in before):
+                self.check(user, _finalizers(access, owner, plural_of))
+
+
+def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Object]]:
+    """(namespace, rule) of every role that is bound to `user`; namespace "" for all of them."""
+    roles = {_role_key(one["kind"], metadata(one)): one for one in objects if one["kind"] in ("Role", "ClusterRole")}
+    for binding in objects:
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding") or not _binds(binding, user):
+            continue
+        within = metadata(binding).get("namespace", "") if binding["kind"] == "RoleBinding" else ""
+        reference = {"name": binding["roleRef"]["name"], "namespace": within}
+        role = roles.get(_role_key(binding["roleRef"]["kind"], reference), {})
+        for rule in role.get("rules") or ():
+            yield within, rule
+
+
+def allows(rule: Object, access: Access, within: str = "") -> bool:
+    """Whether a rule, bound in the namespace `within` ("" for all), allows `access`."""
+    if within and access.namespace != within:
+        return False
+    names = rule.get("resourceNames") or ()
+    return (
+        _covers(rule["verbs"], access.verb)
+        and _covers(rule.get("apiGroups") or (), access.group)
+        and _covers_resource(rule.get("resources") or (), access.resource)
+        and (not names or access.name in names)
+    )
+
+
+def _covers(values: Sequence[str], value: str) -> bool:
+    return "*" in values or value in values
+
+
+def _covers_resource(values: Sequence[str], resource: str) -> bool:
+    _, _, subresource = resource.partition("/")
+    return _covers(values, resource) or bool(subresource and f"*/{subresource}" in values)
+
+
+def _role_key(kind: str, meta: Object) -> tuple[str, str, str]:
+    return kind, meta.get("namespace") or "" if kind == "Role" else "", meta["name"]
+
+
+def _binds(binding: Object, user: User) -> bool:
+    return any(_is(subject, user) for subject in binding.get("subjects") or ())
+
+
+def _is(subject: Object, user: User) -> bool:
+    match subject["kind"]:
+        case "ServiceAccount":
+            return user.name == f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+        case "Group":
+            return subject["name"] in user.groups
+        case _:
+            return bool(subject["name"] == user.name)
+
+
+def _owners(obj: Object) -> list[Object]:
+    return metadata(obj).get("ownerReferences") or []
+
+
+def _blocks(before: Object, owner: Object) -> bool:
+    return bool(before.get("blockOwnerDeletion")) and before.get("uid") == owner.get("uid")
+
+
+def _finalizers(access: Access, owner: Object, plural_of: FindPlural) -> Access:
+    version, kind = owner["apiVersion"], owner["kind"]
+    plural = plural_of(version, kind)
+    if plural is None:
+        why = f"cannot set blockOwnerDeletion: no RESTMapping for APIVersion {version} Kind {kind}"
+        raise errors.forbidden(access.group, access.resource, access.name, why)
+    return Access("update", version.rpartition("/")[0], f"{plural}/finalizers", access.namespace, owner["name"])

@@ -1,0 +1,51 @@
+"""A cluster in memory with discovery, for caches that are kept in step by watches."""
+
+import asyncio
+from typing import Any
+
+from app.cluster.api import Object, Page
+from app.cluster.discovery import Discovery
+from app.cluster.memory import MemoryClient
+from app.domain.kinds import Resource
+
+
+class WatchedMemory(MemoryClient):
+    """A cluster in memory whose discovery reads what it serves."""
+
+    def __init__(self, objects: Any = ()) -> None:
+        super().__init__(objects)
+        self.discovery = Discovery(self._read)
+
+    async def _read(self, path: str) -> Object:
+        parts = path.strip("/").split("/")
+        if path == "/apis":
+            groups = {one.group for one in self.served if one.group}
+            found = [
+                {"name": group, "versions": [{"version": v} for one, v in self.served.items() if one.group == group]}
+                for group in sorted(groups)
+            ]
+            return {"kind": "APIGroupList", "groups": found}
+        if path == "/api":
+            return {"kind": "APIVersions", "versions": ["v1"]}
+        group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+        resources = [
+            {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced}
+            for one, served in self.served.items()
+            if (one.group, served) == (group, version)
+        ]
+        return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
+
+
+class SlowMemory(WatchedMemory):
+    """Its lists of `resource` are not answered before `answering` is set, as it is at first."""
+
+    def __init__(self, resource: Resource, objects: Any = ()) -> None:
+        super().__init__(objects)
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self._resource = resource
+
+    async def list(self, resource: Resource, *arguments: Any, **options: Any) -> Page:
+        if resource == self._resource:
+            await self.answering.wait()
+        return await super().list(resource, *arguments, **options)

@@ -1,0 +1,187 @@
+"""Every rule of our RBAC is there for a call: the server's whole work, played once, uses all of them.
+
+That no call lacks a rule is what the rest of the suite shows: it runs under these rules on both API servers.
+"""
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from app.config import Configuration, read_configuration
+from app.domain.kinds import (
+    CLUSTER_TOPOLOGY,
+    EVENT,
+    K8S_POD_GROUP,
+    KAI_TOPOLOGY,
+    MUTATING_WEBHOOKS,
+    POD,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GROUP,
+    VALIDATING_WEBHOOKS,
+    WORKLOAD,
+    Resource,
+)
+from app.local import ApiServer, registered, unregistered
+from app.runtime import Served
+from app.sandbox.sandbox import Sandbox
+from tests import builders
+from tests.integration.conftest import own_rules
+from tests.integration.system import Users, eventually, is_gone
+
+Right = tuple[str, str, str]
+"""(verb, group, resource)."""
+
+NAME = "grove-topology"
+ADOPTED = "grove.io/mnnvl-resources-adopted"
+OWNERS: dict[str, tuple[str, ...]] = {
+    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "batch": ("cronjobs", "jobs"),
+    "grove.io": ("podcliquescalinggroups",),
+    "jobset.x-k8s.io": ("jobsets",),
+    "kubeflow.org": ("jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs"),
+    "leaderworkerset.x-k8s.io": ("leaderworkersets",),
+    "nvidia.com": ("dynamographdeployments",),
+    "ray.io": ("rayclusters", "rayjobs", "rayservices"),
+    "trainer.kubeflow.org": ("trainjobs",),
+}
+WITHOUT_A_CALL_HERE: dict[Right, str] = {
+    ("patch", "", "secrets"): "a certificate is replaced, after two months",
+    ("list", "grove.io", "podcliques"): "`grove-admission audit`, run in the Pod",
+    ("get", "scheduling.run.ai", "podgroups"): "another replica made it in the same moment",
+} | {("get", group, plural): "an owner of a Workload's Pods" for group, plurals in OWNERS.items() for plural in plurals}
+
+
+@pytest.fixture(scope="module", params=["sandbox"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """A real API server doesn't tell which rules it used."""
+    return str(request.param)
+
+
+Start = Callable[[str], contextlib.AbstractAsyncContextManager[Served]]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def start(api: ApiServer, clients: Users, configuration: Configuration, tmp_path: Path) -> Start:
+    """Starts our server as it is installed, with the `clusterTopology` given."""
+
+    async def is_trusted() -> bool:
+        found = [await clients.admin.get(one, "grove-admission") for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)]
+        return all(webhook["clientConfig"].get("caBundle") for one in found for webhook in one["webhooks"])
+
+    @contextlib.asynccontextmanager
+    async def start(topology: str) -> AsyncIterator[Served]:
+        text = f"""
+            apiVersion: config.grove.io/v1alpha1
+            kind: OperatorConfiguration
+            clusterTopology: {topology}
+            server: {{host: 127.0.0.1, port: {configuration.server.port}, drainSeconds: 0}}
+            certificates: {{mode: self-managed, settleSeconds: 0}}
+        """
+        async with unregistered(api, read_configuration(text, "test"), tmp_path) as served:
+            await api.apply(registered(api, served, b""))
+            await eventually(is_trusted)
+            yield served
+
+    return start
+
+
+def rights() -> Iterator[Right]:
+    """What our rules allow, one by one."""
+    for rule in (rule for obj in own_rules() for rule in obj.get("rules") or ()):
+        yield from itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"])
+
+
+async def test_every_right_is_used_by_a_call_or_has_a_reason(
+    api: ApiServer, clients: Users, start: Start, namespace: str
+) -> None:
+    play, zone, rack = Play(clients, namespace), "{domain: zone, key: a.b/zone}", "{domain: rack, key: a.b/rack}"
+    async with start(f"{{enabled: true, levels: [{zone}]}}"):
+        await play.until_kai("a.b/zone")
+    async with start(f"{{enabled: true, levels: [{zone}, {rack}]}}"):
+        await play.until_kai("a.b/zone", "a.b/rack")
+        await play.until_reset(times=1)
+    async with start(f"{{enabled: true, levels: [{zone}]}}") as served:
+        await play.until_kai("a.b/zone")
+        await play.until_reset(times=2)
+        await play.gang_with_mnnvl(served)
+        await play.workload()
+    async with start("{enabled: false}"):
+        await eventually(lambda: is_gone(clients.admin, CLUSTER_TOPOLOGY, NAME))
+    assert isinstance(api, Sandbox)
+    used = {(one.verb, one.group, one.resource) for one in api.authorizer.granted}
+    assert set(rights()) - used == set(WITHOUT_A_CALL_HERE)
+
+
+class Play:
+    """What users and Grove's operator do in one namespace, and what comes of it."""
+
+    def __init__(self, clients: Users, namespace: str) -> None:
+        self.admin, self.grove, self.namespace = clients.admin, clients.operator, namespace
+
+    async def until_kai(self, *keys: str) -> None:
+        async def levels() -> tuple[str, ...]:
+            page = await self.admin.list(KAI_TOPOLOGY)
+            return tuple(level["nodeLabel"] for item in page.items for level in item["spec"]["levels"])
+
+        await eventually(levels, lambda found: found == keys)
+
+    async def until_reset(self, times: int) -> None:
+        """Until an event has told of that many resets of the KAI Topology."""
+
+        async def told() -> list[int]:
+            events = (await self.admin.list(EVENT)).items
+            return [one.get("series", {}).get("count", 1) for one in events if one["reason"] == "KAITopologyReset"]
+
+        await eventually(told, lambda found: found == [times])
+
+    async def gang_with_mnnvl(self, served: Served) -> None:
+        """A PodCliqueSet with a constraint, a PodClique of it (first tried), and its PodGang, until all is written."""
+        await self.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("train", domain="zone"), self.namespace)
+
+        async def is_known() -> bool:
+            return served.cluster.stores.sets.get(self.namespace, "train") is not None
+
+        await eventually(is_known)
+        labels = builders.labels("train", 0, "train-0")
+        clique = builders.pod_clique("train-0-worker", labels)
+        await self.grove.create(POD_CLIQUE, clique, self.namespace, dry_run=True)
+        await self.grove.create(POD_CLIQUE, clique, self.namespace)
+        await self.grove.create(POD_GANG, builders.pod_gang("train-0", labels, "train-0-worker"), self.namespace)
+        await eventually(
+            lambda: self.held(POD_GANG, "train-0", "metadata", "annotations", ADOPTED), lambda found: found == "true"
+        )
+        await eventually(lambda: self.held(POD_CLIQUE_SET, "train", "status", "conditions"))
+
+    async def workload(self) -> None:
+        """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another queue."""
+        clique = await self.admin.get(POD_CLIQUE, "train-0-worker", self.namespace)
+        owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "train-0-worker", "controller": True}
+        metadata = {"name": "p", "ownerReferences": [{**owner, "uid": clique["metadata"]["uid"]}]}
+        policy = {"name": "workers", "schedulingPolicy": {"basic": {}}}
+        reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "workers"}}
+        group = {"podGroupTemplateRef": reference, "schedulingPolicy": {"basic": {}}}
+        spec = {"schedulerName": "kai-scheduler", "schedulingGroup": {"podGroupName": "w-workers"}, "containers": []}
+        for resource, name, obj in (
+            (WORKLOAD, "w", {"spec": {"podGroupTemplates": [policy]}}),
+            (K8S_POD_GROUP, "w-workers", {"spec": group}),
+            (POD, "p", {"metadata": metadata, "spec": spec}),
+        ):
+            await self.admin.create(resource, {"metadata": {"name": name}, **obj}, self.namespace)
+        await eventually(lambda: self.held(POD, "p", "metadata", "annotations", "pod-group-name"))
+        queue = {"metadata": {"labels": {"kai.scheduler/queue": "other"}}}
+        await self.admin.patch(WORKLOAD, "w", queue, self.namespace)
+        await eventually(lambda: self.held(POD_GROUP, "w-workers", "spec", "queue"), lambda found: found == "other")
+
+    async def held(self, resource: Resource, name: str, *path: str) -> Any:
+        """What stands at `path` of a stored object, None where nothing does."""
+        found: Any = await self.admin.get(resource, name, self.namespace)
+        for step in path:
+            found = (found or {}).get(step)
+        return found

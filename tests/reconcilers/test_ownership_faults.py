@@ -1,0 +1,294 @@
+"""Ownership under faults: leaders killed at any moment, lagging caches, lost answers, PodGangs deleted and made anew.
+
+Each run is made of one seed, in virtual time. In the end every PodGang that is there owns what was made for it, nothing
+is owned by one that isn't, and nothing that was in use has ever been taken away.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from app.cluster.api import Client, ClusterError, Conflict, Object, Unavailable, WatchEvent
+from app.cluster.facts import CachedFacts, Stores, read_topology_levels
+from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
+from app.cluster.memory import MemoryClient
+from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
+from app.cluster.store import WatchStore
+from app.cluster.watch import run_store
+from app.domain.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM, Resource
+from app.domain.labels import labels_of
+from app.domain.mnnvl import Plan, plan_injection
+from app.domain.ownership import read_gang, read_resource
+from app.domain.podcliqueset import read_pod_clique_set
+from app.reconcilers.events import Recorder
+from app.reconcilers.loop import Loop
+from app.reconcilers.podgang import PodGangReconciler, subscribe
+from app.reconcilers.rewrites import Rewrites
+from tests import builders
+from tests.cluster import virtual
+
+T = TypeVar("T")
+
+KINDS = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+STEPS = 60
+ADOPTION_SECONDS = 0.4
+"""Two calls over our bad network."""
+STEADY, FICKLE = 0, (1, 2, 3)
+"""Replicas of the set: one that nobody touches, and those that come and go."""
+
+REFUSALS: tuple[ClusterError, ...] = (
+    Unavailable("internal error", code=500),
+    Unavailable("too many requests", code=429, retry_after=1.0),
+    Conflict("changed meanwhile", code=409, reason="Conflict"),
+)
+
+
+class Server(MemoryClient):
+    """Watches who is given what: nothing is ever taken from a PodGang that lives, nor given to one that had been dead
+    for longer than an adoption takes."""
+
+    def __init__(self, objects: list[Object]) -> None:
+        super().__init__(objects)
+        self.wrong: list[str] = []
+        self._died: dict[str, float] = {}
+
+    async def delete(self, resource: Resource, name: str, *arguments: Any, **options: Any) -> None:
+        doomed = [one for one in self.objects(resource) if one["metadata"]["name"] == name]
+        await super().delete(resource, name, *arguments, **options)
+        self._died |= dict.fromkeys(uids(doomed), virtual.now())
+
+    async def patch(self, resource: Resource, name: str, *arguments: Any, **options: Any) -> Object:
+        before = {one["metadata"]["name"]: owners([one]) for one in self.objects(resource)}
+        stored = await super().patch(resource, name, *arguments, **options)
+        if resource in KINDS and before[name] != owners([stored]):
+            self._judge(name, before[name], owners([stored]))
+        return stored
+
+    def _judge(self, name: str, before: list[str], after: list[str]) -> None:
+        living = set(uids(self.objects(POD_GANG)))
+        if living & set(before):
+            self.wrong.append(f"{name} was taken from a PodGang that lives")
+        if any(virtual.now() - self._died.get(uid, virtual.now()) > ADOPTION_SECONDS for uid in after):
+            self.wrong.append(f"{name} was given to a PodGang that is gone")
+
+
+class Faulty:
+    """A client of `server` over a bad network: calls take a while on either way, some are refused, some answers are
+    lost; watches lag and are cut. Where `calm`, they only take a while."""
+
+    def __init__(self, server: MemoryClient, random: Random) -> None:
+        self.calm = False
+        self._server, self._random = server, random
+
+    def served_version(self, resource: Resource) -> str | None:
+        return self._server.served_version(resource)
+
+    async def get(self, *arguments: Any, **options: Any) -> Object:
+        return await self._call(self._server.get, *arguments, **options)
+
+    async def list(self, *arguments: Any, **options: Any) -> Any:
+        return await self._call(self._server.list, *arguments, **options)
+
+    async def create(self, *arguments: Any, **options: Any) -> Object:
+        return await self._call(self._server.create, *arguments, **options)
+
+    async def patch(self, *arguments: Any, **options: Any) -> Object:
+        return await self._call(self._server.patch, *arguments, **options)
+
+    async def delete(self, *arguments: Any, **options: Any) -> None:
+        await self._call(self._server.delete, *arguments, **options)
+
+    async def watch(self, *arguments: Any, **options: Any) -> AsyncGenerator[WatchEvent, None]:
+        async with aclosing(self._server.watch(*arguments, **options)) as events:
+            async for event in events:
+                await asyncio.sleep(self._random.choice((0.0, 0.01, 0.1, 3.0)))
+                self._fail(0.1, Unavailable("the watch was cut"))
+                yield event
+
+    async def _call(self, call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+        await asyncio.sleep(self._random.uniform(0, 0.1))
+        self._fail(0.1, self._random.choice(REFUSALS))
+        answer = await call(*arguments, **options)
+        await asyncio.sleep(self._random.uniform(0, 0.1))
+        self._fail(0.1, Unavailable("the answer was lost"))
+        return answer
+
+    def _fail(self, share: float, error: ClusterError) -> None:
+        if not self.calm and self._random.random() < share:
+            raise error
+
+
+class Replica:
+    """The caches of one process, what its webhooks use, and its reconciler."""
+
+    def __init__(self, client: Client, random: Random) -> None:
+        self._client = client
+        self._gangs: WatchStore[StoredGang] = WatchStore(read_stored_gang, {BY_SET: set_keys})
+        domains, claims = (WatchStore(read_resource, {OF_GANG: gang_keys}) for _ in KINDS)
+        topologies, sets = WatchStore(read_topology_levels), WatchStore(read_pod_clique_set)
+        self._watched: dict[Resource, WatchStore[Any]] = {
+            CLUSTER_TOPOLOGY: topologies,
+            POD_CLIQUE_SET: sets,
+            POD_GANG: self._gangs,
+            COMPUTE_DOMAIN: domains,
+            RESOURCE_CLAIM: claims,
+        }
+        stores = Stores(topologies, sets, WatchStore(labels_of), self._gangs, domains, claims)
+        facts = CachedFacts(client, stores, topology_name="grove-topology", topology_enabled=True)
+        self.resources = ClusterMnnvl(client, facts, self._gangs, domains, claims)
+        recorder, rewrites = Recorder(client, "test"), Rewrites(clock=virtual.now)
+        reconciler = PodGangReconciler(client, self._gangs, facts, facts, self.resources, recorder, rewrites)
+        self._loop = Loop(reconciler, workers=4, random=random.random)
+        subscribe(self._loop, self._gangs, sets, topologies, "grove-topology", (domains, claims))
+
+    @asynccontextmanager
+    async def running(self, *, leading: bool) -> AsyncGenerator["Replica", None]:
+        """What it was doing at the end of the block is cut off in the middle, as by SIGKILL."""
+        task = asyncio.create_task(self._run(leading))
+        for store in self._watched.values():
+            await store.until_synced()
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _run(self, leading: bool) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for resource, store in self._watched.items():
+                tasks.create_task(run_store(self._client, store, resource))
+            for store in self._watched.values():
+                await store.until_synced()
+            if leading:
+                tasks.create_task(self._loop.run())
+
+
+class Grove:
+    """The operator's part, for the set `train`, with `replica` for our webhooks."""
+
+    def __init__(self, server: MemoryClient, replica: Replica, random: Random) -> None:
+        self._server, self._replica, self._random = server, replica, random
+        self.wanted: set[int] = set()
+
+    async def step(self) -> None:
+        number = self._random.choice(FICKLE)
+        await self._random.choice((self.up, self.down, self.again, self.updated))(number)
+
+    async def up(self, number: int) -> None:
+        self.wanted.add(number)
+        steps = [self.clique, self._gang]
+        self._random.shuffle(steps)
+        for one in steps:
+            await one(number)
+
+    async def clique(self, number: int) -> None:
+        """A PodClique is reconciled, and passes our webhook; the operator tries again later where it doesn't."""
+        with suppress(ClusterError):
+            await self._replica.resources.ensure(plan(number), dry_run=False)
+
+    async def _gang(self, number: int) -> None:
+        name = f"train-{number}"
+        with suppress(Conflict):
+            gang = builders.pod_gang(name, builders.gang_labels("train"), f"{name}-worker")
+            await self._server.create(POD_GANG, gang, "ns")
+
+    async def down(self, number: int) -> None:
+        self.wanted.discard(number)
+        with suppress(ClusterError):
+            await self._server.delete(POD_GANG, f"train-{number}", "ns")
+
+    async def again(self, number: int) -> None:
+        await self.down(number)
+        await self.up(number)
+
+    async def updated(self, number: int) -> None:
+        """A PodGang is updated, and passes our webhook, which adopts what it can."""
+        with suppress(ClusterError):
+            gang = read_gang(await self._server.get(POD_GANG, f"train-{number}", "ns"), "ns")
+            await self._replica.resources.adopt(gang, dry_run=False)
+
+
+def plan(number: int) -> Plan:
+    labels = builders.labels("train", number, f"train-{number}", grove=True)
+    made = plan_injection(builders.pod_clique(f"train-{number}-worker", labels), "ns", "shared").plan
+    assert made is not None
+    return made
+
+
+def stored_resources(server: MemoryClient, number: int) -> list[Object]:
+    names = {f"train-{number}-cd", f"train-{number}-mnnvl-claim"}
+    return [one for kind in KINDS for one in server.objects(kind) if one["metadata"]["name"] in names]
+
+
+def uids(objects: list[Object]) -> list[str]:
+    return [one["metadata"]["uid"] for one in objects]
+
+
+def owners(objects: list[Object]) -> list[str]:
+    return [reference["uid"] for one in objects for reference in one["metadata"].get("ownerReferences", ())]
+
+
+async def trouble(server: MemoryClient, grove: Grove, network: Faulty, random: Random) -> None:
+    """Things happen, under one leader after the other."""
+    for _ in range(STEPS // 10):
+        async with Replica(network, random).running(leading=True):
+            for _ in range(10):
+                await grove.step()
+                await asyncio.sleep(random.choice((0.0, 0.05, 0.3, 2.0)))
+                if random.random() < 0.3:
+                    server.collect_garbage()
+
+
+async def calm(server: MemoryClient, grove: Grove, network: Faulty, random: Random) -> None:
+    """The last leader works in peace, while the operator goes on looking at its PodCliques."""
+    network.calm = True
+    async with Replica(network, random).running(leading=True):
+        for _ in range(6):
+            for number in sorted(grove.wanted):
+                await grove.clique(number)
+            await asyncio.sleep(30)
+            server.collect_garbage()
+
+
+async def story(seed: int) -> None:
+    random = Random(seed)
+    pcs = builders.pod_clique_set("train", domain="rack")
+    topology = builders.cluster_topology("grove-topology", rack="example.com/rack")
+    server = Server([topology, {**pcs, "metadata": {"name": "train", "namespace": "ns", "uid": "uid-train"}}])
+    network = Faulty(server, random)
+    async with Replica(server, random).running(leading=False) as quiet:
+        await Grove(server, quiet, random).up(STEADY)
+    steady = uids(stored_resources(server, STEADY))
+    async with Replica(network, random).running(leading=False) as replica:
+        grove = Grove(server, replica, random)
+        grove.wanted.add(STEADY)
+        await trouble(server, grove, network, random)
+        await calm(server, grove, network, random)
+    assert server.wrong == []
+    assert uids(stored_resources(server, STEADY)) == steady
+    check(server, grove.wanted)
+    await server.delete(POD_CLIQUE_SET, "train", "ns")
+    for number in grove.wanted:
+        await server.delete(POD_GANG, f"train-{number}", "ns")
+    server.collect_garbage()
+    assert [one for kind in KINDS for one in server.objects(kind)] == []
+
+
+def check(server: MemoryClient, wanted: set[int]) -> None:
+    gangs = {one["metadata"]["name"]: one for one in server.objects(POD_GANG)}
+    assert sorted(gangs) == sorted(f"train-{number}" for number in wanted)
+    for number in wanted:
+        gang = gangs[f"train-{number}"]["metadata"]
+        assert owners(stored_resources(server, number)) == [gang["uid"]] * 2, gang["name"]
+        assert gang["annotations"]["grove.io/mnnvl-resources-adopted"] == "true", gang["name"]
+    for number in set(FICKLE) - wanted:  # what was never adopted waits for its set's next replica of that number
+        assert set(owners(stored_resources(server, number))) <= {"uid-train"}, number
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_whatever_happens_everything_belongs_to_the_podgang_that_is_there(seed: int) -> None:
+    virtual.run(story(seed))

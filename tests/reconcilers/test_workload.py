@@ -1,0 +1,324 @@
+"""Workload groups over a cluster in memory, with live caches, in virtual time: what is written, when, how often."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from app.cluster.api import Object
+from app.cluster.owners import FRESH_SECONDS, Owners
+from app.cluster.workloads import WorkloadCaches
+from app.domain.kai_podgroup import Conventions
+from app.domain.kinds import EVENT, K8S_POD_GROUP, POD, POD_GROUP, WORKLOAD, Resource
+from app.reconcilers.events import Recorder
+from app.reconcilers.loop import Loop
+from app.reconcilers.rewrites import TOLERATED, Rewrites
+from app.reconcilers.workload import TAKEN_SECONDS, WorkloadReconciler, subscribe
+from tests.cluster import virtual
+from tests.cluster.watched import SlowMemory
+
+JOB = Resource("batch", "jobs", "Job", True, ("v1",))
+SOON = 5.0
+
+
+def stored(kind: Resource, name: str, uid: str = "", **fields: Any) -> Object:
+    metadata = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", **fields.pop("metadata", {})}
+    return {"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, **fields}
+
+
+def policy(count: int | None) -> Object:
+    return {"gang": {"minCount": count}} if count else {"basic": {}}
+
+
+def workload(name: str, groups: dict[str, int | None], **metadata: Any) -> Object:
+    """`groups`: minCount by name, None for the basic policy."""
+    listed = [{"name": group, "policy": policy(count)} for group, count in groups.items()]
+    return stored(WORKLOAD, name, metadata=metadata, spec={"podGroups": listed})
+
+
+def pod(name: str, workload: str, group: str, key: str = "", uid: str = "", **metadata: Any) -> Object:
+    reference = {"name": workload, "podGroup": group} | ({"podGroupReplicaKey": key} if key else {})
+    spec = {"schedulerName": "kai-scheduler", "workloadRef": reference}
+    return stored(POD, name, uid, metadata=metadata, spec=spec)
+
+
+def job(name: str, **metadata: Any) -> Object:
+    return stored(JOB, name, metadata=metadata)
+
+
+def controlled(name: str) -> Object:
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}", "controller": True}
+
+
+def instance(name: str, workload: str, template: str, priority_class: str) -> Object:
+    """A PodGroup of Kubernetes 1.36 with the basic policy."""
+    reference = {"workload": {"workloadName": workload, "podGroupTemplateName": template}}
+    spec = {"podGroupTemplateRef": reference, "schedulingPolicy": policy(None), "priorityClassName": priority_class}
+    return stored(K8S_POD_GROUP, name, spec=spec)
+
+
+def pod_of(name: str, instance: str) -> Object:
+    """A Pod of Kubernetes 1.36."""
+    spec = {"schedulerName": "kai-scheduler", "schedulingGroup": {"podGroupName": instance}}
+    return stored(POD, name, spec=spec)
+
+
+class World:
+    """A cluster in memory and the reconciler of a process that may lead, more than once."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.client = SlowMemory(WORKLOAD)
+        self.client.served[JOB] = "v1"
+        self.client.load(objects)
+        self.caches = WorkloadCaches(self.client, self.client.discovery, "kai-scheduler")
+        self.events = Recorder(self.client, "test")
+        owners = Owners(self.client, self._kind, clock=virtual.now)
+        rewrites = (Rewrites(tolerated=2, window=600.0, clock=virtual.now), Rewrites(clock=virtual.now))
+        self.reconciler = WorkloadReconciler(self.client, self.caches, owners, self.events, Conventions(), *rewrites)
+        self.loop = Loop(self.reconciler, workers=16)
+        subscribe(self.loop, self.caches, self.client.discovery)
+
+    @staticmethod
+    async def _kind(api_version: str, kind: str) -> Resource | None:
+        return JOB if kind == "Job" else None
+
+    @contextlib.asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        """One term of a leader, with time enough for what there is to do at first."""
+        work = (self.client.discovery.run(), self.events.run(), self.caches.run(), self.loop.run())
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one) for one in work]
+            await asyncio.sleep(SOON)
+            yield
+            for task in running:
+                task.cancel()
+
+    def told(self) -> dict[str, str | None]:
+        """By Pod, the PodGroup it was told."""
+        pods = self.client.objects(POD)
+        return {one["metadata"]["name"]: one["metadata"].get("annotations", {}).get("pod-group-name") for one in pods}
+
+    def pod_groups(self) -> dict[str, int]:
+        return {one["metadata"]["name"]: one["spec"]["minMember"] for one in self.client.objects(POD_GROUP)}
+
+    def queues(self) -> list[str]:
+        return [one["spec"]["queue"] for one in self.client.objects(POD_GROUP)]
+
+    def owners(self) -> list[list[str]]:
+        groups = self.client.objects(POD_GROUP)
+        return [[owner["name"] for owner in one["metadata"]["ownerReferences"]] for one in groups]
+
+    def happened(self) -> list[tuple[str, str]]:
+        return sorted((one["regarding"]["name"], one["reason"]) for one in self.client.objects(EVENT))
+
+    def count(self, verb: str, resource: Resource) -> int:
+        return sum((call.verb, call.resource) == (verb, resource) for call in self.client.calls)
+
+    async def replace_pod(self, name: str, again: Object) -> None:
+        await self.client.delete(POD, name, "ns")
+        await asyncio.sleep(1)
+        self.client.load([again])
+        await asyncio.sleep(SOON)
+
+
+def test_who_leads_again_begins_with_what_is_there_now_and_undoes_nothing() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        async with world.leading():
+            assert world.pod_groups() == {"w-g": 2}
+        groups = [{"name": "g", "policy": {"gang": {"minCount": 4}}}]
+        await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
+        await world.client.patch(POD_GROUP, "w-g", {"spec": {"minMember": 4}}, "ns")
+        before = len(world.client.writes())
+        world.client.answering.clear()
+        async with world.leading():
+            world.client.answering.set()
+            await asyncio.sleep(SOON)
+            assert world.client.writes()[before:] == []
+
+    virtual.run(story())
+
+
+def test_pods_that_come_back_under_their_name_are_no_fight() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        async with world.leading():
+            for number in range(4):
+                await world.replace_pod("p", pod("p", "w", "g", uid=f"uid-{number}"))
+                assert world.told() == {"p": "w-g"}
+            assert world.happened() == []
+
+    virtual.run(story())
+
+
+def test_replicas_of_a_basic_group_share_one_podgroup_however_their_pods_differ() -> None:
+    async def story() -> None:
+        pods = [pod(f"p{n}", "w", "g", str(n), labels={"kai.scheduler/queue": f"q{n}"}) for n in range(40)]
+        world = World(workload("w", {"g": None}), *pods)
+        async with world.leading():
+            assert world.told() == {f"p{n}": "w-g" for n in range(40)}
+            assert (world.pod_groups(), world.queues()) == ({"w-g": 1}, ["q0"])
+            counts = (world.count("create", POD_GROUP), world.count("patch", POD_GROUP), world.count("patch", POD))
+            assert counts == (1, 0, 40)
+
+    virtual.run(story())
+
+
+def test_a_workload_that_comes_late_settles_replicas_that_were_told_apart_while_it_was_missing() -> None:
+    async def story() -> None:
+        world = World(pod("p0", "w", "g", "0"), pod("p1", "w", "g", "1"))
+        async with world.leading():
+            assert world.happened() == [("p0", "WorkloadNotFound"), ("p1", "WorkloadNotFound")]
+            world.client.load([workload("w", {"g": None})])
+            await asyncio.sleep(SOON)
+            assert (world.told(), world.pod_groups()) == ({"p0": "w-g", "p1": "w-g"}, {"w-g": 1})
+
+    virtual.run(story())
+
+
+def test_kai_that_is_installed_later_gets_its_podgroups_then() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        version = world.client.served.pop(POD_GROUP)
+        async with world.leading():
+            assert (world.told(), world.happened(), world.client.writes()) == ({"p": None}, [], [])
+            world.client.served[POD_GROUP] = version
+            await world.client.discovery.refresh()
+            await asyncio.sleep(SOON)
+            assert (world.told(), world.pod_groups()) == ({"p": "w-g"}, {"w-g": 2})
+
+    virtual.run(story())
+
+
+def test_a_name_that_becomes_free_is_taken_soon() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"), stored(POD_GROUP, "w-g", spec={"minMember": 9}))
+        async with world.leading():
+            assert (world.pod_groups(), world.happened()) == ({"w-g": 9}, [("p", "PodGroupNameTaken")])
+            await world.client.delete(POD_GROUP, "w-g", "ns")
+            await asyncio.sleep(TAKEN_SECONDS + SOON)
+            assert (world.told(), world.pod_groups()) == ({"p": "w-g"}, {"w-g": 2})
+
+    virtual.run(story())
+
+
+def test_a_podgroup_that_was_made_anew_by_somebody_else_is_not_patched() -> None:
+    """Our cache shows our own for a moment longer."""
+
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        async with world.leading():
+            ours = world.caches.pod_groups.get("ns", "w-g")
+            assert ours is not None
+            before = {**ours.view(), "metadata": {**ours.view()["metadata"], "uid": "of before"}}
+            world.caches.pod_groups.note({**before, "metadata": {**before["metadata"], "resourceVersion": "999"}})
+            groups = [{"name": "g", "policy": {"gang": {"minCount": 4}}}]
+            await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {"w-g": 2}
+
+    virtual.run(story())
+
+
+def test_every_pod_that_waits_hears_of_it_up_to_ten_of_a_group_and_each_once() -> None:
+    async def story() -> None:
+        world = World(pod("p00", "w", "g"))
+        async with world.leading():
+            for number in range(1, 12):
+                world.client.load([pod(f"p{number:02}", "w", "g")])
+                await asyncio.sleep(SOON)
+            assert world.happened() == [(f"p{number:02}", "WorkloadNotFound") for number in range(10)]
+            assert world.count("patch", EVENT) == 0
+
+    virtual.run(story())
+
+
+def test_a_workload_that_goes_takes_nothing_from_pods_that_have_their_podgroup() -> None:
+    async def story() -> None:
+        world = World(job("a"), workload("w", {"g": 2}), pod("p", "w", "g", ownerReferences=[controlled("a")]))
+        async with world.leading():
+            await world.client.delete(WORKLOAD, "w", "ns")
+            await asyncio.sleep(SOON)
+            assert (world.pod_groups(), world.happened()) == ({"w-g": 2}, [])
+            world.client.load([pod("q", "w", "g", ownerReferences=[controlled("a")])])
+            await asyncio.sleep(SOON)
+            assert (world.told(), world.happened()) == ({"p": "w-g", "q": None}, [("q", "WorkloadNotFound")])
+
+    virtual.run(story())
+
+
+def test_a_podgroup_of_pods_of_several_owners_outlives_the_first_of_them() -> None:
+    async def story() -> None:
+        first = pod("p", "w", "g", ownerReferences=[controlled("a")])
+        world = World(job("a"), job("b"), workload("w", {"g": None}), first)
+        async with world.leading():
+            assert world.owners() == [["a"]]
+            world.client.load([pod("q", "w", "g", ownerReferences=[controlled("b")])])
+            await asyncio.sleep(SOON)
+            assert (world.owners(), world.told()) == ([["a", "w"]], {"p": "w-g", "q": "w-g"})
+
+    virtual.run(story())
+
+
+def test_pods_that_come_at_once_from_several_owners_have_a_podgroup_of_their_workload() -> None:
+    async def story() -> None:
+        pods = [pod(f"p-{name}", "w", "g", ownerReferences=[controlled(name)]) for name in ("a", "b")]
+        world = World(job("a"), job("b"), workload("w", {"g": 2}), *pods)
+        async with world.leading():
+            assert world.owners() == [["w"]]
+
+    virtual.run(story())
+
+
+def test_a_label_that_the_workload_lost_goes_and_those_of_others_stay() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}, labels={"team": "a"}), pod("p", "w", "g"))
+        async with world.leading():
+            await world.client.patch(POD_GROUP, "w-g", {"metadata": {"labels": {"theirs": "1"}}}, "ns")
+            await world.client.patch(WORKLOAD, "w", {"metadata": {"labels": None}}, "ns")
+            await asyncio.sleep(SOON)
+            (found,) = world.client.objects(POD_GROUP)
+            assert found["metadata"]["labels"] == {"theirs": "1", "app.kubernetes.io/managed-by": "grove-admission"}
+
+    virtual.run(story())
+
+
+def test_a_podgroup_that_somebody_keeps_changing_is_said_and_not_fought() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        async with world.leading():
+            for _ in range(100):
+                await world.client.patch(POD_GROUP, "w-g", {"spec": {"minMember": 7}}, "ns")
+                await asyncio.sleep(0.5)
+            assert world.count("patch", POD_GROUP) - 100 == TOLERATED
+            assert world.happened() == [("w-g", "PodGroupContested")]
+            assert world.count("patch", EVENT) == 0
+
+    virtual.run(story())
+
+
+def test_a_look_at_a_settled_group_reads_one_owner_at_most_however_many_there_are() -> None:
+    async def story() -> None:
+        pods = [pod(f"p{n:02}", "w", "g", ownerReferences=[controlled(f"job-{n:02}")]) for n in range(50)]
+        world = World(*(job(f"job-{n:02}") for n in range(50)), workload("w", {"g": None}), *pods)
+        async with world.leading():
+            await asyncio.sleep(FRESH_SECONDS)
+            before = len(world.client.calls)
+            assert await world.reconciler.reconcile(("ns", "b/w/g")) is None
+            assert [(call.verb, call.name) for call in world.client.calls[before:]] == [("get", "job-00")]
+
+    virtual.run(story())
+
+
+def test_podgroups_of_1_36_with_one_basic_template_share_one_that_the_first_of_them_defines() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": None}))
+        async with world.leading():
+            for number in (2, 0, 1):
+                world.client.load([instance(f"i{number}", "w", "g", f"class-{number}")])
+                world.client.load([pod_of(f"p{number}", f"i{number}")])
+                await asyncio.sleep(SOON)
+            assert world.told() == {"p0": "w-g", "p1": "w-g", "p2": "w-g"}
+            assert [one["spec"]["priorityClassName"] for one in world.client.objects(POD_GROUP)] == ["class-0"]
+
+    virtual.run(story())

@@ -1,0 +1,148 @@
+"""RBAC in the sandbox: rules, bindings, and the guard of owner references."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from app.sandbox.authorization import Access, Authorizer, allows
+from app.sandbox.errors import ApiError
+from app.sandbox.objects import ADMIN, ALICE, OPERATOR, Object
+
+PODS = Access("get", "", "pods", "ours", "p")
+
+
+def rule(**given: Any) -> Object:
+    return {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], **given}
+
+
+@pytest.mark.parametrize(
+    ("given", "access", "allowed"),
+    [
+        pytest.param({}, {}, True, id="verb, group and resource are named"),
+        pytest.param({}, {"verb": "list"}, False, id="another verb"),
+        pytest.param({}, {"group": "apps"}, False, id="another group"),
+        pytest.param({}, {"resource": "nodes"}, False, id="another resource"),
+        pytest.param({}, {"resource": "pods/status"}, False, id="a resource doesn't cover its subresources"),
+        pytest.param({"resources": ["pods/status"]}, {"resource": "pods/status"}, True, id="a subresource"),
+        pytest.param({"resources": ["pods/status"]}, {}, False, id="a subresource doesn't cover its resource"),
+        pytest.param({"resources": ["*/status"]}, {"resource": "pods/status"}, True, id="a subresource of anything"),
+        pytest.param({"resources": ["*"]}, {"resource": "pods/status"}, True, id="anything"),
+        pytest.param({"verbs": ["*"], "apiGroups": ["*"]}, {"verb": "delete", "group": "apps"}, True, id="wildcards"),
+        pytest.param({"resourceNames": ["p"]}, {}, True, id="this name"),
+        pytest.param({"resourceNames": ["q"]}, {}, False, id="another name"),
+        pytest.param({"resourceNames": ["p"]}, {"name": ""}, False, id="a name is needed where names are given"),
+        pytest.param(
+            {"apiGroups": None, "resources": None, "nonResourceURLs": ["/metrics"]}, {}, False, id="a rule about paths"
+        ),
+    ],
+)
+def test_what_a_rule_allows(given: Object, access: Any, allowed: bool) -> None:
+    assert allows(rule(**given), dataclasses.replace(PODS, **access)) is allowed
+
+
+def role(kind: str, name: str, *rules: Object, namespace: str = "") -> Object:
+    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    return {"kind": kind, "metadata": metadata, "rules": list(rules)}
+
+
+def binding(kind: str, to: str, namespace: str = "", /, **subject: str) -> Object:
+    metadata = {"name": "b", "namespace": namespace} if namespace else {"name": "b"}
+    role_kind, _, name = to.partition("/")
+    return {
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": {"kind": role_kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": "grove-admission", "namespace": "grove-system", **subject}],
+    }
+
+
+READ = role("ClusterRole", "read", rule())
+READ_OURS = role("Role", "read", rule(), namespace="ours")
+
+
+@pytest.mark.parametrize(
+    ("objects", "allowed"),
+    [
+        pytest.param([READ, binding("ClusterRoleBinding", "ClusterRole/read")], True, id="bound everywhere"),
+        pytest.param([READ], False, id="a role that nobody is bound to"),
+        pytest.param([READ, binding("ClusterRoleBinding", "ClusterRole/write")], False, id="a role that isn't there"),
+        pytest.param(
+            [READ, binding("ClusterRoleBinding", "ClusterRole/read", name="other")], False, id="another's binding"
+        ),
+        pytest.param([READ_OURS, binding("RoleBinding", "Role/read", "ours")], True, id="bound in its namespace"),
+        pytest.param([READ_OURS, binding("RoleBinding", "Role/read", "theirs")], False, id="a role of a namespace"),
+        pytest.param(
+            [READ, binding("RoleBinding", "ClusterRole/read", "ours")], True, id="everybody's role, bound here"
+        ),
+        pytest.param(
+            [READ, binding("RoleBinding", "ClusterRole/read", "theirs")], False, id="everybody's role, bound there"
+        ),
+        pytest.param(
+            [READ, binding("ClusterRoleBinding", "ClusterRole/read", kind="Group", name="system:authenticated")],
+            True,
+            id="bound to a group",
+        ),
+        pytest.param(
+            [READ, binding("ClusterRoleBinding", "ClusterRole/read", kind="User", name=OPERATOR.name)],
+            True,
+            id="bound to the user",
+        ),
+        pytest.param([], True, id="no rules at all: everything"),
+    ],
+)
+def test_what_a_bound_service_account_may_do(objects: list[Object], allowed: bool) -> None:
+    authorizer = Authorizer(objects, OPERATOR)
+    if allowed:
+        authorizer.check(OPERATOR, PODS)
+        return
+    with pytest.raises(ApiError) as refused:
+        authorizer.check(OPERATOR, PODS)
+    told = f'User "{OPERATOR.name}" cannot get resource "pods" in API group "" in the namespace "ours"'
+    assert (refused.value.code, refused.value.message) == (403, f'pods "p" is forbidden: {told}')
+
+
+def test_only_one_user_is_limited_and_what_it_was_granted_is_kept() -> None:
+    authorizer = Authorizer([READ, binding("ClusterRoleBinding", "ClusterRole/read")], OPERATOR)
+    for user in (ADMIN, ALICE):
+        authorizer.check(user, Access("delete", "", "nodes", name="n"))
+    authorizer.check(OPERATOR, PODS)
+    assert authorizer.granted == {PODS}
+
+
+GANG = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": "g", "uid": "1"}
+BLOCKED = {**GANG, "blockOwnerDeletion": True}
+CREATE, UPDATE = (Access(verb, "", "pods", "ours", "p") for verb in ("create", "update"))
+DELETE = Access("delete", "", "pods", "ours", "p")
+FINALIZERS = Access("update", "scheduler.grove.io", "podgangs/finalizers", "ours", "g")
+
+
+def owned(*owners: Object) -> Object:
+    return {"metadata": {"name": "p", "ownerReferences": list(owners)}}
+
+
+@pytest.mark.parametrize(
+    ("access", "new", "old", "asked"),
+    [
+        pytest.param(CREATE, owned(), None, set(), id="created without owners"),
+        pytest.param(CREATE, owned(GANG), None, set(), id="created with an owner that needn't wait"),
+        pytest.param(CREATE, owned(BLOCKED), None, {FINALIZERS}, id="created with an owner that has to wait"),
+        pytest.param(UPDATE, owned(BLOCKED), owned(BLOCKED), set(), id="owners stay"),
+        pytest.param(UPDATE, owned(BLOCKED), owned(), {DELETE, FINALIZERS}, id="an owner comes"),
+        pytest.param(UPDATE, owned(), owned(BLOCKED), {DELETE}, id="an owner goes"),
+        pytest.param(UPDATE, owned(BLOCKED), owned(GANG), {DELETE, FINALIZERS}, id="an owner has to wait from now on"),
+    ],
+)
+def test_owner_references_ask_for_rights_on_the_object_and_its_owner(
+    access: Access, new: Object, old: Object | None, asked: set[Access]
+) -> None:
+    everything = role("ClusterRole", "all", rule(apiGroups=["*"], resources=["*"], verbs=["*"]))
+    authorizer = Authorizer([everything, binding("ClusterRoleBinding", "ClusterRole/all")], OPERATOR)
+    authorizer.check_owners(OPERATOR, access, new, old, lambda version, kind: "podgangs")
+    assert authorizer.granted == asked
+
+
+def test_an_owner_of_a_kind_that_is_not_served_can_not_be_made_to_wait() -> None:
+    authorizer = Authorizer([READ], OPERATOR)
+    with pytest.raises(ApiError, match="no RESTMapping for APIVersion scheduler"):
+        authorizer.check_owners(OPERATOR, CREATE, owned(BLOCKED), None, lambda version, kind: None)

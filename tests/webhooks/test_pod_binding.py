@@ -1,0 +1,121 @@
+"""pods/binding over the live cache of nodes: whatever happens to nodes and levels, the node is the authority."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from app.admission.patch import apply
+from app.admission.review import dumps, parse
+from app.cluster.api import Object
+from app.cluster.live import LiveCluster
+from app.domain.kinds import CLUSTER_TOPOLOGY, NODE
+from app.webhooks.pod_binding import PodBindingWebhook
+from tests import builders
+from tests.cluster.watched import SlowMemory
+from tests.reviews import load
+
+RACK, ZONE, LINK = "k/rack", "k/zone", "k/nvlink"
+
+
+def topology(**levels: str) -> Object:
+    return builders.cluster_topology("managed", **levels)
+
+
+def node(name: str, **labels: str) -> Object:
+    held = {f"k/{key}": value for key, value in labels.items()}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": held}}
+
+
+class World:
+    def __init__(self, client: SlowMemory, cluster: LiveCluster) -> None:
+        self.client, self.cluster = client, cluster
+        self.webhook = PodBindingWebhook(cluster.facts, cluster.facts, (LINK,))
+
+    def bound(self, target: str, **labels: str) -> dict[str, str]:
+        """The labels of a Binding to `target` whose caller says `labels` of it."""
+        review = load("pod-binding.gpu-node-1")
+        review["request"]["object"]["target"] = {"kind": "Node", "name": target}
+        review["request"]["object"]["metadata"]["labels"] = {f"k/{key}": value for key, value in labels.items()}
+        after = apply(review["request"]["object"], self.webhook(parse(dumps(review))).patch)
+        found: dict[str, str] = after["metadata"]["labels"]
+        return found
+
+    async def until_known(self, name: str, labels: dict[str, str] | None) -> None:
+        await until(lambda: self.cluster.facts.node_labels(name) == labels)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():  # noqa: ASYNC110 - what is waited for is a cache, which nothing announces
+            await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def world(*objects: Object) -> AsyncIterator[World]:
+    client = SlowMemory(NODE, objects)
+    cluster = LiveCluster(client, topology_name="managed", topology_enabled=True, node_labels=(LINK,))
+    running = asyncio.create_task(cluster.run())
+    try:
+        await until(lambda: all(store.synced for store in cluster.watched().values()))
+        yield World(client, cluster)
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+@pytest.mark.parametrize(
+    ("labels", "said", "bound"),
+    [
+        pytest.param({"rack": "r1", "nvlink": "n1"}, {}, {RACK: "r1", LINK: "n1"}, id="what the node has"),
+        pytest.param({"rack": "r1"}, {"rack": "fake"}, {RACK: "r1"}, id="a claim is overwritten"),
+        pytest.param({}, {"rack": "fake", "nvlink": "fake"}, {}, id="a claim of what the node lacks is removed"),
+        pytest.param({"rack": "r1"}, {"mine": "1"}, {RACK: "r1", "k/mine": "1"}, id="other labels stay"),
+        pytest.param({"zone": "z1"}, {"zone": "fake"}, {ZONE: "fake"}, id="a key that is no level is not ours"),
+    ],
+)
+async def test_the_labels_of_a_binding(labels: dict[str, str], said: dict[str, str], bound: dict[str, str]) -> None:
+    async with world(topology(rack=RACK), node("n", **labels)) as found:
+        assert found.bound("n", **said) == bound
+
+
+async def test_the_keys_follow_the_clustertopology() -> None:
+    async with world(topology(rack=RACK), node("n", rack="r1", zone="z1")) as found:
+        levels = topology(rack=RACK, zone=ZONE)["spec"]
+        await found.client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": levels})
+        await found.until_known("n", {RACK: "r1", ZONE: "z1"})
+        assert found.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"}
+        await found.client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": topology(zone=ZONE)["spec"]})
+        await until(lambda: found.bound("n", rack="mine") == {RACK: "mine", ZONE: "z1"})
+
+
+async def test_a_claim_does_not_pass_while_nodes_are_read_again_for_a_new_level() -> None:
+    async with world(topology(rack=RACK), node("n", rack="r1", zone="z1")) as found:
+        found.client.answering.clear()
+        await found.client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": topology(rack=RACK, zone=ZONE)["spec"]})
+        await until(lambda: len(found.cluster.facts.topology().levels) == 2)
+        assert found.bound("n", zone="fake") == {RACK: "r1"}
+        found.client.answering.set()
+        await found.until_known("n", {RACK: "r1", ZONE: "z1"})
+        assert found.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"}
+
+
+async def test_fifteen_thousand_nodes_are_answered_for_without_a_call() -> None:
+    """Also while some of them are relabelled and removed."""
+    nodes = [node(f"n{number}", rack=f"r{number // 16}", nvlink=f"l{number // 8}") for number in range(15_000)]
+    async with world(topology(rack=RACK), *nodes) as found:
+        await found.client.patch(NODE, "n1", {"metadata": {"labels": {RACK: "moved", LINK: None}}})
+        await found.client.delete(NODE, "n2")
+        await found.until_known("n2", None)
+        before = len(found.client.calls)
+        bound = {name: found.bound(name, rack="fake") for name in ("n0", "n1", "n2", "n14999", "n15000")}
+        assert bound == {
+            "n0": {RACK: "r0", LINK: "l0"},
+            "n1": {RACK: "moved"},
+            "n2": {RACK: "fake"},
+            "n14999": {RACK: "r937", LINK: "l1874"},
+            "n15000": {RACK: "fake"},
+        }
+        assert found.client.calls[before:] == []
