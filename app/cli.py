@@ -19,7 +19,7 @@ from app import __version__, logs, runtime
 from app.audit.command import add_audit
 from app.certs import add_certs
 from app.cluster.api import ClusterError
-from app.config import ConfigurationError, configuration_or_defaults, with_overrides
+from app.config import ConfigurationError, configuration_or_defaults, load_configuration, with_overrides
 from app.doctor.command import add_doctor
 from app.listener import free_port
 from app.reconcilers.cluster_topology import CreationFailed
@@ -129,6 +129,8 @@ def _port(text: str) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    if arguments.config is None and arguments.objects is None:
+        raise UnusableInput("for a cluster, serve needs --config FILE; without a cluster, --objects DIR")
     flags = {"host": arguments.host, "port": arguments.port}
     try:
         configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
@@ -166,11 +168,12 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _sandbox(arguments: argparse.Namespace) -> int:
     try:
-        from app.local import SandboxSettings, run_sandbox
+        from app.local import SandboxSettings, default_configuration, run_sandbox
     except ImportError as problem:
         raise UnusableInput(f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]") from None
     flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
-    configuration = with_overrides(configuration_or_defaults(arguments.config), {}, flags)
+    configuration = load_configuration(arguments.config) if arguments.config else default_configuration()
+    configuration = with_overrides(configuration, {}, flags)
     logs.set_up(arguments.log_level)
     settings = SandboxSettings(configuration, arguments.state_dir, arguments.port, arguments.crds, arguments.real)
     try:

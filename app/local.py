@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from app.cluster.api import Object
 from app.cluster.client import HttpClient
 from app.cluster.credentials import from_kubeconfig
-from app.config import Configuration
+from app.config import ClusterTopology, Configuration, TopologyLevel
 from app.reconcilers.cluster_topology import CreationFailed
 from app.runtime import Served, alone, limits, live_cluster, serving, signalled
 from app.sandbox.real import RealApiServer, find_binaries
@@ -27,6 +27,12 @@ from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_config
 
 NAMESPACE = "grove-system"
 READY_SECONDS = 60.0
+_LEVELS = {
+    "zone": "topology.kubernetes.io/zone",
+    "block": "topology.kubernetes.io/block",
+    "rack": "topology.kubernetes.io/rack",
+    "host": "kubernetes.io/hostname",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +62,12 @@ class SandboxSettings:
     port: int = 0
     crds: Path | None = None
     real: bool = False
+
+
+def default_configuration() -> Configuration:
+    """Topology support with four levels, those of `manifests/examples/facts`."""
+    levels = tuple(TopologyLevel(domain=domain, key=key) for domain, key in _LEVELS.items())
+    return Configuration().model_copy(update={"cluster_topology": ClusterTopology(enabled=True, levels=levels)})
 
 
 def api_server(settings: SandboxSettings) -> ApiServer:
@@ -110,10 +122,34 @@ async def unregistered(api: ApiServer, configuration: Configuration, state_dir: 
 
 
 def registered(api: ApiServer, served: Served, bundle: bytes) -> list[Object]:
-    """The webhook configurations. A real API server can't reach a Service here, so it is told the URL."""
+    """The webhook configurations, and the Service that they name. A real API server can't reach one here, so it is told
+    the URL."""
     if isinstance(api, RealApiServer):
         return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
-    return [with_bundle(one, bundle) for one in webhook_configurations(ServiceTarget())]
+    target = ServiceTarget()
+    configurations = [with_bundle(one, bundle) for one in webhook_configurations(target)]
+    return [*_service(target, served.listener.port), *configurations]
+
+
+def _service(target: ServiceTarget, port: int) -> list[Object]:
+    """The Service as it is installed, and its one endpoint: nobody else writes that here."""
+    metadata: Object = {"name": target.name, "namespace": target.namespace}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"ports": [{"name": "https", "port": 443, "targetPort": port}]},
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {**metadata, "labels": {"kubernetes.io/service-name": target.name}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+            "ports": [{"name": "https", "port": port}],
+        },
+    ]
 
 
 def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:

@@ -114,13 +114,20 @@ def test_the_version(capsys: Any) -> None:
 
 
 def test_serve_outside_a_cluster_says_so(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--certs", str(tmp_path)]
+    options = ["--config", str(EXAMPLES / "configuration.yaml"), "--port", "0", "--certs", str(tmp_path)]
+    command = [sys.executable, "-m", "app", "serve", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
     ended = subprocess.run(
         command, cwd=EXAMPLES.parent.parent, env=environment, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
     assert "can't serve: " in ended.stderr
+
+
+def test_serve_of_a_cluster_needs_a_configuration(capsys: Any) -> None:
+    """Without one it would not know the levels of the ClusterTopology that it keeps."""
+    assert main(["serve"]) == 2
+    assert "serve needs --config FILE" in capsys.readouterr().err
 
 
 def test_the_webhook_configurations_are_those_of_the_manifests(capsys: Any) -> None:

@@ -1,0 +1,138 @@
+"""`grove-admission doctor` of an installation that is well, and of one that somebody has been at."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from app.config import Configuration, read_configuration
+from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from app.listener import free_port
+from app.local import ApiServer, registered, unregistered
+from app.runtime import Served
+from tests.integration.conftest import CONFIGURATION
+from tests.integration.system import Users, eventually
+
+ROOT = Path(__file__).parents[2]
+NAME, TOPOLOGY = "grove-admission", "grove-topology"
+SELF_MANAGED = "certificates: {mode: self-managed, settleSeconds: 0}\n"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return CONFIGURATION.format(port=free_port()) + SELF_MANAGED
+
+
+@pytest.fixture(scope="module")
+def configuration(text: str) -> Configuration:
+    return read_configuration(text, "test")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(
+    api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Served]:
+    async with unregistered(api, configuration, tmp_path_factory.mktemp("served")) as served:
+        await api.apply(registered(api, served, b""))
+        yield served
+
+
+class Doctor:
+    """Runs the command. Answers are the exit code and (subject, status, message) of what isn't ok."""
+
+    def __init__(self, api: ApiServer, configuration: Path) -> None:
+        self._options = ("--kubeconfig", str(api.kubeconfig), "--config", str(configuration))
+
+    async def run(self, *options: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "app", "doctor", *self._options, *options]
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+        out, _ = await process.communicate()
+        return process.returncode or 0, out.decode()
+
+    async def findings(self, context: str = "admin") -> tuple[int, list[tuple[str, str, str]]]:
+        code, out = await self.run("--context", context, "--output", "json")
+        checks = json.loads(out)["checks"]
+        found = [(one["subject"], one["status"], one["message"]) for one in checks if one["status"] != "ok"]
+        return code, [one for one in found if one[0] != "service"]
+
+
+@pytest.fixture
+def doctor(api: ApiServer, text: str, tmp_path: Path) -> Doctor:
+    (tmp_path / "config.yaml").write_text(text)
+    return Doctor(api, tmp_path / "config.yaml")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def well(served: Served, clients: Users) -> None:
+    """Waits until the server has done what it does at start."""
+
+    async def is_well() -> bool:
+        installed = [await clients.admin.get(one, NAME) for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)]
+        ready = [one["status"] for one in await conditions(clients) if one["type"] == "Ready"]
+        trusted = all(one["clientConfig"].get("caBundle") for two in installed for one in two["webhooks"])
+        return trusted and ready == ["True"]
+
+    await eventually(is_well)
+
+
+async def conditions(clients: Users) -> list[Any]:
+    found = (await clients.admin.list(CLUSTER_TOPOLOGY)).items
+    return [one for topology in found for one in (topology.get("status") or {}).get("conditions") or []]
+
+
+async def test_an_installation_that_is_well(well: None, doctor: Doctor, kind: str) -> None:
+    """A real API server calls a URL here, so that there is no Service; that is the one problem there."""
+    assert await doctor.findings() == ({"sandbox": 0, "real": 1}[kind], [])
+    _, out = await doctor.run("--context", "admin")
+    assert "while the server is down, CREATE, UPDATE of podcliques.grove.io are refused, except in" in out
+    assert "shows a certificate for " in out
+    assert "service account grove-system/grove-admission may do all that is needed" in out
+    assert ("does not exist" in out) == (kind == "real")
+
+
+async def test_who_may_not_ask_about_the_server_asks_about_themselves(well: None, doctor: Doctor) -> None:
+    _, found = await doctor.findings("operator")
+    said = "may not ask about service account grove-system/grove-admission: what follows is about you yourself"
+    assert ("permissions", "warning", said) in found
+    assert [one for one in found if one[0] == "permissions" and one[1] != "warning"] == []
+
+
+async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, clients: Users) -> None:
+    before = await clients.admin.get(MUTATING_WEBHOOKS, NAME)
+    changed = [{**one, "failurePolicy": "Ignore", "timeoutSeconds": 1} for one in before["webhooks"][:1]]
+    await clients.admin.patch(MUTATING_WEBHOOKS, NAME, {"webhooks": changed})
+    _, found = await doctor.findings()
+    await clients.admin.patch(MUTATING_WEBHOOKS, NAME, {"webhooks": before["webhooks"]})
+    first, second, third = (one["name"] for one in before["webhooks"])
+    assert found == [
+        ("webhooks", "warning", f'{first}: failurePolicy is "Ignore"; this version installs "Fail"'),
+        ("webhooks", "warning", f"{first}: timeoutSeconds is 1; this version installs 10"),
+        ("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} has no {second}"),
+        ("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} has no {third}"),
+    ]
+
+
+async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
+    well: None, doctor: Doctor, clients: Users, api: ApiServer, served: Served
+) -> None:
+    await clients.admin.delete(VALIDATING_WEBHOOKS, NAME)
+    kai = await clients.admin.get(KAI_TOPOLOGY, TOPOLOGY)
+    await clients.admin.patch(KAI_TOPOLOGY, TOPOLOGY, {"metadata": {"ownerReferences": []}})
+
+    async def is_said() -> bool:
+        return any(one["status"] == "False" for one in await conditions(clients))
+
+    await eventually(is_said)
+    code, found = await doctor.findings()
+    missing = f"ValidatingWebhookConfiguration {NAME} is not installed: nothing is checked or injected"
+    assert ("webhooks", "problem", missing) in found
+    assert [status for subject, status, _ in found if subject == "topology"] == ["problem", "problem"]
+    assert code == 1
+    owners = kai["metadata"]["ownerReferences"]
+    await clients.admin.patch(KAI_TOPOLOGY, TOPOLOGY, {"metadata": {"ownerReferences": owners}})
+    await api.apply(registered(api, served, b"")[-1:])
