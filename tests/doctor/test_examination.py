@@ -1,0 +1,111 @@
+"""All that a doctor looks at: what can't be looked at is said, and the rest goes on."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from app.cluster.api import Forbidden, NotFound, Object, Unavailable
+from app.config import Configuration
+from app.doctor.examination import Patient, examine
+from app.doctor.report import Check, exit_code, lines, summary
+from app.domain.kinds import ACCESS_REVIEW, CLUSTER_TOPOLOGY, ENDPOINT_SLICE, MUTATING_WEBHOOKS, SERVICE, Resource
+from app.tls.probe import Handshake
+from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from tests.doctor.answering import AnsweringClient
+
+SUBJECTS = ["APIs", "webhooks", "service", "certificate", "permissions"]
+REFUSED = Forbidden("not yours to read", code=403, reason="Forbidden")
+SILENT = Unavailable("the API server does not answer")
+
+
+async def read(path: str) -> Object:
+    raise NotFound(f"{path} not found", code=404, reason="NotFound")
+
+
+async def shake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+    return Handshake("unreachable", "not here")
+
+
+def installed() -> AnsweringClient:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "grove-admission", "namespace": "grove-system"},
+        "spec": {"ports": [{"name": "https", "port": 443}]},
+    }
+    return AnsweringClient([*webhook_configurations(ServiceTarget()), service])
+
+
+async def examined(client: AnsweringClient) -> list[Check]:
+    return await examine(Patient(client, read, shake, Configuration(), None, datetime(2026, 6, 1, tzinfo=UTC)))
+
+
+async def test_everything_is_looked_at_in_order() -> None:
+    checks = await examined(installed())
+    subjects = list(dict.fromkeys(check.subject for check in checks))
+    assert subjects == [*SUBJECTS, "topology"]
+    assert exit_code(checks) == 1  # nobody has written the caBundles
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "error", "subject", "said"),
+    [
+        pytest.param(
+            "get",
+            MUTATING_WEBHOOKS,
+            REFUSED,
+            "webhooks",
+            "MutatingWebhookConfiguration grove-admission could not be read: not yours to read",
+            id="a configuration",
+        ),
+        pytest.param("get", SERVICE, REFUSED, "service", "could not be looked at: not yours to read", id="the Service"),
+        pytest.param(
+            "list", ENDPOINT_SLICE, REFUSED, "service", "could not be looked at: not yours to read", id="its endpoints"
+        ),
+        pytest.param(
+            "get",
+            CLUSTER_TOPOLOGY,
+            SILENT,
+            "topology",
+            "could not be looked at: the API server does not answer",
+            id="the ClusterTopology",
+        ),
+    ],
+)
+async def test_what_cannot_be_read_is_unknown_and_the_rest_goes_on(
+    verb: str, resource: Resource, error: Exception, subject: str, said: str
+) -> None:
+    client = installed()
+    client.fail_next(verb, resource, error)  # type: ignore[arg-type]
+    checks = await examined(client)
+    assert [(one.subject, one.message) for one in checks if one.status == "unknown"] == [(subject, said)]
+    assert [name for name in SUBJECTS if name not in {check.subject for check in checks}] == []
+    assert exit_code(checks) == 2
+
+
+async def test_nothing_is_written() -> None:
+    client = installed()
+    await examined(client)
+    assert [call for call in client.writes() if call.resource != ACCESS_REVIEW] == []
+
+
+def test_the_text_groups_by_subject_and_counts() -> None:
+    checks = [Check("a", "ok", "fine"), Check("a", "problem", "broken", "Mend it."), Check("b", "unknown", "dark")]
+    assert list(lines(checks)) == [
+        "a",
+        "  ok       fine",
+        "  problem  broken",
+        "           remedy: Mend it.",
+        "b",
+        "  unknown  dark",
+        "1 ok, 0 warning, 1 problem, 1 unknown",
+    ]
+    assert summary(checks) == {"ok": 1, "warning": 0, "problem": 1, "unknown": 1}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [(["ok"], 0), (["ok", "warning"], 0), (["warning", "problem"], 1), (["problem", "unknown"], 2)],
+)
+def test_the_exit_code_is_that_of_the_worst(statuses: list[str], code: int) -> None:
+    assert exit_code([Check("a", status, "x") for status in statuses]) == code  # type: ignore[arg-type]
