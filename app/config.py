@@ -67,15 +67,17 @@ class ClusterTopology(_Section):
         return self
 
 
+def own_account(namespace: str) -> str:
+    """The user name of our own service account."""
+    return f"system:serviceaccount:{namespace}:grove-admission"
+
+
 class Authorization(_Section):
-    """`authorizedUsers` may write the managed ClusterTopology, beside nobody else."""
+    """`authorizedUsers` may write the managed ClusterTopology, beside nobody else: our own account, which makes it, and
+    Grove's operator."""
 
     authorized_users: tuple[str, ...] = Field(
-        default=(
-            "system:serviceaccount:grove-system:grove-admission",
-            "system:serviceaccount:grove-system:grove-operator",
-        ),
-        strict=False,
+        default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"), strict=False
     )
 
 
@@ -266,8 +268,8 @@ def configuration_or_defaults(path: Path | None) -> Configuration:
 def with_overrides(
     configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """`configuration` with `server.host`/`server.port` from GROVE_ADMISSION_HOST/PORT, and, above these, from flags;
-    `certificates.namespace`, where it isn't given, from POD_NAMESPACE."""
+    """`configuration` with `server.host`/`server.port` from GROVE_ADMISSION_HOST/PORT, and, above these, from flags.
+    With POD_NAMESPACE, the namespaces of Secret, Service, Lease and our own account that aren't given are it."""
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
         server["host"] = environment["GROVE_ADMISSION_HOST"]
@@ -278,10 +280,23 @@ def with_overrides(
         server["port"] = int(port)
     server |= {name: value for name, value in flags.items() if value is not None}
     updates: dict[str, Any] = {"server": configuration.server.model_copy(update=server)}
-    certificates = configuration.certificates
-    if "POD_NAMESPACE" in environment and "namespace" not in certificates.model_fields_set:
-        updates["certificates"] = certificates.model_copy(update={"namespace": environment["POD_NAMESPACE"]})
+    if "POD_NAMESPACE" in environment:
+        updates |= _moved(configuration, environment["POD_NAMESPACE"])
     return configuration.model_copy(update=updates)
+
+
+def _moved(configuration: Configuration, namespace: str) -> dict[str, Any]:
+    """The sections whose defaults are meant for `grove-system`, for a Pod in another namespace."""
+    moved: dict[str, Any] = {}
+    for name in ("certificates", "leader_election"):
+        section = getattr(configuration, name)
+        if "namespace" not in section.model_fields_set:
+            moved[name] = section.model_copy(update={"namespace": namespace})
+    authorization = configuration.authorization
+    if "authorized_users" not in authorization.model_fields_set:
+        users = (own_account(namespace), *authorization.authorized_users[1:])
+        moved["authorization"] = authorization.model_copy(update={"authorized_users": users})
+    return moved
 
 
 def _finding(error: Any) -> str:

@@ -160,3 +160,15 @@ def test_a_bad_port_in_the_environment(port: str) -> None:
 )
 def test_the_namespace_of_the_certificates(text: str, environment: dict[str, str], expected: str) -> None:
     assert with_overrides(read(text), environment, {}).certificates.namespace == expected
+
+
+def test_the_lease_and_our_own_account_are_in_the_namespace_of_the_pod() -> None:
+    moved = with_overrides(read(""), {"POD_NAMESPACE": "elsewhere"}, {})
+    assert moved.leader_election.namespace == "elsewhere"
+    assert moved.authorization.authorized_users == (
+        "system:serviceaccount:elsewhere:grove-admission",
+        "system:serviceaccount:grove-system:grove-operator",
+    )
+    given = "leaderElection: {namespace: given}\nauthorization: {authorizedUsers: [somebody]}\n"
+    kept = with_overrides(read(given), {"POD_NAMESPACE": "elsewhere"}, {})
+    assert (kept.leader_election.namespace, kept.authorization.authorized_users) == ("given", ("somebody",))

@@ -89,7 +89,7 @@ def test_the_configuration_of_every_overlay_can_be_used_and_drains_within_the_gr
 def exposed() -> set[str]:
     """Every metric name that the code can expose, read from where it is written."""
     named = re.compile(r'yield "([a-z_]+)"|PREFIX}_([a-z_]+)"')
-    found = {"grove_admission_up"}
+    found: set[str] = set()
     for path in (ROOT / "app").rglob("*.py"):
         for match in named.finditer(path.read_text()):
             found.add(f"grove_admission_{match[1] or match[2]}")

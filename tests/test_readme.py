@@ -1,0 +1,74 @@
+"""The README names all that it promises to: every configuration key, metric, event and command."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from app.cli import main
+from app.config import Configuration
+from tests.test_manifests import exposed
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+_BRACES = re.compile(r"\{([^}]*)\}")
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every leaf of the configuration, `a.b[].c`."""
+    for field in model.model_fields.values():
+        path, kind = f"{prefix}{field.alias}", field.annotation
+        inner = re.match(r"tuple\[(.+), \.\.\.\]", str(kind))
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from keys(kind, f"{path}.")
+        elif inner:
+            (item, _) = kind.__args__  # type: ignore[union-attr]
+            yield from keys(item, f"{path}[].") if issubclass(item, BaseModel) else (f"{path}[]",)
+        else:
+            yield path
+
+
+def documented() -> set[str]:
+    """The keys of the table: `a.{b,c}` is two, and `.c` behind `a.b` is `a.c`."""
+    found: set[str] = set()
+    for line in README[README.index("## Configuration") : README.index("## What refusals mean")].splitlines():
+        if not line.startswith("| `"):
+            continue
+        last = ""
+        for token in re.findall(r"`([^`]+)`", line.split("|")[1]):
+            whole = last.rpartition(".")[0] + token if token.startswith(".") else token
+            last = whole
+            braces = _BRACES.search(whole)
+            names = braces[1].split(",") if braces else [""]
+            found |= {_BRACES.sub(name, whole) for name in names}
+    return found
+
+
+def test_every_configuration_key_is_explained() -> None:
+    assert documented() == set(keys(Configuration)) - {"apiVersion", "kind"}
+
+
+def test_every_metric_is_named_and_no_other() -> None:
+    named = {name for name in re.findall(r"grove_admission_[a-z_]+", README) if not name.endswith("_")}
+    exists = exposed() | {name.removesuffix("_bucket") for name in exposed()}
+    assert named <= exists
+    bare = {name for name in exposed() if not name.endswith(("_bucket", "_total"))}
+    assert {name for name in bare if not {name, f"{name}_total"} & named} == set()
+
+
+def test_every_event_is_explained() -> None:
+    recorded = re.compile(r'(?:record|say)\((?:[^"]|"Warning"|"Normal")*"(?!Warning|Normal)([A-Z][A-Za-z]+)"')
+    texts = [path.read_text() for path in (ROOT / "app" / "reconcilers").glob("*.py")]
+    reasons = {reason for text in texts for reason in recorded.findall(text)}
+    assert len(reasons) > 9
+    assert {reason for reason in reasons if f"| `{reason}`" not in README} == set()
+
+
+def test_every_command_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    commands = re.findall(r"^    ([a-z]+) ", capsys.readouterr().out, re.MULTILINE)
+    assert len(commands) > 6
+    assert [name for name in commands if f"grove-admission {name}" not in README] == []
