@@ -2,6 +2,7 @@
 of two whole objects costs a thousand times more."""
 
 import copy
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +12,9 @@ from app.domain.jsonpatch import apply_json_patch
 Operation = dict[str, Any]
 
 
+@functools.lru_cache(maxsize=4096)
 def pointer(path: Path) -> str:
-    """RFC 6901: `/` and `~` escaped."""
+    """RFC 6901: `/` and `~` escaped. The same few paths are written in every object of a kind."""
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
