@@ -1,5 +1,6 @@
 """The README names all that it promises to: every configuration key, metric, event and command."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,3 +73,51 @@ def test_every_command_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     commands = re.findall(r"^    ([a-z]+) ", capsys.readouterr().out, re.MULTILINE)
     assert len(commands) > 6
     assert [name for name in commands if f"grove-admission {name}" not in README] == []
+
+
+RULES = ("domain/*.py", "webhooks/*.py", "admission/*.py", "cluster/facts.py", "cluster/mnnvl.py")
+OTHERWISE_SHOWN = {
+    "connection.py": "no verdict",
+    "jsonpatch.py": "a bug of ours, said as such",
+    "kai_topology.py": "the Ready condition",
+    "ownership.py": "findings of an audit",
+    "satisfaction.py": "the condition TopologyConstraintSatisfied",
+    "dry_run.py": "unusable documents",
+}
+PARTS = {
+    "(nested too deeply to be shown)",
+    "Invalid value: …: …",
+    "nobody (authorizedUsers is empty)",
+    "patch does not apply",
+    "the PodCliqueSet (no label names it)",
+    "the name of the PodCliqueSet",
+    "the name of the scaling group",
+    "the scaling group replica",
+}
+"""Of messages; one is of the log."""
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Every text in a module, `…` for what is filled in; docstrings aside."""
+    tree = ast.parse(path.read_text())
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    skipped |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        values = [part.value if isinstance(part, ast.Constant) else "…" for part in parts]
+        if all(isinstance(value, str) for value in values):
+            yield "".join(map(str, values))
+
+
+def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
+    told = README[README.index("## What refusals mean") : README.index("## Where things are")]
+    rows = [line.split("|")[1] for line in told.splitlines() if line.startswith("| ")]
+    patterns = [re.escape(one).replace("…", ".+") for row in rows for one in re.findall(r"`([^`]+)`", row)]
+    paths = [path for rule in RULES for path in (ROOT / "app").glob(rule) if path.name not in OTHERWISE_SHOWN]
+    said = {text for path in paths for text in texts(path)}
+    messages = {text for text in said if text.count(" ") >= 3 and not text.startswith("has(")} - PARTS
+    assert len(messages) > 50
+    assert [text for text in sorted(messages) if not any(re.fullmatch(one, text) for one in patterns)] == []
+    assert [one for one in patterns if not any(re.fullmatch(one, text) for text in said)] == []
