@@ -76,7 +76,8 @@ async def api(
 ) -> AsyncIterator[ApiServer]:
     """An API server with the CRDs, and nothing beside it. INTEGRATION_CRDS may name a folder with the neighbours' real
     CRDs, which are not ours to keep here."""
-    crds = Path(os.environ["INTEGRATION_CRDS"]) if "INTEGRATION_CRDS" in os.environ else None
+    named = os.environ.get("INTEGRATION_CRDS")
+    crds = Path(named) if named else None
     folder = tmp_path_factory.mktemp("api")
     server: ApiServer
     if kind == "real":
