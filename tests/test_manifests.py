@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from app.config import read_configuration
+from app.sandbox.manifests import OWN
 from app.sandbox.real import RealApiServer, find_binaries
 from app.webhooks.configurations import ServiceTarget
 
@@ -118,6 +119,13 @@ def test_with_cert_manager_a_renewed_certificate_needs_no_new_ca_bundle() -> Non
     (ca,) = [spec for (kind, _), spec in specs.items() if kind == "Certificate" and spec.get("isCA")]
     assert issuer == {"ca": {"secretName": ca["secretName"]}}
     assert ca["secretName"] != leaf["secretName"]
+
+
+def test_the_sandbox_has_the_crds_that_are_installed() -> None:
+    folders = (ROOT / "manifests" / "crds", OWN)
+    ours, copied = ({path.name: path.read_text() for path in folder.glob("*_*.yaml")} for folder in folders)
+    assert ours
+    assert ours == copied
 
 
 def test_the_pod_runs_with_as_little_as_it_needs() -> None:

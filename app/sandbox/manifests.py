@@ -7,7 +7,8 @@ import yaml
 from app.sandbox.objects import Object
 
 BUILT_IN = Path(__file__).parent / "crds"
-OWN = Path(__file__).parents[2] / "manifests" / "crds"
+OWN = BUILT_IN / "own"
+"""A copy of `manifests/crds`, which an installed package doesn't have; a test keeps both equal."""
 
 
 def load(folder: Path) -> list[Object]:

@@ -36,6 +36,7 @@ server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
 client: {{queriesPerSecond: 10000, burst: 10000}}
 """
 
+MANIFESTS = Path(__file__).parents[2] / "manifests"
 _NUMBERS = itertools.count(1)
 
 
@@ -66,7 +67,7 @@ def configuration() -> Configuration:
 
 def own_rules() -> list[Object]:
     """Our namespace, service account and RBAC, as they are installed: our server has no other rights."""
-    base = Path(__file__).parents[2] / "manifests" / "base"
+    base = MANIFESTS / "base"
     return [obj for name in ("namespace", "rbac") for obj in yaml.safe_load_all((base / f"{name}.yaml").read_text())]
 
 
@@ -75,7 +76,7 @@ async def api(
     kind: str, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ApiServer]:
     """An API server with the CRDs, and nothing beside it. INTEGRATION_CRDS may name a folder with the neighbours' real
-    CRDs, which are not ours to keep here."""
+    CRDs, which are not ours to keep here; our ClusterTopology comes after them, as it does where we are installed."""
     named = os.environ.get("INTEGRATION_CRDS")
     crds = Path(named) if named else None
     folder = tmp_path_factory.mktemp("api")
@@ -87,6 +88,8 @@ async def api(
         server = Sandbox(webhook_url=url, state_dir=folder, crds=crds, rules=own_rules())
     try:
         await server.start()
+        if crds is not None:
+            await server.apply([yaml.safe_load((MANIFESTS / "crds" / "grove.io_clustertopologies.yaml").read_text())])
         yield server
     finally:
         await server.stop()
