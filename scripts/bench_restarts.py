@@ -143,7 +143,7 @@ class Load:
     async def keep_calling(self, rate: float) -> None:
         clock, next_at = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
         while True:
-            task = asyncio.create_task(self._counted())
+            task = asyncio.create_task(self.call())
             self._running.add(task)
             task.add_done_callback(self._running.discard)
             next_at += 1 / rate
@@ -152,20 +152,20 @@ class Load:
     async def finish(self) -> None:
         if self._running:
             await asyncio.wait(self._running)
-        for _, writer in self._idle:
-            writer.close()
+        while self._idle:
+            self._idle.pop()[1].close()
 
-    async def _counted(self) -> None:
+    async def call(self) -> None:
         self.calls += 1
         begin = asyncio.get_running_loop().time()
         try:
-            await self._call()
+            await self._ask()
         except (OSError, asyncio.IncompleteReadError) as error:
             self.failed += 1
             print(f"failed: {error!r}")
         self.milliseconds.append((asyncio.get_running_loop().time() - begin) * 1000)
 
-    async def _call(self) -> None:
+    async def _ask(self) -> None:
         reader, writer = await self._connection()
         writer.write(REQUEST)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()

@@ -110,7 +110,7 @@ def facts() -> bytes:
 @contextlib.contextmanager
 def servers(directory: Path, wanted: set[str]) -> Iterator[dict[str, int]]:
     """The servers, each on its own port, all on the first core."""
-    ensure_development_certificate(directory, ["127.0.0.1"], datetime.now(UTC))
+    ensure_development_certificate(directory, ["127.0.0.1", "localhost"], datetime.now(UTC))
     (directory / "facts").mkdir()
     (directory / "facts" / "facts.json").write_bytes(facts())
     ports = {name: free_port() for name in sorted(wanted)}

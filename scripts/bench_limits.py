@@ -1,0 +1,215 @@
+"""A server at its limits: a fixed rate, bursts after silence, a huge body, a large set, a cluster being listed.
+
+`floor` is an ASGI app on stock uvicorn that answers constant bytes; see bench_peers.py.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import re
+import socket
+import ssl
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import bench_memory
+import bench_verdicts
+import orjson
+from bench_restarts import Load
+
+from app import runtime
+from app.admission.handler import decide
+from app.admission.review import parse
+from app.config import configuration_or_defaults
+
+SERVERS = ("ours", "floor")
+TURNS = 5
+BURSTS, CALLS, GAP_SECONDS = 20, 25, 6.0
+HUGE = 200 * 2**20
+LISTED = 100_000
+OBJECTS_AT_SCALE_1 = 27_001
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of the fixed rate")
+    parser.add_argument("--rate", type=float, default=1000.0, help="calls a second")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the bursts' gaps and of the cluster (default: 1)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, bench_verdicts.servers(Path(name), set(SERVERS)) as ports:
+        context = ssl.create_default_context(cafile=Path(name) / "ca.crt")
+        await steady({one: Load(ports[one], context) for one in SERVERS}, arguments)
+        counted = await asyncio.gather(*(bursts(ports[one], context, arguments.scale) for one in SERVERS))
+        both = ", ".join(f"{server} {count}" for server, count in zip(SERVERS, counted, strict=True))
+        print(f"new connections in {BURSTS} bursts of {CALLS} calls, {GAP_SECONDS * arguments.scale:g} s apart: {both}")
+        for said in ("its length said", "chunked"):
+            print(f"a body of 200 MiB, {said}: {await huge(ports['ours'], context, chunked=said == 'chunked')}")
+    print(f"a PodCliqueSet of 1,000 replicas takes {large_set():.2f} of the time of one of 1, with as many bytes")
+    print(await stall(arguments.scale))
+    return 0
+
+
+async def steady(loads: dict[str, Load], arguments: argparse.Namespace) -> None:
+    """A fixed rate, in turns."""
+    for _ in range(TURNS):
+        for load in loads.values():
+            calling = asyncio.create_task(load.keep_calling(arguments.rate))
+            await asyncio.sleep(arguments.seconds / TURNS)
+            await ended(calling)
+            await load.finish()
+    for server, load in loads.items():
+        print(f"{server} at {arguments.rate:g} calls/s: {load.calls} calls, {load.failed} failed, ", end="")
+        print(f"p50 {load.percentile(50):.2f} ms, p99 {load.percentile(99):.2f} ms")
+
+
+async def bursts(port: int, context: ssl.SSLContext, scale: float) -> int:
+    """New connections in the end: calls of a burst are at once, on idle connections where there are some."""
+    load = Load(port, context)
+    for _ in range(BURSTS):
+        await asyncio.gather(*(load.call() for _ in range(CALLS)))
+        await asyncio.sleep(GAP_SECONDS * scale)
+    await load.finish()
+    return load.connections
+
+
+async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
+    """What is answered to a body of 200 MiB, and by how much the server's peak memory grew."""
+    pid = listening_on(port)
+    before = peak(pid)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+    length = b"transfer-encoding: chunked" if chunked else b"content-length: %d" % HUGE
+    writer.write(
+        b"POST /validate/podgroup HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n%b\r\n\r\n" % length
+    )
+    answering = asyncio.create_task(reader.read(65536))
+    piece = b"x" * 2**20
+    start = b'{"request":{"uid":"the-uid","object":"'
+    with contextlib.suppress(OSError):
+        for data in (start, *[piece] * (HUGE // len(piece))):
+            writer.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+            await writer.drain()
+    answer = await answering
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    code = orjson.loads(body)["response"]["status"]["code"] if b" 200 " in head.splitlines()[0] else "no review"
+    return f"a review with code {code}, peak memory {(peak(pid) - before) / 2**20:.1f} MiB more"
+
+
+def listening_on(port: int) -> int:
+    """The process of ours that listens there."""
+    wanted = f"--port\0{port}\0".encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if wanted in path.read_bytes():
+                return int(path.parent.name)
+    raise SystemExit(f"no process has --port {port}")
+
+
+def peak(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+
+
+def large_set() -> float:
+    """Handler time for 1,000 replicas, as a part of that for 1."""
+    configuration = configuration_or_defaults(None)
+    cluster = runtime.offline_cluster(configuration, orjson.loads(bench_verdicts.facts())["items"])
+    route = runtime.build_routes(configuration, cluster)["/validate/podcliqueset"]
+    review = bench_verdicts.review("podcliqueset.topology-three-levels")
+    times = {}
+    for replicas in ("0001", "1000"):
+        loaded = orjson.loads(review)
+        loaded["request"]["object"]["spec"]["replicas"] = int(replicas)
+        loaded["request"]["object"]["metadata"]["annotations"] = {"digits": "x" * (4 - len(str(int(replicas))))}
+        body = orjson.dumps(loaded)
+        times[replicas] = min(timed(lambda body=body: decide(route, parse(body), 9.0)) for _ in range(20))
+    return times["1000"] / times["0001"]
+
+
+def timed(run: object, times: int = 2000) -> float:
+    begin = time.perf_counter()
+    for _ in range(times):
+        run()  # type: ignore[operator]
+    return time.perf_counter() - begin
+
+
+async def stall(scale: float) -> str:
+    """The longest answer of a server while it lists a large cluster: its loop does both."""
+    objects = LISTED * scale
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        api = [sys.executable, bench_memory.__file__, "--api", name, "--scale", str(objects / OBJECTS_AT_SCALE_1)]
+        with bench_memory.process(api):
+            await asyncio.to_thread(bench_memory.until, (directory / "loaded").exists)
+            (directory / "config.yaml").write_text(bench_memory.CONFIGURATION + bench_memory.FOLLOWING)
+            with starting(directory) as port:
+                took, cached = await probed(port, directory)
+    worst, ninety_nine = max(took), statistics.quantiles(took, n=100)[98]
+    return (
+        f"while {cached:,} objects are listed: longest answer {worst:.1f} ms, p99 {ninety_nine:.1f} ms of {len(took)}"
+    )
+
+
+@contextlib.contextmanager
+def starting(directory: Path) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    command = [sys.executable, "-m", "app", "serve", "--config", str(directory / "config.yaml"), "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--certs", str(directory / "webhook"), "--log-level", "error"]
+    command += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator"]
+    with bench_memory.process(command):
+        bench_memory.until((directory / "webhook" / "ca.crt").exists)
+        yield port
+
+
+async def probed(port: int, directory: Path) -> tuple[list[float], int]:
+    """Milliseconds of one call after the other on one connection, until all caches are full; then what they hold."""
+    context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
+    async with connection(port, context) as (reader, writer):
+        took: list[float] = []
+        while not await asked(reader, writer, b"/readyz") or len(took) < 100:
+            begin = time.perf_counter()
+            await asked(reader, writer, b"/healthz")
+            took.append((time.perf_counter() - begin) * 1000)
+            await asyncio.sleep(0.001)
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        text = (await reader.read(-1)).decode()
+    return took, sum(int(float(count)) for count in re.findall(r"cache_objects\{[^}]*\} ([\d.e+]+)", text))
+
+
+@contextlib.asynccontextmanager
+async def connection(
+    port: int, context: ssl.SSLContext
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    while True:
+        with contextlib.suppress(OSError):
+            opened = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+            break
+        await asyncio.sleep(0.01)
+    try:
+        yield opened
+    finally:
+        opened[1].close()
+
+
+async def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: bytes) -> bool:
+    """Whether the answer is 200."""
+    writer.write(b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path)
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = re.search(rb"content-length: (\d+)", head)
+    await reader.readexactly(int(length[1]) if length else 0)
+    return head.startswith(b"http/1.1 200")
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))
