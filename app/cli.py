@@ -22,6 +22,7 @@ from app.cluster.api import ClusterError
 from app.config import ConfigurationError, configuration_or_defaults, load_configuration, with_overrides
 from app.doctor.command import add_doctor
 from app.listener import free_port
+from app.options import add_cluster_options
 from app.reconcilers.cluster_topology import CreationFailed
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
 from app.webhooks.dry_run import Asker, Judgement, UnusableInput, describe, read_documents
@@ -60,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_serve(commands: Any) -> None:
     serve = commands.add_parser("serve", help="serve the admission webhooks over HTTPS until SIGTERM")
-    serve.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    add_cluster_options(serve)
     serve.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
     serve.add_argument("--port", type=_port, help="port to listen on, 0 for a free one (default: server.port)")
     serve.add_argument(
@@ -73,8 +74,6 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument(
         "--objects", type=Path, metavar="DIR", help="facts from the YAML and JSON files of DIR, in place of a cluster"
     )
-    serve.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the cluster to serve (default: this Pod's)")
-    serve.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
     serve.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     serve.set_defaults(run=_serve)
 

@@ -7,7 +7,6 @@ import argparse
 import os
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,6 +18,7 @@ from app.audit.progress import Progress
 from app.cluster.api import Client, ClusterError
 from app.cluster.snapshot import SnapshotCluster
 from app.config import Configuration, configuration_or_defaults, with_overrides
+from app.options import add_cluster_options
 from app.runtime import api_client, routes_over, webhook_settings
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.dry_run import Asker
@@ -35,9 +35,7 @@ def add_audit(commands: Any) -> None:
         "resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2 not everything "
         "could be looked at.",
     )
-    audit.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
-    audit.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of the cluster (default: that of this Pod)")
-    audit.add_argument("--context", metavar="NAME", help="of the kubeconfig")
+    add_cluster_options(audit)
     audit.add_argument("--namespace", metavar="NAME", help="only this one")
     audit.add_argument(
         "--output", default="text", choices=("text", "json"), help="json: a line for each finding, then the summary"

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -19,6 +18,7 @@ from app.config import Configuration, configuration_or_defaults, with_overrides
 from app.doctor.examination import Patient, examine
 from app.doctor.permissions import Account
 from app.doctor.report import Check, document, exit_code, lines
+from app.options import add_cluster_options
 from app.runtime import api_client
 from app.tls.probe import Handshake, handshake
 
@@ -36,9 +36,7 @@ def add_doctor(commands: Any) -> None:
         "server's permissions and the topology objects, and says what would be refused while the server is down. "
         "Nothing is written. Exit code: 0 fine, 1 problems, 2 not everything could be looked at.",
     )
-    doctor.add_argument("--config", type=Path, metavar="FILE", help="the server's OperatorConfiguration")
-    doctor.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of the cluster (default: that of this Pod)")
-    doctor.add_argument("--context", metavar="NAME", help="of the kubeconfig")
+    add_cluster_options(doctor)
     doctor.add_argument("--output", default="text", choices=("text", "json"))
     doctor.set_defaults(run=_doctor)
 

@@ -67,7 +67,7 @@ _ALWAYS = (
     Need("events.k8s.io", "events", ("create", "patch"), "events"),
 )
 
-_OWNERS: Mapping[str, tuple[str, ...]] = {
+OWNERS: Mapping[str, tuple[str, ...]] = {
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "batch": ("cronjobs", "jobs"),
     "grove.io": ("podcliques", "podcliquescalinggroups"),
@@ -78,6 +78,7 @@ _OWNERS: Mapping[str, tuple[str, ...]] = {
     "ray.io": ("rayclusters", "rayjobs", "rayservices"),
     "trainer.kubeflow.org": ("trainjobs",),
 }
+"""Kinds, by group, whose objects may own the Pods of a Workload."""
 
 _WORKLOADS = (
     Need("scheduling.k8s.io", "workloads", _WATCH, "Workloads"),
@@ -86,7 +87,7 @@ _WORKLOADS = (
     Need("", "pods", (*_WATCH, "patch"), "Workloads"),
     *(
         Need(group, plural, ("get",), "finding who owns the Pods of a Workload", optional=True)
-        for group, plurals in _OWNERS.items()
+        for group, plurals in OWNERS.items()
         for plural in plurals
     ),
 )

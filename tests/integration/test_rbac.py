@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from app.config import Configuration, read_configuration
+from app.doctor.permissions import OWNERS
 from app.domain.kinds import (
     CLUSTER_TOPOLOGY,
     EVENT,
@@ -40,17 +41,6 @@ Right = tuple[str, str, str]
 
 NAME = "grove-topology"
 ADOPTED = "grove.io/mnnvl-resources-adopted"
-OWNERS: dict[str, tuple[str, ...]] = {
-    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
-    "batch": ("cronjobs", "jobs"),
-    "grove.io": ("podcliquescalinggroups",),
-    "jobset.x-k8s.io": ("jobsets",),
-    "kubeflow.org": ("jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs"),
-    "leaderworkerset.x-k8s.io": ("leaderworkersets",),
-    "nvidia.com": ("dynamographdeployments",),
-    "ray.io": ("rayclusters", "rayjobs", "rayservices"),
-    "trainer.kubeflow.org": ("trainjobs",),
-}
 WITHOUT_A_CALL_HERE: dict[Right, str] = {
     ("patch", "", "secrets"): "a certificate is replaced, after two months",
     ("list", "grove.io", "podcliques"): "`grove-admission audit`, run in the Pod",
