@@ -10,7 +10,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from app.admission.handler import Route
 from app.certificates import file_source, gauges, self_managed_source
 from app.cluster.api import Object
 from app.cluster.client import HttpClient, Limits
-from app.cluster.credentials import from_kubeconfig, in_cluster
+from app.cluster.credentials import from_kubeconfig, in_cluster, is_in_cluster
 from app.cluster.live import LiveCluster
 from app.cluster.offline import OfflineCluster
 from app.cluster.snapshot import SnapshotCluster
@@ -141,6 +141,8 @@ class Readiness:
     certificate: CertificateSource
     leader: Leader | None = None
     draining: bool = False
+    failing: frozenset[str] = frozenset()
+    """The checks that failed when they were last asked."""
 
     def live(self) -> dict[str, str | None]:
         return {"process": None}
@@ -150,10 +152,28 @@ class Readiness:
             "draining": "is shutting down" if self.draining else None,
             "certificate": self._certificate(),
         }
+        unknown = self._undiscovered()
+        if unknown is not None:
+            checks["discovery"] = unknown
         for name, store in self.cluster.stores.by_name().items():
-            problem = getattr(store, "problem", "") or "not asked yet"
+            problem = getattr(store, "problem", "") or ("waits for discovery" if unknown else "not asked yet")
             checks[f"cache/{name}"] = None if store.synced else f"the first list is not in yet: {problem}"
+        self._note_change(checks)
         return checks
+
+    def _undiscovered(self) -> str | None:
+        """Why it isn't known what the cluster serves; None where that is known, and without a cluster."""
+        if not isinstance(self.cluster, LiveCluster) or self.cluster.client.discovery.known:
+            return None
+        return self.cluster.client.discovery.problem or "the API server has not been asked yet"
+
+    def _note_change(self, checks: Mapping[str, str | None]) -> None:
+        """Logs what has become unready since it was last asked, so that it can be read where no probe's answer can."""
+        failing = [f"{name} {problem}" for name, problem in checks.items() if problem is not None]
+        names = frozenset(name for name, problem in checks.items() if problem is not None)
+        if names != self.failing:
+            logger.log(logging.WARNING if failing else logging.INFO, "%s", "; ".join(failing) or "ready")
+        self.failing = names
 
     def _certificate(self) -> str | None:
         if self.certificate.healthy():
@@ -161,9 +181,13 @@ class Readiness:
         state = "is not there yet" if self.certificate.not_after is None else "has expired"
         return f"{state}: {self.certificate.last_error}" if self.certificate.last_error else state
 
+    def gauges(self) -> Iterable[tuple[str, str, dict[str, str], float]]:
+        well = all(problem is None for problem in self.ready().values())
+        yield "ready", "Whether /readyz is well.", {}, float(well)
+
     def notes(self) -> dict[str, str]:
         """Which of the optional APIs this cluster has, and who leads."""
-        if not isinstance(self.cluster, LiveCluster):
+        if not isinstance(self.cluster, LiveCluster) or not self.cluster.client.discovery.known:
             return {}
         served = {resource: self.cluster.client.served_version(resource) for resource in NEIGHBOURS}
         notes = {f"api/{one}": version or NOT_INSTALLED for one, version in served.items()}
@@ -239,6 +263,7 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
     app = build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes)
     listener = Listener(app, sock, source.certificate.context)
     metrics.add_gauges(lambda: _gauges(cluster))
+    metrics.add_gauges(readiness.gauges)
     metrics.add_gauges(lambda: gauges(source))
     try:
         async with leading(configuration, cluster, metrics) as leader, asyncio.TaskGroup() as tasks:
@@ -295,6 +320,18 @@ async def api_client(
     in_pod = kubeconfig is None and context is None
     credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
     async with HttpClient(credentials, limits(configuration), user_agent=f"grove-admission/{__version__}") as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def looking_client(
+    configuration: Configuration, kubeconfig: Path | None, context: str | None
+) -> AsyncIterator[HttpClient]:
+    """As `api_client`, for commands of people: outside of a Pod they mean the cluster that kubectl would take. What the
+    cluster serves is known."""
+    context = context if is_in_cluster() or kubeconfig is not None else context or ""
+    async with api_client(configuration, kubeconfig, context) as client:
+        await client.discovery.refresh()
         yield client
 
 

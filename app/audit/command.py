@@ -18,8 +18,8 @@ from app.audit.progress import Progress
 from app.cluster.api import Client, ClusterError
 from app.cluster.snapshot import SnapshotCluster
 from app.config import Configuration, configuration_or_defaults, with_overrides
-from app.options import add_cluster_options
-from app.runtime import api_client, routes_over, webhook_settings
+from app.options import LIKE_KUBECTL, add_cluster_options
+from app.runtime import looking_client, routes_over, webhook_settings
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.dry_run import Asker
 
@@ -35,7 +35,7 @@ def add_audit(commands: Any) -> None:
         "resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2 not everything "
         "could be looked at.",
     )
-    add_cluster_options(audit)
+    add_cluster_options(audit, LIKE_KUBECTL)
     audit.add_argument("--namespace", metavar="NAME", help="only this one")
     audit.add_argument(
         "--output", default="text", choices=("text", "json"), help="json: a line for each finding, then the summary"
@@ -54,8 +54,7 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace, configuration: Configuration) -> int:
-    async with api_client(configuration, arguments.kubeconfig, arguments.context) as client:
-        await client.discovery.refresh()
+    async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
         return await audit(client, configuration, arguments.namespace, arguments.output)
 
 

@@ -24,6 +24,8 @@ def error_from_status(status: Object, code: int = 0, wait: float | None = None) 
     code = code or int(status.get("code") or 500)
     details = status.get("details") or {}
     message = str(status.get("message") or f"HTTP {code}")
+    if code == 401:
+        message = f"the API server doesn't accept these credentials: {message}"
     wished = _seconds(details.get("retryAfterSeconds"))
     kind = _kind_of_error(code)
     if code == 404 and not details.get("name"):

@@ -5,6 +5,8 @@ object several times, and a Watch there has no time limit).
 """
 
 import asyncio
+import os
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -171,7 +173,7 @@ class HttpClient:
         fences = aiohttp.ClientTimeout(
             total=None, sock_connect=self._limits.connect, sock_read=self._limits.watch_silence
         )
-        async with _translated(), self._send(request, fences) as response:
+        async with _translated(self._credentials.host), self._send(request, fences) as response:
             if response.status != 200:
                 raise error_from(response.status, response.headers, await response.read())
             async for line in lines_of(response.content.iter_any(), self._limits.longest_event):
@@ -274,7 +276,7 @@ class HttpClient:
         if request.resource not in _UNLIMITED:
             await self._turn()
         fences = aiohttp.ClientTimeout(total=self._limits.total, sock_connect=self._limits.connect)
-        async with _translated(), self._send(request, fences) as response:
+        async with _translated(self._credentials.host), self._send(request, fences) as response:
             body = await response.read()
             if response.status >= 300:
                 raise error_from(response.status, response.headers, body)
@@ -337,16 +339,29 @@ class HttpClient:
 
 
 @asynccontextmanager
-async def _translated() -> AsyncGenerator[None, None]:
-    """Connection errors as Unavailable; ClusterErrors pass."""
+async def _translated(host: str) -> AsyncGenerator[None, None]:
+    """Connection errors as Unavailable, which names the server; ClusterErrors pass."""
     try:
         yield
-    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError) as error:
-        raise Unavailable(f"TLS: {error}", reason="TLS") from error
+    except aiohttp.ClientConnectorCertificateError as error:
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        raise Unavailable(f"{host}: its certificate is not trusted: {why}", reason="TLS") from error
+    except aiohttp.ClientSSLError as error:
+        raise Unavailable(f"{host}: TLS: {_plainly(error)}", reason="TLS") from error
     except TimeoutError as error:
-        raise Unavailable("the API server didn't answer in time", reason="Timeout") from error
+        raise Unavailable(f"{host} didn't answer in time", reason="Timeout") from error
     except (aiohttp.ClientError, OSError, LineTooLong) as error:
-        raise Unavailable(f"{type(error).__name__}: {error}", reason="Connection") from error
+        raise Unavailable(f"{host}: {_plainly(error)}", reason="Connection") from error
+
+
+def _plainly(error: Exception) -> str:
+    """An error of the network in words: "Connection refused", not how a library shows it."""
+    inner = getattr(error, "os_error", error)
+    if isinstance(inner, ssl.SSLError):
+        return str(inner.reason or inner).replace("_", " ").lower()
+    if isinstance(inner, OSError) and inner.errno is not None:
+        return os.strerror(inner.errno) if inner.errno > 0 else inner.strerror or str(inner)
+    return str(error) or type(error).__name__
 
 
 def _selectors(labels: str, fields: str) -> Params:

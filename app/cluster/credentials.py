@@ -1,6 +1,7 @@
 """Where the API server is and how we show who we are, read by kubernetes_asyncio from a Pod or a kubeconfig."""
 
 import asyncio
+import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,20 +141,35 @@ class _Kubeconfig:
     context: str | None
 
     async def load(self, configuration: Any) -> None:
+        if self.path is not None:
+            _need_file(self.path)
         await load_kube_config(self.path, self.context, configuration, persist_config=False)
+
+
+def _need_file(path: str) -> None:
+    """kubernetes_asyncio only logs that there is none."""
+    if not Path(path).is_file():
+        raise ConfigException(f"there is no file {path}")
+
+
+def is_in_cluster() -> bool:
+    """Whether this is a Pod, which Kubernetes tells where its API server is."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 async def in_cluster(
     token_file: Path = Path(SERVICE_TOKEN_FILENAME), ca_file: Path = Path(SERVICE_CERT_FILENAME)
 ) -> LoadedCredentials:
     """The credentials that Kubernetes mounts into a Pod. Raises ClusterError where there are none."""
+    if not is_in_cluster():
+        raise ClusterError("no credentials for the cluster: this is no Pod, so give --kubeconfig FILE")
     return await _loaded(_InCluster(token_file, ca_file))
 
 
 async def from_kubeconfig(path: Path | None = None, context: str | None = None) -> LoadedCredentials:
     """The credentials of one context of a kubeconfig ($KUBECONFIG or ~/.kube/config, and its current context, unless
     told): client certificates, tokens, token files and exec plugins. Raises ClusterError where it can't be read."""
-    return await _loaded(_Kubeconfig(None if path is None else str(path), context))
+    return await _loaded(_Kubeconfig(None if path is None else str(path), context or None))
 
 
 async def _loaded(loader: _Loader) -> LoadedCredentials:

@@ -5,6 +5,7 @@ discovery in its first form, which everything that speaks Kubernetes answers).
 """
 
 import asyncio
+import logging
 import random as system_random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NoReturn
@@ -19,6 +20,8 @@ from app.domain.kinds import Resource
 Read = Callable[[str], Awaitable[Object]]
 Served = Callable[[Resource, str | None], None]
 GroupVersion = tuple[str, str]
+
+logger = logging.getLogger(__name__)
 
 
 class Discovery:
@@ -86,7 +89,9 @@ class Discovery:
             try:
                 await self.refresh()
             except ClusterError as error:
-                self.problem = f"discovery: {error}"
+                if not self.problem:
+                    logger.warning("what the cluster serves can't be read: %s", error.message)
+                self.problem = error.message
                 await asyncio.sleep(backoff.next(error.retry_after))
                 continue
             backoff.reset()

@@ -85,6 +85,7 @@ class Elector:
         self._seen_at = -math.inf
         self._held_from = -math.inf
         self._leading = False
+        self._complaint = ""
 
     @property
     def leading(self) -> bool:
@@ -115,8 +116,14 @@ class Elector:
                 if await self._try_to_acquire():
                     return
             except (ClusterError, TimeoutError) as error:
-                log.info("lease %s/%s: %s", self._namespace, self._name, str(error) or "no answer in time")
+                self._complain(str(error) or "no answer in time")
             await asyncio.sleep(self._timing.retry * (1 + self._random() / 5))
+
+    def _complain(self, why: str) -> None:
+        """Once for each reason, not at every try."""
+        if why != self._complaint:
+            log.warning("lease %s/%s: %s", self._namespace, self._name, why)
+        self._complaint = why
 
     async def _try_to_acquire(self) -> bool:
         async with asyncio.timeout(self._timing.attempt):
@@ -222,7 +229,9 @@ class Elector:
                 stale = True
             except (ClusterError, TimeoutError) as error:
                 stale = True
-                log.info("lease %s/%s not renewed: %s", self._namespace, self._name, str(error) or "no answer in time")
+                log.warning(
+                    "lease %s/%s not renewed: %s", self._namespace, self._name, str(error) or "no answer in time"
+                )
                 await asyncio.sleep(self._timing.retry / 4)
             else:
                 return

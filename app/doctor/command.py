@@ -14,18 +14,25 @@ import uvloop
 
 from app import logs
 from app.cluster.api import ClusterError
+from app.cluster.credentials import is_in_cluster
 from app.config import Configuration, configuration_or_defaults, with_overrides
 from app.doctor.examination import Patient, examine
 from app.doctor.permissions import Account
 from app.doctor.report import Check, document, exit_code, lines
-from app.options import add_cluster_options
-from app.runtime import api_client
+from app.options import LIKE_KUBECTL, add_cluster_options
+from app.runtime import looking_client
 from app.tls.probe import Handshake, handshake
 
 COULD_NOT_LOOK = 2
 ACCOUNT = "grove-admission"
 """The service account of the manifests, in the namespace of the Service."""
 _HANDSHAKE_SECONDS = 3.0
+_UNCONFIGURED = Check(
+    "configuration",
+    "warning",
+    "not given: an installation with the defaults is looked for",
+    "Give the server's own as --config.",
+)
 
 
 def add_doctor(commands: Any) -> None:
@@ -36,7 +43,7 @@ def add_doctor(commands: Any) -> None:
         "server's permissions and the topology objects, and says what would be refused while the server is down. "
         "Nothing is written. Exit code: 0 fine, 1 problems, 2 not everything could be looked at.",
     )
-    add_cluster_options(doctor)
+    add_cluster_options(doctor, LIKE_KUBECTL)
     doctor.add_argument("--output", default="text", choices=("text", "json"))
     doctor.set_defaults(run=_doctor)
 
@@ -54,11 +61,11 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> list[Check]:
-    in_pod = arguments.kubeconfig is None and arguments.context is None
-    async with api_client(configuration, arguments.kubeconfig, arguments.context) as client:
-        await client.discovery.refresh()
+    in_pod = is_in_cluster() and arguments.kubeconfig is None and arguments.context is None
+    async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
         account = None if in_pod else Account(configuration.certificates.namespace, ACCOUNT)
-        return await examine(Patient(client, client.read, _shake, configuration, account, datetime.now(UTC)))
+        checks = await examine(Patient(client, client.read, _shake, configuration, account, datetime.now(UTC)))
+        return checks if arguments.config else [_UNCONFIGURED, *checks]
 
 
 async def _shake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:

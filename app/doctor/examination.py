@@ -37,7 +37,7 @@ async def examine(patient: Patient) -> list[Check]:
     checks = await _attempted(apis.SUBJECT, apis.check_apis(client, patient.read))
     installed: list[Object] = []
     checks += [check async for check in _webhooks(patient, installed)]
-    answering, endpoints = await _service(patient)
+    answering, endpoints = await _service(patient, installed)
     checks += answering
     checks += await _attempted(certificate.SUBJECT, _certificates(patient, installed, endpoints))
     cluster_topology = configuration.cluster_topology
@@ -76,8 +76,10 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
             yield check
 
 
-async def _service(patient: Patient) -> tuple[list[Check], list[Endpoint]]:
+async def _service(patient: Patient, installed: list[Object]) -> tuple[list[Check], list[Endpoint]]:
     settings = patient.configuration.certificates
+    if installed and not service.is_called(installed):
+        return [Check(service.SUBJECT, "ok", "the webhooks call URLs, no Service")], []
     try:
         return await service.check_service(patient.client, settings.namespace, settings.service_name)
     except ClusterError as error:

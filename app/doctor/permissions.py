@@ -6,7 +6,7 @@ The table says the same as `manifests/base/rbac.yaml`; a test keeps both equal.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.cluster.api import Client, Forbidden, Object
+from app.cluster.api import Client, Object
 from app.config import Configuration
 from app.doctor.report import Check
 from app.domain.kinds import ACCESS_REVIEW, SELF_ACCESS_REVIEW
@@ -114,18 +114,8 @@ def needs_of(configuration: Configuration) -> list[Need]:
 
 
 async def check_permissions(client: Client, needs: Sequence[Need], account: Account | None) -> list[Check]:
-    """Asks about `account`, or (None, and where we may not ask about others) about ourselves. ClusterError where the
-    API server doesn't answer."""
-    if account is None:
-        return await _check(client, needs, None)
-    try:
-        return await _check(client, needs, account)
-    except Forbidden:
-        message = f"may not ask about {account}: what follows is about you yourself"
-        return [Check(SUBJECT, "warning", message), *await _check(client, needs, None)]
-
-
-async def _check(client: Client, needs: Sequence[Need], account: Account | None) -> list[Check]:
+    """Asks about `account`, or (None) about ourselves. ClusterError where the API server doesn't answer, and where we
+    may not ask about others."""
     who, missing = "you" if account is None else str(account), list[Check]()
     for need in needs:
         refused = [verb for verb in need.verbs if not await _is_allowed(client, need, verb, account)]

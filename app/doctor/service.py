@@ -1,6 +1,6 @@
 """The Service that API servers call, and who answers behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,10 @@ from app.domain.kinds import ENDPOINT_SLICE, SERVICE
 
 SUBJECT = "service"
 _PORT = 443
+_UNREADY = (
+    "See why its Pods aren't ready: their log says which check fails, and so does, beside `kubectl port-forward`, "
+    "`curl -k 'https://localhost:8443/readyz?verbose'`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,12 @@ class Endpoint:
 
     address: str
     port: int
+
+
+def is_called(configurations: Iterable[Object]) -> bool:
+    """Whether a webhook of stored configurations calls a Service, not a URL."""
+    webhooks = (webhook for one in configurations for webhook in one.get("webhooks") or ())
+    return any("service" in (webhook.get("clientConfig") or {}) for webhook in webhooks)
 
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[list[Check], list[Endpoint]]:
@@ -39,9 +49,7 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[list
 
 def _judge(what: str, ready: int) -> Check:
     if ready == 0:
-        return Check(
-            SUBJECT, "problem", f"{what} has no ready endpoint", "See why its Pods aren't ready: /readyz?verbose."
-        )
+        return Check(SUBJECT, "problem", f"{what} has no ready endpoint", _UNREADY)
     if ready == 1:
         message = f"{what} has 1 ready endpoint: nobody answers while it restarts"
         return Check(SUBJECT, "warning", message, "Run two replicas or more.")

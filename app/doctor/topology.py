@@ -43,7 +43,8 @@ def _levels(name: str, found: Object, configured: Sequence[Level]) -> list[Check
     message = f"ClusterTopology {name}: {', '.join(level.domain for level in held)}"
     if configured and held != tuple(configured):
         wanted = ", ".join(f"{level.domain}={level.key}" for level in configured)
-        return [Check(SUBJECT, "problem", f"{message}; the configuration has {wanted}", _LEADER)]
+        remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
+        return [Check(SUBJECT, "problem", f"{message}; the configuration has {wanted}", remedy)]
     return [Check(SUBJECT, "ok", message)]
 
 

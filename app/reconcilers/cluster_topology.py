@@ -62,7 +62,7 @@ class ClusterTopologyReconciler:
                     raise CreationFailed(
                         f'ClusterTopology "{self._name}" could not be made: {error.message}'
                     ) from error
-                logger.info("ClusterTopology %s not made yet: %s", self._name, error.message)
+                logger.warning("ClusterTopology %s not made yet: %s", self._name, error.message)
                 await asyncio.sleep(min(backoff.next(error.retry_after), max(0.0, end - clock())))
 
     async def reconcile(self, key: Key) -> float | None:

@@ -194,7 +194,7 @@ def test_an_api_server_that_is_down_is_asked_again() -> None:
         given = discovery(server)
         async with running(given):
             await asyncio.sleep(10)
-            assert (given.known, given.problem) == (False, "discovery: /apis is down")
+            assert (given.known, given.problem) == (False, "/apis is down")
             server.broken.clear()
             await asyncio.sleep(20)
             assert (given.known, given.problem) == (True, "")

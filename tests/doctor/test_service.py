@@ -6,7 +6,7 @@ import pytest
 
 from app.cluster.memory import MemoryClient
 from app.doctor.report import Check
-from app.doctor.service import Endpoint, check_service
+from app.doctor.service import Endpoint, check_service, is_called
 
 Object = dict[str, Any]
 
@@ -36,8 +36,12 @@ def endpoints(*conditions: dict[str, bool] | None, service: str = "grove-admissi
     }
 
 
+UNREADY = (
+    "See why its Pods aren't ready: their log says which check fails, and so does, beside `kubectl port-forward`, "
+    "`curl -k 'https://localhost:8443/readyz?verbose'`."
+)
 WHAT = "Service grove-system/grove-admission"
-NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", "See why its Pods aren't ready: /readyz?verbose.")
+NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", UNREADY)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +86,11 @@ NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", "See why i
 )
 async def test_a_service(objects: list[Object], check: Check, ready: list[Endpoint]) -> None:
     assert await check_service(MemoryClient(objects), "grove-system", "grove-admission") == ([check], ready)
+
+
+@pytest.mark.parametrize(
+    ("client_config", "called"),
+    [({"service": {"name": "a", "namespace": "b"}}, True), ({"url": "https://a"}, False), ({}, False)],
+)
+def test_whether_a_service_is_called(client_config: Object, called: bool) -> None:
+    assert is_called([{"webhooks": [{"name": "x", "clientConfig": client_config}]}]) is called
