@@ -6,7 +6,7 @@ are ours. `manifests/examples/configuration.yaml` shows every key with its defau
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -21,6 +21,7 @@ KIND = "OperatorConfiguration"
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 
+_MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 _SERVICE_LINK = "tcp://"
 """How GROVE_ADMISSION_PORT begins where the kubelet made it, of the Service called grove-admission: no setting."""
 
@@ -168,6 +169,9 @@ class Workloads(_Section):
     labels: WorkloadLabels = WorkloadLabels()
 
 
+CertificateMode = Literal["files", "self-managed"]
+
+
 class Certificates(_Section):
     """Where the serving certificate comes from.
 
@@ -178,7 +182,7 @@ class Certificates(_Section):
     that has to fit in the last third of a certificate's life, with room.
     """
 
-    mode: Literal["files", "self-managed"] = "files"
+    mode: CertificateMode = "files"
     namespace: str = "grove-system"
     secret_name: str = "grove-admission-certificates"
     service_name: str = "grove-admission"
@@ -268,7 +272,8 @@ def configuration_or_defaults(path: Path | None) -> Configuration:
 def with_overrides(
     configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """`configuration` with `server.host`/`server.port` from GROVE_ADMISSION_HOST/PORT, and, above these, from flags.
+    """`configuration` with `server.host`/`server.port` from GROVE_ADMISSION_HOST/PORT, and, above these, from flags;
+    with `certificates.mode` from GROVE_ADMISSION_CERTIFICATES_MODE, so that an overlay can set that alone.
     With POD_NAMESPACE, the namespaces of Secret, Service, Lease and our own account that aren't given are it."""
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
@@ -280,13 +285,21 @@ def with_overrides(
         server["port"] = int(port)
     server |= {name: value for name, value in flags.items() if value is not None}
     updates: dict[str, Any] = {"server": configuration.server.model_copy(update=server)}
-    if "POD_NAMESPACE" in environment:
-        updates |= _moved(configuration, environment["POD_NAMESPACE"])
-    return configuration.model_copy(update=updates)
+    if _MODE in environment:
+        updates["certificates"] = _with_mode(configuration.certificates, environment[_MODE])
+    configuration = configuration.model_copy(update=updates)
+    return _moved(configuration, environment["POD_NAMESPACE"]) if "POD_NAMESPACE" in environment else configuration
 
 
-def _moved(configuration: Configuration, namespace: str) -> dict[str, Any]:
-    """The sections whose defaults are meant for `grove-system`, for a Pod in another namespace."""
+def _with_mode(certificates: Certificates, mode: str) -> Certificates:
+    if mode not in get_args(CertificateMode):
+        allowed = " or ".join(get_args(CertificateMode))
+        raise ConfigurationError(_MODE, [f"must be {allowed}, not {mode!r}"])
+    return certificates.model_copy(update={"mode": mode})
+
+
+def _moved(configuration: Configuration, namespace: str) -> Configuration:
+    """With the defaults that are meant for `grove-system` as they are for a Pod in another namespace."""
     moved: dict[str, Any] = {}
     for name in ("certificates", "leader_election"):
         section = getattr(configuration, name)
@@ -296,7 +309,7 @@ def _moved(configuration: Configuration, namespace: str) -> dict[str, Any]:
     if "authorized_users" not in authorization.model_fields_set:
         users = (own_account(namespace), *authorization.authorized_users[1:])
         moved["authorization"] = authorization.model_copy(update={"authorized_users": users})
-    return moved
+    return configuration.model_copy(update=moved)
 
 
 def _finding(error: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.config import read_configuration
+from app.config import read_configuration, with_overrides
 from app.sandbox.manifests import OWN
 from app.sandbox.real import RealApiServer, find_binaries
 from app.webhooks.configurations import ServiceTarget
@@ -65,7 +65,7 @@ def check(objects: list[Object]) -> None:
     target = ServiceTarget()
     assert (service["metadata"]["namespace"], service["metadata"]["name"]) == (target.namespace, target.name)
     spaces = {obj["metadata"].get("namespace") for obj in objects} - {None}
-    assert spaces == {one(objects, "Namespace")["metadata"]["name"]}
+    assert spaces == {target.namespace}
 
 
 def test_everything_that_the_base_names_is_there() -> None:
@@ -81,7 +81,9 @@ def test_every_overlay_renders_and_names_what_is_there(overlay: str) -> None:
 def test_the_configuration_of_every_overlay_can_be_used_and_drains_within_the_grace_period(overlay: str) -> None:
     objects = rendered(overlay)
     text = one(objects, "ConfigMap")["data"]["config.yaml"]
-    configuration = read_configuration(text, overlay)
+    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    environment = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+    configuration = with_overrides(read_configuration(text, overlay), environment, {})
     grace = one(objects, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert configuration.server.drain_seconds + 20 < grace
     assert configuration.certificates.mode == ("files" if overlay == "cert-manager" else "self-managed")
@@ -119,6 +121,14 @@ def test_with_cert_manager_a_renewed_certificate_needs_no_new_ca_bundle() -> Non
     (ca,) = [spec for (kind, _), spec in specs.items() if kind == "Certificate" and spec.get("isCA")]
     assert issuer == {"ca": {"secretName": ca["secretName"]}}
     assert ca["secretName"] != leaf["secretName"]
+
+
+@pytest.mark.parametrize("overlay", [*OVERLAYS, "monitoring"])
+def test_what_others_use_too_is_in_no_overlay(overlay: str) -> None:
+    """`kubectl delete -k` would take Grove's namespace and its ClusterTopology along."""
+    shared = {"Namespace", "CustomResourceDefinition"}
+    assert {obj["kind"] for obj in rendered("../prerequisites")} == shared
+    assert {obj["kind"] for obj in rendered(overlay)} & shared == set()
 
 
 def test_the_sandbox_has_the_crds_that_are_installed() -> None:
@@ -169,8 +179,7 @@ async def test_a_real_api_server_takes_every_overlay_and_knows_all_of_its_fields
     server = RealApiServer(binaries=binaries, state_dir=tmp_path, crds=crds)
     try:
         await server.start()
-        if overlay == "monitoring":
-            await server.apply([one(base(), "Namespace")])
+        await server.apply(rendered("../prerequisites"))
         await server.apply(objects)
     finally:
         await server.stop()

@@ -84,11 +84,27 @@ _MNNVL_ENABLED = MatchCondition(
     f"object.metadata.annotations['{MNNVL_ENABLED}'] == 'true'",
 )
 
-VALIDATE_CLUSTER_TOPOLOGY = Webhook(
-    "/validate/clustertopology", CLUSTER_TOPOLOGY, (*_WRITES, "DELETE"), "Fail", 5, "None"
+_NOT_BEING_DELETED = MatchCondition(
+    "not-being-deleted", "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
 )
-VALIDATE_POD_CLIQUE_SET = Webhook("/validate/podcliqueset", POD_CLIQUE_SET, _WRITES, "Fail", 5, "None")
-VALIDATE_POD_GROUP = Webhook("/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None")
+"""For those that fail closed: finalizers can be removed, and namespaces emptied, while nobody answers. Being asked, we
+would let such an update pass."""
+
+VALIDATE_CLUSTER_TOPOLOGY = Webhook(
+    "/validate/clustertopology",
+    CLUSTER_TOPOLOGY,
+    (*_WRITES, "DELETE"),
+    "Fail",
+    5,
+    "None",
+    match_conditions=(_NOT_BEING_DELETED,),
+)
+VALIDATE_POD_CLIQUE_SET = Webhook(
+    "/validate/podcliqueset", POD_CLIQUE_SET, _WRITES, "Fail", 5, "None", match_conditions=(_NOT_BEING_DELETED,)
+)
+VALIDATE_POD_GROUP = Webhook(
+    "/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None", match_conditions=(_NOT_BEING_DELETED,)
+)
 MUTATE_POD_CLIQUE = Webhook(
     "/mutate/podclique",
     POD_CLIQUE,
@@ -97,9 +113,18 @@ MUTATE_POD_CLIQUE = Webhook(
     10,
     "NoneOnDryRun",
     mutating=True,
-    match_conditions=(_MNNVL_ENABLED,),
+    match_conditions=(_MNNVL_ENABLED, _NOT_BEING_DELETED),
 )
-MUTATE_POD_GANG = Webhook("/mutate/podgang", POD_GANG, _WRITES, "Fail", 5, "NoneOnDryRun", mutating=True)
+MUTATE_POD_GANG = Webhook(
+    "/mutate/podgang",
+    POD_GANG,
+    _WRITES,
+    "Fail",
+    5,
+    "NoneOnDryRun",
+    mutating=True,
+    match_conditions=(_NOT_BEING_DELETED,),
+)
 MUTATE_POD_BINDING = Webhook(
     "/mutate/pod-binding",
     POD,

@@ -24,22 +24,26 @@ def stored(configuration: Object) -> Object:
     return found
 
 
+HOLD = ", where its matchConditions hold (not-being-deleted)"
+
+
 def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server() -> None:
     checks = [*check_webhooks(stored(MUTATING), MUTATING), *check_webhooks(stored(VALIDATING), VALIDATING)]
     assert {(check.subject, check.status, check.remedy) for check in checks} == {("webhooks", "ok", "")}
     assert [check.message for check in checks] == [
         "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io "
-        "are refused, except in grove-system, kube-system, where its matchConditions hold (mnnvl-enabled)",
+        "are refused, except in grove-system, kube-system, where its matchConditions hold "
+        "(mnnvl-enabled, not-being-deleted)",
         "podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
-        "podgangs.scheduler.grove.io are refused, except in grove-system, kube-system",
+        "podgangs.scheduler.grove.io are refused, except in grove-system, kube-system" + HOLD,
         "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, "
         "except in grove-system, kube-system",
         "clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of "
-        "clustertopologies.grove.io are refused",
+        "clustertopologies.grove.io are refused" + HOLD,
         "podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
-        "podcliquesets.grove.io are refused, except in grove-system, kube-system",
+        "podcliquesets.grove.io are refused, except in grove-system, kube-system" + HOLD,
         "podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
-        "podgroups.scheduling.run.ai are refused, except in grove-system, kube-system",
+        "podgroups.scheduling.run.ai are refused, except in grove-system, kube-system" + HOLD,
     ]
 
 
@@ -122,7 +126,11 @@ def without(key: str) -> Callable[[Object], None]:
         ),
         pytest.param(
             field("matchConditions", [{"name": "x", "expression": "false"}]),
-            ['matchConditions is [{"expression": "false", "name": "x"}]; this version installs not there'],
+            [
+                'matchConditions is [{"expression": "false", "name": "x"}]; this version installs [{"expression": '
+                '"request.operation != \'UPDATE\' || !has(object.metadata.deletionTimestamp)", "name": '
+                '"not-being-deleted"}]'
+            ],
             id="a condition of somebody's",
         ),
         pytest.param(

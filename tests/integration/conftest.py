@@ -67,8 +67,8 @@ def configuration() -> Configuration:
 
 def own_rules() -> list[Object]:
     """Our namespace, service account and RBAC, as they are installed: our server has no other rights."""
-    base = MANIFESTS / "base"
-    return [obj for name in ("namespace", "rbac") for obj in yaml.safe_load_all((base / f"{name}.yaml").read_text())]
+    files = [MANIFESTS / "prerequisites" / "namespace.yaml", MANIFESTS / "base" / "rbac.yaml"]
+    return [obj for file in files for obj in yaml.safe_load_all(file.read_text())]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -50,12 +50,18 @@ def test_a_binding_is_a_kind_of_its_own_under_pods() -> None:
 
 
 def test_only_annotated_cliques_are_asked_about() -> None:
-    (condition,) = MUTATE_POD_CLIQUE.match_conditions
+    condition, _ = MUTATE_POD_CLIQUE.match_conditions
     assert condition.expression == (
         "has(object.metadata.annotations) && 'grove.io/mnnvl-enabled' in object.metadata.annotations && "
         "object.metadata.annotations['grove.io/mnnvl-enabled'] == 'true'"
     )
-    assert [webhook for webhook in WEBHOOKS if webhook.match_conditions] == [MUTATE_POD_CLIQUE]
+
+
+def test_those_that_fail_closed_are_not_asked_about_objects_that_are_being_deleted() -> None:
+    going = {"not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"}
+    for webhook in WEBHOOKS:
+        said = {one.name: one.expression for one in webhook.match_conditions if one.name != "mnnvl-enabled"}
+        assert said == (going if webhook.failure_policy == "Fail" else {}), webhook.path
 
 
 def test_only_the_binding_goes_on_without_us() -> None:
