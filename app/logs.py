@@ -1,6 +1,7 @@
 """Structured logs: JSON, one object a line. Verdicts have their own fast lane, because there are thousands a second:
 lines are gathered in memory and written by a thread, so that a slow reader of the log never stalls an answer."""
 
+import contextlib
 import json
 import logging
 import queue
@@ -15,6 +16,7 @@ from app.admission.verdict import Verdict
 
 _MAX_MESSAGE = 1000
 _FLUSH_LINES = 256
+_WAITING_CHUNKS = 200
 
 
 class JsonFormatter(logging.Formatter):
@@ -55,7 +57,9 @@ class VerdictLog:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._lines: list[bytes] = []
-        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
+        self.lost = 0
+        """Lines that were dropped, because the reader of the log was too slow for too long."""
         self._second = 0
         self._prefix = ""
         self._thread = threading.Thread(target=self._write, name="verdict-log", daemon=True)
@@ -88,14 +92,17 @@ class VerdictLog:
     def flush(self) -> None:
         """Hands what is gathered to the writer."""
         if self._lines:
-            self._lines.append(b"")
-            self._queue.put(b"\n".join(self._lines))
-            self._lines = []
+            lines, self._lines = self._lines, []
+            try:
+                self._queue.put_nowait(b"\n".join([*lines, b""]))
+            except queue.Full:
+                self.lost += len(lines)
 
     def close(self) -> None:
         """Writes everything and ends the thread."""
         self.flush()
-        self._queue.put(None)
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=5)
         self._thread.join(timeout=5)
 
     def _timestamp(self, now: float) -> str:

@@ -264,6 +264,7 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
     listener = Listener(app, sock, source.certificate.context)
     metrics.add_gauges(lambda: _gauges(cluster))
     metrics.add_gauges(readiness.gauges)
+    metrics.add_gauges(lambda: [("log_lines_lost_total", "Verdicts that were not logged.", {}, float(log.lost))])
     metrics.add_gauges(lambda: gauges(source))
     try:
         async with leading(configuration, cluster, metrics) as leader, asyncio.TaskGroup() as tasks:

@@ -126,6 +126,22 @@ def test_a_failure_is_written_at_once_and_a_verdict_with_the_next_flush() -> Non
     assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == ["first", "second", "third"]
 
 
+def test_a_reader_that_is_too_slow_costs_lines_and_not_memory() -> None:
+    blocked = threading.Event()
+
+    class Slow(Kept):
+        def write(self, _: object) -> int:
+            blocked.wait(30)
+            return 0
+
+    log = VerdictLog(Slow())
+    for _ in range(300 * 256):
+        log.record("/path", "u", None, not_allowed("no"), 0)
+    assert log.lost >= 50 * 256
+    blocked.set()
+    log.close()
+
+
 def test_a_stream_that_is_closed_stops_nothing() -> None:
     stream = io.BytesIO()
     log = VerdictLog(stream)

@@ -4,6 +4,7 @@ Exit codes: 0 nothing found, 1 findings, 2 not everything could be looked at.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from datetime import UTC, datetime
@@ -15,9 +16,10 @@ import uvloop
 from app import logs
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
-from app.cluster.api import Client, ClusterError
+from app.cluster.api import Client, ClusterError, Forbidden
 from app.cluster.snapshot import SnapshotCluster
 from app.config import Configuration, configuration_or_defaults, with_overrides
+from app.domain.kinds import NAMESPACE
 from app.options import LIKE_KUBECTL, add_cluster_options
 from app.runtime import looking_client, routes_over, webhook_settings
 from app.webhooks.configurations import EXEMPT_NAMESPACE
@@ -55,7 +57,15 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 async def _run(arguments: argparse.Namespace, configuration: Configuration) -> int:
     async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
+        if arguments.namespace:
+            await need_namespace(client, arguments.namespace)
         return await audit(client, configuration, arguments.namespace, arguments.output)
+
+
+async def need_namespace(client: Client, name: str) -> None:
+    """A misspelt one would look like a cluster where all is well. Who may not read namespaces has to know."""
+    with contextlib.suppress(Forbidden):
+        await client.get(NAMESPACE, name)
 
 
 async def audit(client: Client, configuration: Configuration, namespace: str | None, output: str) -> int:

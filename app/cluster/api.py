@@ -69,6 +69,10 @@ class Unavailable(ClusterError):
     """429, 5xx, time-outs and broken connections: the same call may go through later."""
 
 
+class TopologyMissing(Unavailable):
+    """The managed ClusterTopology does not exist (yet)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page of a list: raw items (with apiVersion and kind filled in), the list's resourceVersion, the token of the

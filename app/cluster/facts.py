@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.cluster.api import Client, NotFound, Object, Store, Unavailable
+from app.cluster.api import Client, NotFound, Object, Store, TopologyMissing, Unavailable
 from app.domain.kinds import POD_CLIQUE_SET
 from app.domain.ownership import Gang, MnnvlResource
 from app.domain.podcliqueset import PodCliqueSet, read_pod_clique_set
@@ -64,7 +64,7 @@ class CachedFacts:
         ready(self._stores.topologies, "ClusterTopologies")
         levels = self._stores.topologies.get("", self._name)
         if not levels:
-            raise Unavailable(
+            raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{self._name}" does not exist yet; the operator '
                 f"creates it from clusterTopology.levels of its configuration"
             )

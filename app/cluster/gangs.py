@@ -53,7 +53,9 @@ def read_stored_gang(obj: Object) -> StoredGang:
     packer = zlib.compressobj(level=1, zdict=_TYPICAL)
     seen = packer.compress(orjson.dumps(reduced(obj))) + packer.flush()
     place = Place(*(intern(getattr(gang.place, field)) for field in _PLACE))
-    return StoredGang(intern(gang.namespace), intern(gang.name), gang.uid, place, gang.deleting, seen)
+    return StoredGang(
+        intern(gang.namespace), intern(gang.name), gang.uid, place, gang.deleting, intern(gang.set_uid), seen
+    )
 
 
 def set_keys(gang: Gang) -> Iterator[Key]:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from app.cluster.api import Client, Conflict, NotFound, NotOurs, Object, PodCliqueSetReader, Store, Unavailable
 from app.cluster.facts import ready
 from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM, Resource
-from app.domain.labels import PCS_NAME, PCS_REPLICA, Place
+from app.domain.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, Place
 from app.domain.mnnvl import Owner, Plan, desired_claim, desired_compute_domain
-from app.domain.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_resource
+from app.domain.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_gang, read_resource
 from app.domain.podcliqueset import PodCliqueSet
 
 OF_GANG = "gang"
@@ -72,16 +72,24 @@ class ClusterMnnvl:
         """Whether the caches say that an owner of `stored` lives, so that it will not be collected."""
         if not stored.owners:
             return True
-        return any(self._is_cached(one, plan.namespace) for one in stored.owners)
+        return any(self._is_cached(one, plan) for one in stored.owners)
 
-    def _is_cached(self, owner: OwnerRef, namespace: str) -> bool:
+    def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
         ready(self._gangs, "PodGangs")
         held: PodCliqueSet | Gang | None = None
         if owner.kind == POD_CLIQUE_SET.kind:
-            held = self._sets.cached_set(namespace, owner.name)
+            held = self._sets.cached_set(plan.namespace, owner.name)
         elif owner.kind == POD_GANG.kind:
-            held = self._gangs.get(namespace, owner.name)
-        return held is not None and held.uid == owner.uid and not held.deleting
+            held = self._gangs.get(plan.namespace, owner.name)
+        return held is not None and held.uid == owner.uid and not held.deleting and not self._is_doomed(held, plan)
+
+    def _is_doomed(self, owner: PodCliqueSet | Gang, plan: Plan) -> bool:
+        """Whether a PodGang belongs to a former PodCliqueSet of that name, and will be collected with all it owns."""
+        if not isinstance(owner, Gang) or not owner.set_uid:
+            return False
+        cached = self._sets.cached_set(plan.namespace, plan.owner.name)
+        current = plan.owner.uid or (cached.uid if cached else "")
+        return current not in ("", owner.set_uid)
 
     def _wanted(self, plan: Plan) -> list[_Wanted]:
         domain = _Wanted(COMPUTE_DOMAIN, self._stores[COMPUTE_DOMAIN], plan.compute_domain)
@@ -155,8 +163,10 @@ class ClusterMnnvl:
             found = await self._client.get(wanted.resource, wanted.name, plan.namespace)
         except NotFound:
             return None
-        wanted.store.note(found)
-        return read_resource(found)
+        one = read_resource(found)
+        if one.managed:  # the watch sees no other, so that it would never tell that it has gone
+            wanted.store.note(found)
+        return one
 
     async def _check(self, wanted: _Wanted, stored: MnnvlResource | None, plan: Plan) -> None:
         """Raises where a resource that exists can't be relied on."""
@@ -176,18 +186,20 @@ class ClusterMnnvl:
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
         if self._owner_is_known(stored, plan):
             return True
-        return any([await self._is_alive(one, plan.namespace) for one in stored.owners])
+        return any([await self._is_alive(one, plan) for one in stored.owners])
 
-    async def _is_alive(self, owner: OwnerRef, namespace: str) -> bool:
+    async def _is_alive(self, owner: OwnerRef, plan: Plan) -> bool:
         resource = _OWNERS.get(owner.kind)
         if resource is None:
             return True
         try:
-            found = await self._client.get(resource, owner.name, namespace, metadata_only=True)
+            found = await self._client.get(resource, owner.name, plan.namespace, metadata_only=True)
         except NotFound:
             return False
         metadata = found["metadata"]
-        return bool(metadata.get("uid") == owner.uid and metadata.get("deletionTimestamp") is None)
+        if metadata.get("uid") != owner.uid or metadata.get("deletionTimestamp") is not None:
+            return False
+        return owner.kind != POD_GANG.kind or not self._is_doomed(read_gang(found, plan.namespace), plan)
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
         keys = (gang.namespace, gang.name), _replica_key(gang.namespace, gang.place)
@@ -223,6 +235,8 @@ def _owned(one: MnnvlResource, gang: Gang) -> Object:
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
-    """Made by us, for the same replica of the same PodCliqueSet."""
+    """Made by us, for the same replica of the same PodCliqueSet, and of the same scaling group where it is for one."""
     place = stored.place
-    return stored.managed and (place.pcs, place.replica) == (plan.labels[PCS_NAME], plan.labels[PCS_REPLICA])
+    return stored.managed and (place.pcs, place.replica, place.group, place.group_replica) == tuple(
+        plan.labels.get(key, "") for key in (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA)
+    )

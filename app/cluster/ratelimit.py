@@ -7,7 +7,8 @@ from collections.abc import Callable
 class TokenBucket:
     """`take` waits until a call may be made: `qps` a second on average, `burst` at once after a pause.
 
-    Those who wait go in the order in which they came. `clock` is monotonic, in seconds.
+    Those who wait go in the order in which they came; one that gives up while it waits gives its turn back. `clock` is
+    monotonic, in seconds.
     """
 
     def __init__(self, qps: float, burst: int, *, clock: Callable[[], float]) -> None:
@@ -19,4 +20,8 @@ class TokenBucket:
         self._free_at = max(self._free_at, now - self._burst * self._interval) + self._interval
         wait = self._free_at - now
         if wait > 0:
-            await asyncio.sleep(wait)
+            try:
+                await asyncio.sleep(wait)
+            except asyncio.CancelledError:
+                self._free_at -= self._interval
+                raise

@@ -58,9 +58,19 @@ def validate_pod_clique_set(
     Ratchet: what is wrong with constraints that the update leaves as they were becomes warnings.
     """
     findings = validate_constraints(constraints, topology)
-    if findings and old is not None and read_constraints(old, []).as_facts() == constraints.as_facts():
-        return [], [f"topology constraint ignored, it was stored before: {finding}" for finding in findings]
+    if findings and is_unchanged(constraints, old):
+        return [], [ignored(str(finding)) for finding in findings]
     return findings, []
+
+
+def is_unchanged(constraints: Constraints, old: Mapping[str, Any] | None) -> bool:
+    """Whether an update of `old` leaves all constraints as they were."""
+    return old is not None and read_constraints(old, []).as_facts() == constraints.as_facts()
+
+
+def ignored(why: str) -> str:
+    """The warning for constraints that nobody can be held to."""
+    return f"topology constraint ignored, it was stored before: {why}"
 
 
 def read_constraints(obj: Mapping[str, Any], findings: list[FieldError]) -> Constraints:

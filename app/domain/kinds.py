@@ -34,6 +34,7 @@ SECRET = Resource("", "secrets", "Secret", True, ("v1",), optional=False)
 LEASE = Resource("coordination.k8s.io", "leases", "Lease", True, ("v1",), optional=False)
 CRD = Resource("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", False, ("v1",), False)
 
+NAMESPACE = Resource("", "namespaces", "Namespace", False, ("v1",), optional=False)
 SERVICE = Resource("", "services", "Service", True, ("v1",), optional=False)
 ENDPOINT_SLICE = Resource("discovery.k8s.io", "endpointslices", "EndpointSlice", True, ("v1",), optional=False)
 
@@ -82,6 +83,7 @@ ALL: tuple[Resource, ...] = (
     SECRET,
     LEASE,
     CRD,
+    NAMESPACE,
     SERVICE,
     ENDPOINT_SLICE,
     ACCESS_REVIEW,

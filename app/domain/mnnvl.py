@@ -107,10 +107,14 @@ class Injection:
     warnings: tuple[str, ...] = ()
 
 
-def plan_injection(obj: Mapping[str, Any], namespace: str, claim_mode: ClaimMode) -> Injection:
-    """What the PodClique `obj` needs. Nothing unless it is annotated, asks for GPUs and isn't being deleted.
+def plan_injection(
+    obj: Mapping[str, Any], namespace: str, claim_mode: ClaimMode, old: Mapping[str, Any] | None = None
+) -> Injection:
+    """What the PodClique `obj` needs; `old` is what an UPDATE replaces. Nothing unless it is annotated, asks for GPUs
+    and isn't being deleted.
 
-    A claim of ours that is already there decides the mode, so that a changed configuration doesn't restart pods.
+    A claim of ours that is already there decides the mode, so that a changed configuration doesn't restart pods: in
+    `obj`, else in `old`, because Grove's operator resets the spec from its template.
     """
     annotations, labels = annotations_of(obj), labels_of(obj)
     if annotations.get(MNNVL_ENABLED) != "true" or obj["metadata"].get("deletionTimestamp") is not None:
@@ -137,7 +141,7 @@ def plan_injection(obj: Mapping[str, Any], namespace: str, claim_mode: ClaimMode
         owner=_owner(obj["metadata"].get("ownerReferences"), place.pcs),
         replicas=_count(spec.get("replicas")),
     )
-    plan.mode = _claim_in_place(plan, pod_spec, findings) or claim_mode
+    plan.mode = _claim_in_place(plan, pod_spec, findings) or _former_mode(plan, old) or claim_mode
     if findings:
         return Injection(findings=tuple(findings))
     plan.changes = _changes(plan, pod_spec, gpu_containers)
@@ -290,6 +294,13 @@ def _claim_in_place(plan: Plan, pod_spec: dict[str, Any], findings: list[FieldEr
                 findings.append(_taken(plan, _POD_SPEC.child("resourceClaims").index(position), entry))
             return mode
     return None
+
+
+def _former_mode(plan: Plan, old: Mapping[str, Any] | None) -> ClaimMode | None:
+    """The mode of our claim in the stored PodClique."""
+    ignored: list[FieldError] = []
+    pod_spec = walk_map(walk_map(old or {}, "spec", _ROOT, ignored), "podSpec", _SPEC, ignored)
+    return _claim_in_place(plan, pod_spec, ignored)
 
 
 def _changes(plan: Plan, pod_spec: dict[str, Any], containers: list[tuple[str, int, dict[str, Any]]]) -> list[Change]:

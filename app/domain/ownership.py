@@ -39,13 +39,15 @@ class MnnvlResource:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A PodGang as the rules of ownership see it; `uid` "" while it is being created."""
+    """A PodGang as the rules of ownership see it; `uid` "" while it is being created. `set_uid` is that of the
+    PodCliqueSet that controls it, "" where none does."""
 
     namespace: str
     name: str
     uid: str
     place: Place
     deleting: bool = False
+    set_uid: str = ""
 
     def reference(self) -> dict[str, Any]:
         return {
@@ -88,7 +90,15 @@ def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
         uid=str(held.get("uid") or ""),
         place=read_place(labels_of(obj)),
         deleting=held.get("deletionTimestamp") is not None,
+        set_uid=_set_uid(held.get("ownerReferences")),
     )
+
+
+def _set_uid(references: Any) -> str:
+    for one in references if isinstance(references, list) else ():
+        if isinstance(one, dict) and one.get("kind") == POD_CLIQUE_SET.kind and one.get("controller") is True:
+            return str(one.get("uid") or "")
+    return ""
 
 
 def belongs_to(resource: MnnvlResource, gang: Gang) -> bool:

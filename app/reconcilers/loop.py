@@ -17,7 +17,12 @@ from app.cluster.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-CONFLICT_SECONDS = 0.05
+CONFLICT_SECONDS, MOST_CONFLICT_SECONDS = 0.1, 5.0
+"""The first wait after a conflict, and the longest: the watch that tells what has changed may be behind, or dead."""
+
+WARNINGS = 10
+"""Failures told one by one in each `PROGRESS_SECONDS`."""
+
 PROGRESS_SECONDS = 5.0
 PROGRESS_DEPTH = 500
 
@@ -67,6 +72,8 @@ class Loop:
         self._again: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._backoffs: dict[Key, Backoff] = {}
+        self._conflicts: dict[Key, Backoff] = {}
+        self._warned = 0
         self._running = False
         self._done = 0
         self.steps = 0
@@ -107,6 +114,7 @@ class Loop:
     async def run(self) -> Never:
         """Works until cancelled. Nothing that a reconciler raises ends it."""
         self._running, self.steps = True, 0
+        self._done = self._warned = 0
         try:
             async with asyncio.TaskGroup() as tasks:
                 for number in range(self._workers):
@@ -125,6 +133,7 @@ class Loop:
         self._working.clear()
         self._again.clear()
         self._backoffs.clear()
+        self._conflicts.clear()
 
     async def _resync_for_ever(self) -> Never:
         while True:
@@ -155,17 +164,22 @@ class Loop:
         self._observe(self.reconciler.name, result, clock() - begin)
         if result not in ("error", "failure"):
             self._backoffs.pop(key, None)
+        if result != "conflict":
+            self._conflicts.pop(key, None)
 
     async def _tried(self, key: Key) -> str:
         try:
             after = await self.reconciler.reconcile(key)
         except Conflict as conflict:
             logger.debug("%s %s: %s", self.reconciler.name, _name(key), conflict.message)
-            self.add_after(key, CONFLICT_SECONDS * (1 + self._random()))
+            backoff = self._conflicts.setdefault(
+                key, Backoff(self._random, first=CONFLICT_SECONDS, most=MOST_CONFLICT_SECONDS)
+            )
+            self.add_after(key, backoff.next())
             return "conflict"
         except ClusterError as error:
             wait = self._back_off(key, error.retry_after)
-            logger.warning("%s %s: %s; again in %.1f s", self.reconciler.name, _name(key), error.message, wait)
+            self._warn("%s %s: %s; again in %.1f s", self.reconciler.name, _name(key), error.message, wait)
             return "error"
         except Exception:
             wait = self._back_off(key, None)
@@ -175,6 +189,12 @@ class Loop:
             return "done"
         self.add_after(key, after)
         return "again"
+
+    def _warn(self, text: str, *values: object) -> None:
+        """Thousands of keys may fail for one reason: the first few are told of, the others counted."""
+        self._warned += 1
+        if self._warned <= WARNINGS:
+            logger.warning(text, *values)
 
     def _back_off(self, key: Key, at_least: float | None) -> float:
         backoff = self._backoffs.setdefault(key, Backoff(self._random))
@@ -191,12 +211,14 @@ class Loop:
         """A long queue (after a change of levels, say) is reported while it is worked off."""
         busy = False
         while True:
-            self._done = 0
             await asyncio.sleep(PROGRESS_SECONDS)
+            name, done, failed = self.reconciler.name, self._done, self._warned
+            self._done = self._warned = 0
+            if failed > WARNINGS:
+                logger.warning("%s: %d more steps failed in %g s", name, failed - WARNINGS, PROGRESS_SECONDS)
             was_busy, busy = busy, len(self._queue) > PROGRESS_DEPTH
             if busy or was_busy:
-                name = self.reconciler.name
-                logger.info("%s: %d in the last %g s, %d to go", name, self._done, PROGRESS_SECONDS, self.depth)
+                logger.info("%s: %d in the last %g s, %d to go", name, done, PROGRESS_SECONDS, self.depth)
 
 
 def _name(key: Key) -> str:

@@ -85,7 +85,8 @@ class PodGangReconciler:
             return
         written = await self._resources.adopt(gang, dry_run=False)
         named = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in written)
-        self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {named}")
+        if named:  # the webhook may have been quicker
+            self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {named}")
 
     async def _lives(self, gang: StoredGang) -> bool:
         """Asked of the API server: where the cache lags, a PodGang that is gone would take resources from the one that

@@ -19,7 +19,7 @@ class PodCliqueWebhook:
         self._claim_mode = claim_mode
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
-        injection = plan_injection(request.object, request.namespace, self._claim_mode)
+        injection = plan_injection(request.object, request.namespace, self._claim_mode, request.old)
         if injection.plan is None:
             return judged(injection.findings, injection.warnings)
         if self._resources.is_ensured(injection.plan):

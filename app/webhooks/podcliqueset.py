@@ -2,9 +2,9 @@
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.cluster.api import TopologyReader
+from app.cluster.api import TopologyMissing, TopologyReader
 from app.domain.fields import FieldError
-from app.domain.hierarchy import read_constraints, validate_pod_clique_set
+from app.domain.hierarchy import ignored, is_unchanged, read_constraints, validate_pod_clique_set
 
 
 class PodCliqueSetWebhook:
@@ -16,4 +16,10 @@ class PodCliqueSetWebhook:
         constraints = read_constraints(request.object, findings)
         if findings or not constraints.found:
             return judged(findings)
-        return judged(*validate_pod_clique_set(constraints, request.old, self._topology.topology()))
+        try:
+            topology = self._topology.topology()
+        except TopologyMissing as missing:
+            if is_unchanged(constraints, request.old):
+                return judged([], [ignored(missing.message)])
+            raise
+        return judged(*validate_pod_clique_set(constraints, request.old, topology))

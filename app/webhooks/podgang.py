@@ -3,19 +3,22 @@
 At CREATE there is no uid that an owner reference could name: the webhook marks, the reconciler transfers.
 """
 
+import logging
 from collections.abc import Awaitable
 from dataclasses import replace
 
 from app.admission.patch import operations
 from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, judged, patched
-from app.cluster.api import Conflict, MnnvlResources, NotFound, PodCliqueSetReader, TopologyReader
+from app.cluster.api import ClusterError, MnnvlResources, PodCliqueSetReader, TopologyReader
 from app.domain.edits import ABSENT, Change, Edit, value_at
 from app.domain.fields import FieldError, FieldPath, as_map, walk_list, walk_map
 from app.domain.labels import MNNVL_ADOPTED
 from app.domain.ownership import Gang, adopted_annotation, ownership, read_gang
 from app.domain.podcliqueset import PodCliqueSet
 from app.domain.podgang import constraint_changes
+
+logger = logging.getLogger(__name__)
 
 
 class PodGangWebhook:
@@ -45,8 +48,8 @@ class PodGangWebhook:
             try:
                 written = await self._resources.adopt(gang, dry_run=request.dry_run)
                 effects = [Effect("adopt", one) for one in written]
-            except (Conflict, NotFound):
-                effects = []  # somebody else wrote it meanwhile: the reconciler looks again
+            except ClusterError as error:  # the reconciler finishes it, and until then the annotation says so
+                logger.info("PodGang %s/%s: not adopted yet: %s", gang.namespace, gang.name, error.message)
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]) -> Verdict:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from app.audit.auditor import JUDGED, Auditor
-from app.audit.command import audit, auditor_of
+from app.audit.command import audit, auditor_of, need_namespace
 from app.audit.finding import Count, Finding
 from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
-from app.cluster.api import Forbidden, Object
+from app.cluster.api import Forbidden, NotFound, Object
 from app.cluster.memory import MemoryClient
 from app.config import Configuration, read_configuration
 from app.domain import kinds
@@ -305,6 +305,14 @@ async def test_the_report_in_json_is_a_line_for_each_finding_and_the_summary(cap
     }
     assert summary["summary"]["counts"]["PodGroup"] == {"lookedAt": 1, "found": 1, "undecided": 0}
     assert (summary["summary"]["unread"], summary["summary"]["notInstalled"]) == ({}, [])
+
+
+async def test_a_namespace_that_is_not_there_is_no_cluster_where_all_is_well() -> None:
+    client = MemoryClient([TOPOLOGY])
+    with pytest.raises(NotFound):
+        await need_namespace(client, "typo")
+    client.fail_next("get", kinds.NAMESPACE, Forbidden("not yours to read"))
+    await need_namespace(client, "typo")
 
 
 async def test_the_report_as_text_ends_with_counts(capsys: Any) -> None:

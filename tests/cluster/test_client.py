@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -415,6 +416,25 @@ def test_a_burst_and_then_an_even_flow() -> None:
         return taken
 
     assert virtual.run(main()) == [0.0, 0.0, 0.0, 0.1, 0.2, 10.2, 10.2, 10.2, 10.3]
+
+
+def test_who_gives_up_waiting_gives_the_turn_back() -> None:
+    """Otherwise the turns of verdicts that ran out of time add up, until nobody gets one in time."""
+
+    async def main() -> float:
+        bucket = TokenBucket(10, 1, clock=virtual.now)
+
+        async def take() -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await bucket.take()
+
+        await asyncio.gather(*(take() for _ in range(500)))
+        begin = virtual.now()
+        await bucket.take()
+        return round(virtual.now() - begin, 3)
+
+    assert virtual.run(main()) <= 0.2
 
 
 async def test_leases_do_not_wait_their_turn() -> None:

@@ -124,6 +124,25 @@ async def test_what_is_not_ours_is_refused_by_name(labels: Any, named: str, dry_
         assert cluster.client.objects(RESOURCE_CLAIM) == []
 
 
+async def test_what_is_not_ours_is_forgotten_once_it_is_gone() -> None:
+    """The watch sees only what carries our label: it would never tell that a cached stranger has gone."""
+    cluster = unseen(OfflineCluster([SET]), domain(labels={}))
+    for dry_run in (False, True):
+        with pytest.raises(NotOurs):
+            await cluster.resources.ensure(plan(), dry_run=dry_run)
+    await cluster.client.delete(COMPUTE_DOMAIN, "pcs-0-cd", "ns")
+    made = await cluster.resources.ensure(plan(), dry_run=False)
+    assert [one["kind"] for one in made] == ["ComputeDomain", "ResourceClaim"]
+
+
+async def test_a_scaling_group_s_resources_are_not_shared_with_a_clique_of_such_a_name() -> None:
+    grouped = {**MANAGED, "grove.io/pcsg-name": "group", "grove.io/pcsg-replica-index": "0"}
+    cluster = OfflineCluster([SET, domain(labels=grouped)])
+    with pytest.raises(NotOurs, match="was not made for this PodCliqueSet replica"):
+        await cluster.resources.ensure(plan(), dry_run=False)
+
+
+FORMER = {**BY_SET, "uid": "former"}
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
 
 
@@ -141,6 +160,11 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
             [SET, domain([BY_GANG]), {**GANG, "metadata": {**GANG["metadata"], **DELETED}}],  # type: ignore[dict-item]
             "an owner that is gone",
             id="of a PodGang on its way out",
+        ),
+        pytest.param(
+            [SET, domain([BY_GANG]), {**GANG, "metadata": {**GANG["metadata"], "ownerReferences": [FORMER]}}],  # type: ignore[dict-item]
+            "an owner that is gone",
+            id="of a PodGang of a former set",
         ),
     ],
 )

@@ -255,6 +255,24 @@ def test_a_claim_that_is_there_stays_whatever_the_mode(first: str, then: str) ->
     assert operations(after, plan.changes) == []
 
 
+@pytest.mark.parametrize("first", ["shared", "template"])
+@pytest.mark.parametrize("then", ["shared", "template"])
+def test_a_claim_that_was_stored_stays_when_the_spec_is_reset_from_its_template(first: str, then: str) -> None:
+    """As Grove's operator does at each reconcile: a changed mode restarts no pods."""
+    stored = patched(clique(), first)
+    injection = plan_injection(clique(), "ns", then, stored)  # type: ignore[arg-type]
+    assert injection.plan is not None
+    assert apply(clique(), operations(clique(), injection.plan.changes)) == stored
+
+
+def test_what_was_stored_decides_nothing_where_it_is_not_ours() -> None:
+    entry = {"name": "mnnvl", "resourceClaimName": "somebody-s"}
+    stored = clique(resourceClaims=[entry])
+    injection = plan_injection(clique(), "ns", "template", stored)
+    assert injection.plan is not None
+    assert (injection.plan.mode, injection.findings) == ("template", ())
+
+
 def test_a_container_added_later_gets_the_claim() -> None:
     after = patched(clique())
     after["spec"]["podSpec"]["containers"].append(GPU)

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import itertools
+import re
 from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from app.cluster.api import Conflict, Key, Unavailable
+from app.cluster.api import Conflict, Forbidden, Key, Unavailable
 from app.reconcilers.loop import Loop
 from tests.cluster import virtual
 
@@ -157,7 +159,7 @@ def test_of_two_timers_the_earlier_one_counts() -> None:
         ),
         pytest.param(Unavailable("busy", retry_after=7), "error", [0, 7, 14], id="a server that says when is believed"),
         pytest.param(KeyError("a bug"), "failure", [0, 0.5, 1.5], id="a bug on one key doesn't stop the others"),
-        pytest.param(Conflict("changed"), "conflict", [0, 0.05, 0.1], id="a conflict is tried again at once"),
+        pytest.param(Conflict("changed"), "conflict", [0, 0.1, 0.3], id="a conflict is tried again soon, then later"),
     ],
 )
 def test_what_is_raised_is_retried(error: Exception, result: str, times: list[float]) -> None:
@@ -210,6 +212,25 @@ def test_being_cancelled_ends_the_step_that_runs() -> None:
 
     virtual.run(ran(looped(Recorded(step, keys=[A])), 1))
     assert ended == ["a"]
+
+
+def test_conflicts_that_do_not_end_are_tried_less_and_less_often() -> None:
+    """The watch that would tell what has changed may be dead."""
+    reconciler = Recorded(raising(*(Conflict("changed") for _ in range(1000))), keys=[A])
+    virtual.run(ran(looped(reconciler), 60))
+    waits = [after - before for (before, _), (after, _) in itertools.pairwise(reconciler.steps)]
+    assert [round(wait, 1) for wait in waits] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, *[5.0] * (len(waits) - 6)]
+
+
+def test_of_many_failures_the_first_are_told_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def step(key: Key) -> None:
+        raise Forbidden(f"cannot patch {key[1]}")
+
+    virtual.run(ran(looped(Recorded(step, keys=[("", str(number)) for number in range(400)])), 5.1))
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.partition(";")[0] for line in told[:10]] == [f"recorded {n}: cannot patch {n}" for n in range(10)]
+    (counted,) = told[10:11]
+    assert re.fullmatch(r"recorded: \d+ more steps failed in 5 s", counted)
 
 
 def test_a_long_queue_is_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.admission.patch import apply
-from app.cluster.api import Conflict
+from app.cluster.api import ClusterError, Conflict, Forbidden, Unavailable
 from app.cluster.offline import OfflineCluster
 from app.cluster.store import WatchStore
 from app.config import Configuration, PodBinding
@@ -75,10 +75,18 @@ async def test_a_claim_of_truth_without_resources_is_taken_away() -> None:
     assert ADOPTED not in after["metadata"]["annotations"]
 
 
-async def test_an_adoption_that_somebody_crossed_is_the_reconcilers() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Conflict("changed", code=409, reason="Conflict"), id="somebody crossed it"),
+        pytest.param(Unavailable("slow down", code=429), id="the API server is busy"),
+        pytest.param(Forbidden("a policy says no", code=403), id="it is forbidden"),
+    ],
+)
+async def test_an_adoption_that_fails_is_the_reconcilers_and_holds_nothing_up(error: ClusterError) -> None:
     caller = Caller()
     updated = await with_resources(caller)
-    caller.cluster.client.fail_next("patch", COMPUTE_DOMAIN, Conflict("changed", code=409, reason="Conflict"))
+    caller.cluster.client.fail_next("patch", COMPUTE_DOMAIN, error)
     response = await caller.ask("/mutate/podgang", updated)
     after = apply(updated["request"]["object"], patch_of(response))
     assert response["allowed"] is True
@@ -112,6 +120,16 @@ async def test_without_the_topology_a_later_try_is_asked_for(name: str) -> None:
     response = await Caller(OfflineCluster([NODE])).ask(path_of(name), load(name))
     assert response["status"]["code"] == 503
     assert 'ClusterTopology "grove-topology" does not exist yet' in response["status"]["message"]
+
+
+async def test_without_the_topology_sets_whose_constraints_stay_can_be_scaled() -> None:
+    caller = Caller(OfflineCluster([NODE]))
+    scaled = load("podcliqueset.topology-update-scale-only")
+    response = await caller.ask("/validate/podcliqueset", scaled)
+    assert response["allowed"] is True
+    assert response["warnings"][0].startswith("topology constraint ignored, it was stored before: topology support is")
+    scaled["request"]["object"]["spec"]["template"]["topologyConstraint"] = {"packDomain": "host"}
+    assert (await caller.ask("/validate/podcliqueset", scaled))["status"]["code"] == 503
 
 
 async def test_topology_switched_off() -> None:
