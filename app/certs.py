@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import base64
 import binascii
+import ipaddress
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from app.cluster.client import HttpClient
 from app.cluster.credentials import from_kubeconfig
 from app.config import Certificates, Configuration, load_configuration, with_overrides
 from app.domain.kinds import SECRET
+from app.domain.names import is_subdomain
 from app.reconcilers.ca_bundles import CONFIGURATIONS
 from app.tls.ca_bundle import trusted_cas
 from app.tls.issue import is_issued_by
@@ -32,12 +34,12 @@ DEFAULT_NAME = "grove-admission.grove-system.svc"
 def add_certs(commands: Any) -> None:
     certs = commands.add_parser("certs", help="make, show or check certificates")
     within = certs.add_subparsers(required=True, metavar="COMMAND")
-    make = within.add_parser("make", help="a new CA and a certificate, into a directory")
+    make = within.add_parser("make", help="a new CA and a certificate, into a directory; nothing is written over")
     make.add_argument("directory", type=Path, metavar="DIR")
     text = f"DNS name or IP address; again for more (default: {DEFAULT_NAME})"
-    make.add_argument("--name", action="append", metavar="NAME", help=text)
-    make.add_argument("--days", type=_days, default=timedelta(days=90), metavar="N", help="the certificate's (90)")
-    make.add_argument("--ca-days", type=_days, default=timedelta(days=365), metavar="N", help="the CA's (365)")
+    make.add_argument("--name", type=_name, action="append", metavar="NAME", help=text)
+    make.add_argument("--days", type=_life, default=timedelta(days=90), metavar="N", help="the certificate's (90)")
+    make.add_argument("--ca-days", type=_life, default=timedelta(days=365), metavar="N", help="the CA's (365)")
     make.set_defaults(run=_make)
     show = within.add_parser("show", help="what there is, and until when")
     _add_place(show)
@@ -68,6 +70,28 @@ def _days(text: str) -> timedelta:
     return days
 
 
+def _life(text: str) -> timedelta:
+    days = _days(text)
+    if not days:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return days
+
+
+def _name(text: str) -> str:
+    """A DNS name, `*.` before it allowed, or an IP address."""
+    if not is_subdomain(text.removeprefix("*.").lower()) and not _is_address(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a DNS name nor an IP address")
+    return text
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _make(arguments: argparse.Namespace) -> int:
     directory: Path = arguments.directory
     there = [name for name in MODES if (directory / name).exists()]
@@ -95,6 +119,8 @@ def _write(path: Path, pem: bytes, mode: int) -> None:
 
 def _show(arguments: argparse.Namespace) -> int:
     material = asyncio.run(_live(arguments))[0] if arguments.kubeconfig else _stored(arguments.directory)
+    if material == Material(None, None, None):
+        raise UnusableInput(f"there is no {', '.join(MODES)} in {arguments.directory}")
     for line in describe(material, datetime.now(UTC)):
         print(line)
     return 0

@@ -8,9 +8,11 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvloop
 import yaml
@@ -21,9 +23,11 @@ from app.certs import add_certs
 from app.cluster.api import ClusterError
 from app.config import ConfigurationError, configuration_or_defaults, load_configuration, with_overrides
 from app.doctor.command import add_doctor
+from app.domain.names import is_label
 from app.listener import free_port
 from app.options import add_cluster_options
 from app.reconcilers.cluster_topology import CreationFailed
+from app.tls.issue import split_bundle
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
 from app.webhooks.dry_run import Asker, Judgement, UnusableInput, describe, read_documents
 
@@ -41,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNUSABLE
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader of our output has gone, `head` say; nothing may be written at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -156,13 +163,14 @@ def _check(arguments: argparse.Namespace) -> int:
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
     asker = Asker(user, tuple(filter(None, arguments.groups.split(","))), arguments.operation, old)
     judged = asyncio.run(runtime.check(configuration, [document for _, document in sourced], asker))
-    refused = [one for one in judged if one.verdict is not None and not one.verdict.allowed]
+    outcomes = Counter(one.verdict.outcome if one.verdict else "" for one in judged)
     if arguments.output == "json":
         reports = [{"file": name, **one.report()} for (name, _), one in zip(sourced, judged, strict=True)]
-        print(json.dumps({"allowed": not refused, "results": reports}, indent=2))
+        print(json.dumps({"allowed": not outcomes["refused"] + outcomes["failed"], "results": reports}, indent=2))
     else:
-        _print_text([name for name, _ in sourced], judged, len(refused))
-    return REFUSED if refused else 0
+        _print_text([name for name, _ in sourced], judged, outcomes)
+    sys.stdout.flush()
+    return UNUSABLE if outcomes["failed"] else REFUSED if outcomes["refused"] else 0
 
 
 def _sandbox(arguments: argparse.Namespace) -> int:
@@ -186,21 +194,33 @@ def _sandbox(arguments: argparse.Namespace) -> int:
 def _webhooks(arguments: argparse.Namespace) -> int:
     target: Target
     if arguments.url:
-        if arguments.ca_file is None or not arguments.url.startswith("https://"):
-            raise UnusableInput("--url takes https://host:port, and needs --ca-file with it")
-        target = UrlTarget(arguments.url, _text(str(arguments.ca_file)).encode())
+        target = UrlTarget(arguments.url, _ca_bundle(arguments.url, arguments.ca_file))
         own_namespace = "grove-system"
     else:
+        if arguments.ca_file is not None:
+            raise UnusableInput("--ca-file goes with --url; of a Service the caBundle is written by who makes its CA")
         own_namespace, _, name = arguments.service.partition("/")
-        if not own_namespace or not name:
-            raise UnusableInput("--service takes NAMESPACE/NAME")
+        if not (is_label(own_namespace) and is_label(name)):
+            raise UnusableInput(f"--service takes NAMESPACE/NAME, not {arguments.service!r}")
         target = ServiceTarget(own_namespace, name)
     configurations = webhook_configurations(target, own_namespace)
     print(yaml.safe_dump_all(configurations, sort_keys=False, explicit_start=True), end="")
     return 0
 
 
-def _print_text(names: list[str], judged: list[Judgement], refused: int) -> None:
+def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
+    parts = urlsplit(url)
+    if ca_file is None or parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise UnusableInput("--url takes https://host:port, and needs --ca-file with it")
+    bundle = _text(str(ca_file)).encode()
+    try:
+        split_bundle(bundle)
+    except ValueError:
+        raise UnusableInput(f"{ca_file}: not a PEM bundle of certificates") from None
+    return bundle
+
+
+def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str, int]) -> None:
     before = ""
     for name, one in zip(names, judged, strict=True):
         if name != before:
@@ -208,8 +228,15 @@ def _print_text(names: list[str], judged: list[Judgement], refused: int) -> None
             before = name
         for line in describe(one):
             print(f"  {line}")
-    looked_at = sum(one.verdict is not None for one in judged)
-    print(f"\n{looked_at} judged, {refused} refused, {len(judged) - looked_at} without a webhook")
+    given = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
+    print(f"\n{given} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook")
+    if outcomes["failed"]:
+        print(
+            f"{outcomes['failed']} without a verdict: put what they need (a ClusterTopology, a PodCliqueSet) among the "
+            f"documents, or give --config"
+        )
+    elif not given:
+        print("nothing was judged: see whether apiVersion and kind are right")
 
 
 def _documents(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:

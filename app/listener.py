@@ -87,9 +87,9 @@ def bind(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.set_inheritable(True)
-    except OSError:
+    except OSError as error:
         sock.close()
-        raise
+        raise OSError(f"{host}:{port}: {error.strerror or error}") from error
     return sock
 
 

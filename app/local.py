@@ -7,10 +7,11 @@ webhook configurations -> ready.json. Stop: the reverse.
 import asyncio
 import base64
 import contextlib
+import fcntl
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -81,23 +82,36 @@ def api_server(settings: SandboxSettings) -> ApiServer:
 
 async def run_sandbox(settings: SandboxSettings) -> None:
     """Runs until SIGTERM or SIGINT. OSError where a port can't be had or binaries are missing."""
-    ready = settings.state_dir / "ready.json"
-    ready.unlink(missing_ok=True)
-    api = api_server(settings)
-    try:
-        await api.start()
-        with alone(CreationFailed):
-            await _until_signalled(api, settings, ready)
-    finally:
+    with _alone_in(settings.state_dir):
+        ready = settings.state_dir / "ready.json"
         ready.unlink(missing_ok=True)
-        await api.stop()
+        api = api_server(settings)
+        try:
+            await api.start()
+            with alone(CreationFailed):
+                await _until_signalled(api, settings, ready)
+        finally:
+            ready.unlink(missing_ok=True)
+            await api.stop()
+
+
+@contextlib.contextmanager
+def _alone_in(state_dir: Path) -> Iterator[None]:
+    """Keeps a second sandbox from writing over the first one's files. OSError where there is one."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with (state_dir / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OSError(f"another sandbox has {state_dir}: end that one, or give another --state-dir") from None
+        yield
 
 
 async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Path) -> None:
     async with beside(api, settings.configuration, settings.state_dir) as served:
         url = f"https://localhost:{served.listener.port}"
         _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
-        logger.info("sandbox ready: %s, webhooks at %s, kubeconfig %s", api.url, url, api.kubeconfig)
+        print(f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True)
         await signalled()
 
 

@@ -264,7 +264,7 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
     listener = Listener(app, sock, source.certificate.context)
     metrics.add_gauges(lambda: _gauges(cluster))
     metrics.add_gauges(readiness.gauges)
-    metrics.add_gauges(lambda: [("log_lines_lost_total", "Verdicts that were not logged.", {}, float(log.lost))])
+    metrics.add_gauges(lambda: _log_gauges(log))
     metrics.add_gauges(lambda: gauges(source))
     try:
         async with leading(configuration, cluster, metrics) as leader, asyncio.TaskGroup() as tasks:
@@ -358,6 +358,10 @@ def settle_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+def _log_gauges(log: VerdictLog) -> Iterable[tuple[str, str, dict[str, str], float]]:
+    yield "log_lines_lost_total", "Verdicts that were not logged, for a slow reader of the log.", {}, float(log.lost)
 
 
 def _gauges(cluster: Cluster) -> Iterator[tuple[str, str, dict[str, str], float]]:

@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from app import __version__
 from app.admission.handler import Route
@@ -24,6 +26,8 @@ from app.webhooks.dry_run import Asker, UnusableInput, describe, judge, read_doc
 
 MAX_DRY_RUN = 2 * 1024 * 1024
 DRY_RUN_USER = "dry-run"
+_ENDPOINTS = "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs, and POST of AdmissionReviews"
+_DRY_RUN_PARAMETERS = {"operation", "user", "groups", "old", "output"}
 
 Checks = Callable[[], Mapping[str, str | None]]
 """By name: None where it is well, else the problem."""
@@ -31,6 +35,10 @@ Checks = Callable[[], Mapping[str, str | None]]
 Notes = Callable[[], Mapping[str, str]]
 """By name: what is worth knowing though nothing is wrong."""
 """Name of each readiness check -> what is wrong, None where it is well."""
+
+
+class BodyTooLarge(UnusableInput):
+    """More than a dry run takes."""
 
 
 class Observed:
@@ -68,6 +76,7 @@ def build_app(
     )
     _add_health(api, live, ready, notes)
     _add_dry_run(api, routes)
+    _add_errors(api)
 
     @api.get("/version", summary="The version of this server")
     async def version() -> dict[str, str]:
@@ -117,8 +126,14 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
             text = await _body(request)
             documents = await asyncio.to_thread(read_documents, text)
             before = await asyncio.to_thread(read_documents, old) if old else []
+        except BodyTooLarge as problem:
+            return JSONResponse({"error": str(problem)}, status_code=413)
         except UnusableInput as problem:
             return JSONResponse({"error": str(problem)}, status_code=400)
+        unknown = sorted(set(request.query_params) - _DRY_RUN_PARAMETERS)
+        if unknown:
+            known = ", ".join(sorted(_DRY_RUN_PARAMETERS))
+            return JSONResponse({"error": f"there is no parameter {', '.join(unknown)}; there are {known}"}, 400)
         asker = Asker(user, tuple(filter(None, groups.split(","))), operation, tuple(before))
         judged = [await judge(routes, document, asker) for document in documents]
         if output == "text":
@@ -130,12 +145,26 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
         return Response(_pretty(report), media_type="application/json")
 
 
+def _add_errors(api: FastAPI) -> None:
+    """Errors of one shape, which say what there is."""
+
+    @api.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
+        return JSONResponse({"error": "; ".join(said)}, status_code=400)
+
+    @api.exception_handler(StarletteHTTPException)
+    async def other(request: Request, error: StarletteHTTPException) -> Response:
+        hint = f"{error.detail}: {request.method} {request.url.path}. There are {_ENDPOINTS}"
+        return JSONResponse({"error": hint}, status_code=error.status_code, headers=error.headers)
+
+
 async def _body(request: Request) -> str:
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > MAX_DRY_RUN:
-            raise UnusableInput(f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB")
+            raise BodyTooLarge(f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB")
         chunks.append(chunk)
     try:
         return b"".join(chunks).decode("utf-8-sig")

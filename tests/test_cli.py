@@ -1,10 +1,12 @@
 """The command line: what it prints and how it ends."""
 
+import base64
 import io
 import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import yaml
 
 from app import __version__
 from app.cli import main
+from app.tls.issue import make_ca
 from tests.reviews import load
 
 EXAMPLES = Path(__file__).parent.parent / "manifests" / "examples"
@@ -57,8 +60,37 @@ def test_standard_input_is_a_file(capsys: Any, monkeypatch: Any) -> None:
 def test_levels_can_come_from_the_configuration(capsys: Any) -> None:
     arguments = ("--config", str(EXAMPLES / "configuration.yaml"), str(EXAMPLES / "podcliqueset-three-levels.yaml"))
     assert run(*arguments) == 0
-    assert run(arguments[2]) == 1
-    assert 'ClusterTopology "grove-topology" does not exist yet' in capsys.readouterr().out
+    capsys.readouterr()
+    assert run(arguments[2]) == 2
+    printed = capsys.readouterr().out
+    assert 'ClusterTopology "grove-topology" does not exist yet' in printed
+    assert "1 without a verdict: put what they need (a ClusterTopology, a PodCliqueSet) among the documents" in printed
+
+
+def test_what_no_webhook_looks_at_is_said(capsys: Any, tmp_path: Path) -> None:
+    file = str(EXAMPLES / "podgroup-refused.yaml")
+    assert run(file, "--operation", "DELETE") == 0
+    assert "no webhook looks at the DELETE of scheduling.run.ai/v2alpha2 PodGroup" in capsys.readouterr().out
+    (tmp_path / "typo.yaml").write_text("apiVersion: scheduling.run/v2alpha2\nkind: PodGroup\n")
+    assert run(str(tmp_path / "typo.yaml")) == 0
+    assert "nothing was judged: see whether apiVersion and kind are right" in capsys.readouterr().out
+
+
+def test_findings_say_where(capsys: Any) -> None:
+    assert run(str(EXAMPLES / "podgroup-refused.yaml")) == 1
+    assert 'spec.subGroups[0].name: invalid subgroup name "DecodeWorkers"' in capsys.readouterr().out
+
+
+def test_a_reader_that_went_away_gets_no_traceback() -> None:
+    command = [sys.executable, "-m", "app", "check", str(EXAMPLES)]
+    with subprocess.Popen(
+        command, cwd=EXAMPLES.parent.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert (process.returncode, said) == (141, b"")
 
 
 def test_a_user_may_be_refused_what_the_operator_may(capsys: Any) -> None:
@@ -136,11 +168,12 @@ def test_the_webhook_configurations_are_those_of_the_manifests(capsys: Any) -> N
 
 
 def test_webhook_configurations_for_a_url(capsys: Any, tmp_path: Path) -> None:
-    (tmp_path / "ca.crt").write_text("PEM")
+    bundle = make_ca("ca", datetime.now(UTC), datetime.now(UTC) + timedelta(days=1)).cert_pem
+    (tmp_path / "ca.crt").write_bytes(bundle)
     assert main(["webhooks", "--url", "https://localhost:8443/", "--ca-file", str(tmp_path / "ca.crt")]) == 0
     mutating, validating = yaml.safe_load_all(capsys.readouterr().out)
     urls = [one["clientConfig"] for one in [*mutating["webhooks"], *validating["webhooks"]]]
-    assert {one["caBundle"] for one in urls} == {"UEVN"}
+    assert {base64.b64decode(one["caBundle"]) for one in urls} == {bundle}
     assert urls[0]["url"] == "https://localhost:8443/mutate/podclique"
 
 

@@ -165,7 +165,6 @@ async def test_text_is_for_people() -> None:
         pytest.param(b'{"kind":"Pod","x":' + b"[" * 1000 + b"]" * 1000 + b"}", "nested too deeply", id="deep JSON"),
         pytest.param(b"{a: !!python/object:os.system 1}", "could not determine a constructor", id="a tag"),
         pytest.param(b"a: !!int one", "not YAML or JSON that can be read", id="a number that is none"),
-        pytest.param(b"x" * (MAX_DRY_RUN + 1), "larger than the limit of 2048 KiB", id="too large"),
         pytest.param(b"a: 1\n---\n" * 1001, "at most 1000 are judged at once", id="too many"),
         pytest.param(
             b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
@@ -260,6 +259,11 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
     assert metrics.in_flight == 0
 
 
+async def test_a_body_that_is_too_large_is_said() -> None:
+    answer = await Served().request("POST", "/dry-run", content=b"x" * (MAX_DRY_RUN + 1))
+    assert (answer.status_code, answer.json()) == (413, {"error": "the body is larger than the limit of 2048 KiB"})
+
+
 @pytest.mark.parametrize(
     ("query", "loc"),
     [
@@ -270,8 +274,21 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
 )
 async def test_an_odd_question_is_named(query: str, loc: str) -> None:
     answer = await Served().request("POST", f"/dry-run?{query}", content=CLIQUE)
-    assert answer.status_code == 422
-    assert answer.json()["detail"][0]["loc"] == ["query", loc]
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(f"{loc}: Input should be ")
+
+
+async def test_a_parameter_that_there_is_not_is_no_answer_to_another_question() -> None:
+    answer = await Served().request("POST", "/dry-run?operaton=UPDATE", content=CLIQUE)
+    said = {"error": "there is no parameter operaton; there are groups, old, operation, output, user"}
+    assert (answer.status_code, answer.json()) == (400, said)
+
+
+@pytest.mark.parametrize(("method", "path", "code"), [("GET", "/dry-run", 405), ("GET", "/", 404)])
+async def test_a_path_that_there_is_not_says_what_there_is(method: str, path: str, code: int) -> None:
+    answer = await Served().request(method, path)
+    assert answer.status_code == code
+    assert "There are POST /dry-run, GET /healthz" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.tls.issue import Pair, check_ca, check_pair, inspect, is_issued_by, split_bundle
+from app.tls.issue import Pair, check_ca, check_pair, inspect, is_issued_by, plainly, split_bundle
 
 
 class BrokenHoldingsError(ValueError):
@@ -51,7 +51,7 @@ def read_holdings(data: Mapping[str, Any]) -> Holdings:
     try:
         bundle = split_bundle(content["ca.crt"])
     except ValueError as error:
-        raise BrokenHoldingsError(f"ca.crt can't be read: {error}") from None
+        raise BrokenHoldingsError(f"ca.crt can't be read: {plainly(error)}") from None
     ca, leaf = Pair(bundle[0], content["ca.key"]), Pair(content["tls.crt"], content["tls.key"])
     findings = [*check_ca(ca), *_check_leaf(leaf)]
     if findings:
@@ -85,5 +85,5 @@ def _check_leaf(leaf: Pair) -> list[str]:
     try:
         begin = inspect(leaf.cert_pem).not_before
     except ValueError as error:
-        return [f"tls.crt can't be read: {error}"]
+        return [f"tls.crt can't be read: {plainly(error)}"]
     return check_pair(leaf, None, (), begin)

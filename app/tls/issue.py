@@ -120,6 +120,11 @@ def renewal_time(info: CertificateInfo, fraction: float = 2 / 3) -> datetime:
     return info.not_before + (info.not_after - info.not_before) * fraction
 
 
+def plainly(error: Exception) -> str:
+    """Why PEM couldn't be read; cryptography's own words are about its parser, and send one to its FAQ."""
+    return "it is not PEM" if "PEM" in str(error) else str(error)
+
+
 def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
     """Everything that keeps `pair` from serving `names` at `now`; empty where nothing does. As `check_certificate`, and
     the key has to be that of the certificate."""
@@ -140,7 +145,7 @@ def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[
         leaf, *intermediates = x509.load_pem_x509_certificates(cert_pem)
         info = _info(leaf)
     except ValueError as error:
-        return [f"the certificate can't be read: {error}"]
+        return [f"the certificate can't be read: {plainly(error)}"]
     findings = [*_check_time(info, now), *_check_purpose(leaf)]
     findings += [f"the certificate doesn't cover {name!r}" for name in names if not _covers(info.names, name)]
     if ca_bundle is not None:
@@ -154,7 +159,7 @@ def check_ca(ca: Pair) -> list[str]:
         certificate = x509.load_pem_x509_certificate(ca.cert_pem)
         is_ca = _is_ca(certificate)
     except ValueError as error:
-        return [f"the CA can't be read: {error}"]
+        return [f"the CA can't be read: {plainly(error)}"]
     findings = [f"CA: {finding}" for finding in _check_key(certificate, ca.key_pem)]
     if not is_ca:
         findings.append("the CA's certificate is not that of a CA")
@@ -176,7 +181,7 @@ def _check_key(leaf: x509.Certificate, key_pem: bytes) -> list[str]:
     try:
         key = load_pem_private_key(key_pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        return [f"the private key can't be read: {error}"]
+        return [f"the private key can't be read: {plainly(error)}"]
     encoding = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if key.public_key().public_bytes(*encoding) != leaf.public_key().public_bytes(*encoding):
         return ["the private key doesn't belong to the certificate"]
@@ -207,7 +212,7 @@ def _check_issuer(
     try:
         anchors = x509.load_pem_x509_certificates(ca_bundle)
     except ValueError as error:
-        return [f"the CA bundle can't be read: {error}"]
+        return [f"the CA bundle can't be read: {plainly(error)}"]
     certificate = leaf
     for _ in range(_CHAIN_LIMIT):
         if _issuer_among(anchors, certificate, now):

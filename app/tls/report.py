@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from app.tls.issue import Pair, check_pair, inspect, is_issued_by, split_bundle
+from app.tls.issue import Pair, check_pair, inspect, is_issued_by, plainly, split_bundle
 
 DAY = timedelta(days=1)
 
@@ -27,7 +27,7 @@ def describe(material: Material, now: datetime) -> Iterator[str]:
         try:
             certificates = split_bundle(pem)
         except ValueError as error:
-            yield f"{name}: can't be read: {error}"
+            yield f"{name}: can't be read: {plainly(error)}"
             continue
         for certificate in certificates:
             yield from _described(name, certificate, now)

@@ -16,7 +16,7 @@ from app.admission.handler import Route, decided
 from app.admission.patch import apply
 from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
 from app.admission.verdict import Verdict, bad_request
-from app.domain.fields import FieldPath
+from app.domain.fields import FieldError, FieldPath
 from app.domain.kinds import ALL, POD, Resource
 
 MAX_DOCUMENTS = 1000
@@ -42,11 +42,13 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One document and its verdict. `path` "" and `verdict` None where no webhook of ours looks at such a document."""
+    """One document and its verdict. `path` "" and `verdict` None where no webhook of ours looks at such a document, or
+    not at such an `operation`."""
 
     document: dict[str, Any]
     path: str = ""
     verdict: Verdict | None = None
+    operation: str = ""
 
     @property
     def patched_object(self) -> dict[str, Any] | None:
@@ -178,6 +180,8 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
     route = _route(routes, resource.group, resource.plural, subresource) if resource else None
     if resource is None or route is None:
         return Judgement(document)
+    if asker.operation not in route.operations:
+        return Judgement(document, operation=asker.operation)
     verdict = await _decide(route, _review(document, resource, subresource, asker))
     return Judgement(document, route.path, verdict)
 
@@ -260,11 +264,12 @@ def describe(judgement: Judgement) -> Sequence[str]:
     what = f"{kind or 'document'} {namespace + '/' if namespace else ''}{name or '(no name)'}"
     verdict = judgement.verdict
     if verdict is None:
-        return [f"-        {what}: no webhook looks at {api_version or 'this'} {kind}".rstrip()]
+        asked = f"the {judgement.operation} of " if judgement.operation else ""
+        return [f"-        {what}: no webhook looks at {asked}{api_version or 'this'} {kind}".rstrip()]
     mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[verdict.outcome]
     code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
     lines = [f"{mark}  {what}{code}"]
-    lines += [f"           {cause}" for cause in verdict.causes] or (
+    lines += [f"           {_with_field(cause)}" for cause in verdict.causes] or (
         [f"           {verdict.message}"] * (not verdict.allowed)
     )
     lines += [f"           warning: {warning}" for warning in verdict.warnings]
@@ -277,6 +282,11 @@ def describe(judgement: Judgement) -> Sequence[str]:
         verb = "would create" if effect.action == "create" else "would adopt"
         lines.append(f"           {verb} {made['kind']} {metadata['namespace']}/{metadata['name']}")
     return lines
+
+
+def _with_field(cause: FieldError) -> str:
+    """Some findings are in a document's own words, which don't say where."""
+    return f"{cause.field}: {cause.text}" if cause.text else str(cause)
 
 
 def _readable(pointer: str) -> str:
