@@ -215,6 +215,8 @@ class Api:
         options = options if isinstance(options, dict) else {}
         caller.options = delete_options(caller.options, options)
         if not target.name:
+            if "deletecollection" not in discovery.verbs(target.served):
+                raise errors.method_not_allowed()
             return await self._delete_all(request, target, caller)
         last = await self._writer.delete(target.served, target.key, caller, preconditions=options.get("preconditions"))
         if is_deleting(last):
