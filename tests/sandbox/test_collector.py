@@ -42,7 +42,7 @@ class Cluster:
         self.storage, self.registry, self.transport = Storage(), Registry(builtins()), Recorder()
         admission = Admission(self.storage, self.registry, self.transport, Authorizer([], OPERATOR))
         self.writer = Writer(self.storage, self.registry, admission)
-        self.collector = Collector(self.storage, self.registry, self.writer)
+        self.collector = Collector(self.storage, self.registry, self.writer, retry_seconds=0.01)
         self.changed = asyncio.Event()
         self.storage.listeners.append(self._noticed)
 
