@@ -10,7 +10,7 @@ from app.sandbox.authorization import Access, Authorizer
 from app.sandbox.objects import Caller, Object
 from app.sandbox.resources import Registry, Served
 from app.sandbox.storage import Storage
-from app.sandbox.webhook import Answer, BadPatchError, CallFailedError, Hook, Transport, hooks_of
+from app.sandbox.webhook import Answer, CallFailedError, Hook, Transport, hooks_of
 
 _GROUP = "admissionregistration.k8s.io"
 MUTATING, VALIDATING = (_GROUP, "mutatingwebhookconfigurations"), (_GROUP, "validatingwebhookconfigurations")
@@ -70,18 +70,21 @@ class Admission:
 
     async def mutate(self, attributes: Attributes, settle: Callable[[Object], None]) -> Object | None:
         """The object after all mutating webhooks; `settle` (pruning, defaults) runs after each patch. A webhook with
-        reinvocationPolicy IfNeeded is asked once more where a later one has changed the object."""
+        reinvocationPolicy IfNeeded is asked once more where another one after it has changed the object, be it in the
+        second round."""
         hooks = self._matching(MUTATING, attributes)
-        again: list[tuple[Hook, Served]] = []
-        for index, (hook, matched) in enumerate(hooks):
-            changed = await self._mutated(hook, matched, attributes, settle)
-            if changed is not None:
-                attributes = replace(attributes, obj=changed)
-                earlier = [(before, served) for before, served in hooks[:index] if before.reinvoke]
-                again += [item for item in earlier if item not in again]
-        for hook, matched in again:
-            changed = await self._mutated(hook, matched, attributes, settle)
-            attributes = attributes if changed is None else replace(attributes, obj=changed)
+        invoked: set[Hook] = set()
+        again: set[Hook] = set()
+        for reinvoking in (False, True):
+            for hook, matched in hooks:
+                if reinvoking and hook not in again:
+                    continue
+                changed = await self._mutated(hook, matched, attributes, settle)
+                if changed is not None:
+                    attributes = replace(attributes, obj=changed)
+                    again, invoked = again | invoked, set()
+                if hook.reinvoke:
+                    invoked.add(hook)
         return attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
@@ -130,8 +133,6 @@ class Admission:
             raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
         try:
             answer = await self._transport.call(hook, attributes.request(matched))
-        except BadPatchError as error:
-            raise errors.internal(f'admission webhook "{hook.name}" gave an invalid patch: {error}') from error
         except CallFailedError as error:
             if hook.fails_closed:
                 raise errors.internal(f'failed calling webhook "{hook.name}": {error}') from error
@@ -147,17 +148,18 @@ class Admission:
             return True
         request = attributes.request(matched)
         variables = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
-        failed = ""
+        failed: list[str] = []
         for condition in hook.conditions:
             try:
                 if not cel.holds(condition["expression"], variables):
                     return False
             except cel.CelError as error:
-                failed = failed or f"{condition['name']}: {error}"
+                expression = condition["expression"]
+                said = str(error).removeprefix(f"{expression}: ")
+                failed.append(f"expression '{expression}' resulted in error: {said}")
         if failed and hook.fails_closed:
-            raise errors.forbidden(
-                attributes.served.group, attributes.served.plural, attributes.name, f"matchCondition {failed}"
-            )
+            why = failed[0] if len(failed) == 1 else f"[{', '.join(failed)}]"
+            raise errors.forbidden(attributes.served.group, attributes.served.plural, attributes.name, why)
         return not failed
 
     def _matching(self, table: tuple[str, str], attributes: Attributes) -> list[tuple[Hook, Served]]:

@@ -34,7 +34,7 @@ class Authorizer:
 
     def __init__(self, objects: Sequence[Object], user: User) -> None:
         self.granted: set[Access] = set()
-        self._limited = user.name if objects else ""
+        self._limited = user.name if objects else None
         self._rules = list(bound_rules(objects, user))
 
     def check(self, user: User, access: Access) -> None:

@@ -31,41 +31,68 @@ class Binder:
 
     async def bind(self, pods: Served, key: Key, binding: Object, caller: Caller) -> None:
         """Sets spec.nodeName of the pod `key` and copies the Binding's labels and annotations, which mutating
-        webhooks may have added to. Raises 404 for no such pod, 409 for one that is bound or on its way out."""
+        webhooks may have added to. Raises 400 and 500 for a Binding that isn't one, 404 for no such pod, 409 for one
+        that is bound, on its way out, gated, or not the one that the Binding means."""
         binding = self._with_topology(_completed(binding, key))
         attributes = Attributes(pods, "CREATE", *key, caller, binding, None, "binding", _POD_KIND)
         binding = await self._admission.mutate(attributes, lambda obj: None) or binding
         await self._admission.validate(replace(attributes, obj=binding))
-        pod = self._bindable(pods, key)
+        pod = self._bindable(pods, key, metadata(binding))
         if not caller.options.dry_run:
             self._storage.replace(pods.table, _bound(copy(pod), binding), resource_version(pod))
 
     def _with_topology(self, binding: Object) -> Object:
-        """What the built-in PodTopologyLabels plugin does before webhooks run: the node's region and zone win."""
+        """What the built-in PodTopologyLabels plugin does before webhooks run where the target says that it is a node:
+        its region and zone win."""
+        if binding["target"].get("kind") != "Node":
+            return binding
         node = self._storage.get(("", "nodes"), ("", binding["target"]["name"])) or {}
         found = {name: labels(node)[name] for name in _TOPOLOGY_LABELS if name in labels(node)}
         if found:
             binding["metadata"]["labels"] = {**labels(binding), **found}
         return binding
 
-    def _bindable(self, pods: Served, key: Key) -> Object:
+    def _bindable(self, pods: Served, key: Key, meant: Object) -> Object:
         pod = self._storage.get(pods.table, key)
         if pod is None:
             raise errors.not_found("", "pods", key[1])
-        if is_deleting(pod):
-            raise errors.conflict(
-                "", "pods/binding", key[1], f"pod {key[1]} is being deleted, cannot be assigned to a host"
-            )
-        if node := at(pod, "spec", "nodeName"):
-            raise errors.conflict("", "pods/binding", key[1], f'pod {key[1]} is already assigned to node "{node}"')
+        for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            held = metadata(pod)[name]
+            if meant.get(name) and meant[name] != held:
+                why = f"Precondition failed: {label} in precondition: {meant[name]}, {label} in object meta: {held}"
+                raise errors.conflict("", "pods", key[1], why)
+        if why := _hindrance(pod):
+            raise errors.conflict("", "pods/binding", key[1], f"pod {key[1]} {why}")
         return pod
 
 
+def _hindrance(pod: Object) -> str:
+    if is_deleting(pod):
+        return "is being deleted, cannot be assigned to a host"
+    if node := at(pod, "spec", "nodeName"):
+        return f'is already assigned to node "{node}"'
+    return "has non-empty .spec.schedulingGates" if at(pod, "spec", "schedulingGates") else ""
+
+
 def _completed(binding: Object, key: Key) -> Object:
-    if (binding.get("kind") or "Binding") != "Binding" or not at(binding, "target", "name"):
-        raise errors.bad_request("the body must be a Binding with target.name")
-    meta = {**metadata(binding), "namespace": key[0], "name": key[1]}
-    return copy({"kind": "Binding", "apiVersion": "v1", **binding, "metadata": meta})
+    """The Binding with all that it may leave out. The real server answers a bad target with 500."""
+    said = (binding.get("apiVersion") or "v1", binding.get("kind") or "Binding")
+    if said != ("v1", "Binding"):
+        raise errors.bad_request(f'{said[1]} in version "{said[0]}" cannot be handled as a Binding')
+    meta = {"namespace": key[0], **metadata(binding)}
+    if meta["namespace"] != key[0]:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if meta.get("name") != key[1]:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    if at(binding, "target", "kind") not in (None, "", "Node"):
+        kind = binding["target"]["kind"]
+        supported = 'supported values: "Node", "<empty>"'
+        raise errors.ApiError(500, "", f'target.kind: Unsupported value: "{kind}": {supported}')
+    if not at(binding, "target", "name"):
+        raise errors.ApiError(500, "", "target.name: Required value")
+    return copy({**binding, "kind": "Binding", "apiVersion": "v1", "metadata": meta})
 
 
 def _bound(pod: Object, binding: Object) -> Object:
@@ -76,5 +103,6 @@ def _bound(pod: Object, binding: Object) -> Object:
     pod["spec"] = {**(pod.get("spec") or {}), "nodeName": binding["target"]["name"]}
     status = pod.setdefault("status", {})
     others = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
-    status["conditions"] = [*others, {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp()}]
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp()}
+    status["conditions"] = [*others, scheduled]
     return pod

@@ -21,10 +21,13 @@ _RETRY_SECONDS = 2.0
 
 
 class Collector:
-    """Listens to the storage and cleans up in `run`."""
+    """Listens to the storage and cleans up in `run`. What is refused is tried again after `retry_seconds`."""
 
-    def __init__(self, storage: Storage, registry: Registry, writer: Writer) -> None:
+    def __init__(
+        self, storage: Storage, registry: Registry, writer: Writer, retry_seconds: float = _RETRY_SECONDS
+    ) -> None:
         self._storage, self._registry, self._writer = storage, registry, writer
+        self._retry_seconds = retry_seconds
         self._waiting: asyncio.Queue[Place] = asyncio.Queue()
         storage.listeners.append(self._noticed)
 
@@ -36,7 +39,7 @@ class Collector:
                 await self._collect(table, key)
             except ApiError as error:
                 _LOG.warning("could not clean up %s %s: %s", table[1], "/".join(key), error.message)
-                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._waiting.put_nowait, (table, key))
+                asyncio.get_running_loop().call_later(self._retry_seconds, self._waiting.put_nowait, (table, key))
 
     def _noticed(self, change: Change) -> None:
         meta = metadata(change.obj)

@@ -6,6 +6,7 @@ kubectl asks OpenAPI v3 whether PATCH takes `fieldValidation`; the answer is yes
 from collections.abc import Iterable
 from itertools import groupby
 
+from app.sandbox import access_reviews
 from app.sandbox.objects import Object
 from app.sandbox.resources import Registry, Served
 
@@ -22,6 +23,14 @@ VERSION = {
     "gitTreeState": "",
 }
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_NOT_SERVED = {("", "namespaces"): ("deletecollection",)}
+
+
+def verbs(item: Served) -> tuple[str, ...]:
+    """What can be done with a resource itself: reviews are only created, namespaces only deleted one by one."""
+    if item.group == access_reviews.GROUP:
+        return ("create",)
+    return tuple(verb for verb in _VERBS if verb not in _NOT_SERVED.get(item.table, ()))
 
 
 def _versions(registry: Registry) -> dict[str, dict[str, list[Served]]]:
@@ -84,11 +93,14 @@ def _resource(item: Served) -> Object:
         "singularName": item.singular,
         "namespaced": item.namespaced,
         "kind": item.kind,
-        "verbs": _VERBS,
+        "verbs": verbs(item),
     }
-    if item.short_names:
-        entry["shortNames"] = item.short_names
-    return {**entry, "categories": item.categories} if item.categories else entry
+    return entry | _names(item)
+
+
+def _names(item: Served) -> Object:
+    found = {"shortNames": item.short_names, "categories": item.categories}
+    return {key: names for key, names in found.items() if names}
 
 
 def _subresource(name: str) -> tuple[str, tuple[str, ...]]:
@@ -97,9 +109,9 @@ def _subresource(name: str) -> tuple[str, tuple[str, ...]]:
 
 def _subresources(item: Served) -> Iterable[Object]:
     for name in item.subresources:
-        kind, verbs = _subresource(name)
+        kind, served = _subresource(name)
         common = {"singularName": "", "namespaced": item.namespaced}
-        yield {"name": f"{item.plural}/{name}", **common, "kind": kind or item.kind, "verbs": verbs}
+        yield {"name": f"{item.plural}/{name}", **common, "kind": kind or item.kind, "verbs": served}
 
 
 def aggregated(registry: Registry, core: bool) -> Object:
@@ -125,17 +137,16 @@ def aggregated(registry: Registry, core: bool) -> Object:
 def _aggregated_resource(item: Served) -> Object:
     subresources = []
     for name in item.subresources:
-        kind, verbs = _subresource(name)
+        kind, served = _subresource(name)
         response = {"group": item.group, "version": item.version, "kind": kind or item.kind}
-        subresources.append({"subresource": name, "responseKind": response, "verbs": verbs})
+        subresources.append({"subresource": name, "responseKind": response, "verbs": served})
     entry: Object = {
         "resource": item.plural,
         "responseKind": item.group_version_kind(),
         "scope": "Namespaced" if item.namespaced else "Cluster",
         "singularResource": item.singular,
-        "verbs": _VERBS,
-        "shortNames": item.short_names,
-        "categories": item.categories,
+        "verbs": verbs(item),
+        **_names(item),
     }
     return {**entry, "subresources": subresources} if subresources else entry
 

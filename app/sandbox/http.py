@@ -22,6 +22,7 @@ from app.sandbox.writes import Writer
 
 _BODY_LIMIT = 3 * 1024 * 1024
 _BODY_TYPES = ("application/json", "application/yaml")
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _OPEN_PATHS = {"healthz", "livez", "readyz", "version"}
 
@@ -215,6 +216,8 @@ class Api:
         options = options if isinstance(options, dict) else {}
         caller.options = delete_options(caller.options, options)
         if not target.name:
+            if "deletecollection" not in discovery.verbs(target.served):
+                raise errors.method_not_allowed()
             return await self._delete_all(request, target, caller)
         last = await self._writer.delete(target.served, target.key, caller, preconditions=options.get("preconditions"))
         if is_deleting(last):
@@ -263,8 +266,10 @@ async def _body(request: Request) -> Any:
         return None
     media_type = _media_type(request)
     if request.method != "PATCH" and media_type not in _BODY_TYPES:
+        hint = "; instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl apply -f`"
         raise errors.unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_BODY_TYPES)}"
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{', '.join(_BODY_TYPES)}{hint if media_type == _PROTOBUF else ''}"
         )
     try:
         return yaml.safe_load(content) if media_type.endswith("yaml") else orjson.loads(content)

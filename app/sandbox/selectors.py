@@ -1,25 +1,30 @@
-"""Label selectors (equality and set-based, as text and as objects) and field selectors."""
+"""Label selectors (equality, sets and numbers, as text and as objects) and field selectors."""
 
 import re
 from collections.abc import Callable
 from typing import Any
 
 from app.sandbox import errors
+from app.sandbox.objectmeta import label_problems
 from app.sandbox.objects import Object, at, labels
 
 Matches = Callable[[Object], bool]
 Requirement = Callable[[dict[str, str]], bool]
 
-_SET = re.compile(r"\s*(?P<key>[^\s!=,()]+)\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)\s*")
-_EQUALITY = re.compile(r"\s*(?P<key>[^\s!=,()]+)\s*(?P<op>==|=|!=)\s*(?P<values>[^\s,()]*)\s*")
-_PRESENCE = re.compile(r"\s*(?P<op>!?)\s*(?P<key>[^\s!=,()]+)\s*")
+_SET = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)\s*")
+_EQUALITY = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s*(?P<op>==|=|!=|<|>)\s*(?P<values>[^\s,()]*)\s*")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_PRESENCE = re.compile(r"\s*(?P<op>!?)\s*(?P<key>[^\s!=<>,()]+)\s*")
 
 _FIELDS = {
     ("", "pods"): (
         "spec.nodeName",
         "spec.schedulerName",
         "spec.restartPolicy",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
         "status.phase",
+        "status.podIP",
         "status.nominatedNodeName",
     ),
     ("", "events"): (
@@ -39,13 +44,20 @@ _FIELDS = {
     ("", "namespaces"): ("status.phase",),
     ("", "secrets"): ("type",),
 }
+_DEFAULTS = {
+    "spec.schedulerName": "default-scheduler",
+    "spec.restartPolicy": "Always",
+    "spec.hostNetwork": "false",
+    "spec.unschedulable": "false",
+}
+_OPERATORS = {"!=": "NotIn", "notin": "NotIn", "<": "Lt", ">": "Gt"}
 
 
 def label_selector(text: str) -> Matches | None:
-    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`; None where the text is empty. 400 where it can't be read."""
-    requirements = []
+    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; None where the text is empty. 400 where it can't be read."""
+    requirements: list[Requirement] = []
     rest = text.strip()
-    while rest:
+    while rest or (requirements and text.strip().endswith(",")):
         for pattern in (_SET, _EQUALITY, _PRESENCE):
             if (match := pattern.match(rest)) and (match.end() == len(rest) or rest[match.end()] == ","):
                 break
@@ -59,10 +71,13 @@ def label_selector(text: str) -> Matches | None:
 def _parsed(match: re.Match[str]) -> Requirement:
     parts = match.groupdict()
     key, operator = parts["key"], parts["op"]
+    for value in (parts.get("values") or "").split(","):
+        for _, said, _ in label_problems({key: value.strip()}):
+            raise errors.bad_request(f"unable to parse requirement: {said}")
     if "values" not in parts:
         return _requirement(key, "DoesNotExist" if operator else "Exists", ())
     values = tuple(value.strip() for value in parts["values"].split(","))
-    return _requirement(key, "NotIn" if operator in ("!=", "notin") else "In", values)
+    return _requirement(key, _OPERATORS.get(operator, "In"), values)
 
 
 def object_selector(selector: Object | None) -> Matches:
@@ -86,7 +101,23 @@ def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requiremen
             return lambda held: key in held
         case "DoesNotExist":
             return lambda held: key not in held
+        case "Lt" | "Gt":
+            return _compared(key, operator, values[0])
     raise errors.bad_request(f"{operator!r} is not a valid label selector operator")
+
+
+def _compared(key: str, operator: str, bound: str) -> Requirement:
+    if not _INTEGER.fullmatch(bound):
+        said = f"Invalid value: \"{bound}\": for 'Gt', 'Lt' operators, the value must be an integer"
+        raise errors.bad_request(f"unable to parse requirement: values[0]: {said}")
+
+    def holds(held: dict[str, str]) -> bool:
+        value = held.get(key, "")
+        if not _INTEGER.fullmatch(value):
+            return False
+        return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
+
+    return holds
 
 
 def _all(requirements: list[Requirement]) -> Matches:
@@ -100,18 +131,23 @@ def _all(requirements: list[Requirement]) -> Matches:
 def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
     """Parses `metadata.name=x,spec.nodeName!=y` against the fields that the real server supports for this resource;
     the paths are those of the stored version. None where the text is empty."""
-    terms: list[tuple[list[str], bool, str]] = []
-    for term in filter(None, text.split(",")):
+    terms: list[tuple[str, bool, str]] = []
+    for term in filter(None, re.split(r"(?<!\\),", text)):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", term)
         if not match:
             raise errors.bad_request(f"invalid selector: {term!r}; can't understand {text!r}")
         path = re.sub(r"^regarding\.", "involvedObject.", match[1].strip())
         if path not in ("metadata.name", "metadata.namespace", *_FIELDS.get(table, ())):
             raise errors.bad_request(f"field label not supported: {match[1]}")
-        terms.append((path.split("."), match[2] == "!=", match[3]))
+        terms.append((path, match[2] == "!=", re.sub(r"\\(.)", r"\1", match[3])))
     if not terms:
         return None
-    return lambda obj: all((_text(at(obj, *path)) == wanted) != negated for path, negated, wanted in terms)
+    return lambda obj: all((_field(obj, path) == wanted) != negated for path, negated, wanted in terms)
+
+
+def _field(obj: Object, path: str) -> str:
+    """What stands there as text, or the server's default: the sandbox doesn't write defaults of built-in kinds."""
+    return _text(at(obj, *path.split("."))) or _DEFAULTS.get(path, "")
 
 
 def _text(value: Any) -> str:

@@ -39,7 +39,7 @@ class Writer:
         obj = await self._admission.mutate(attributes, settle) or obj
         lifecycle.complete_new(served, obj)
         _check(served, obj, None)
-        await self._admission.validate(replace(attributes, obj=obj))
+        await self._admission.validate(replace(attributes, name=metadata(obj)["name"], obj=obj))
         stored = served.write(obj)
         if caller.options.dry_run:
             self._check_absent(served, (namespace, metadata(obj)["name"]))

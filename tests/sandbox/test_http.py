@@ -95,7 +95,11 @@ async def test_the_version_says_what_this_is(api: Api) -> None:
         pytest.param(b"{}", {"Content-Type": "text/plain"}, 415, UNKNOWN_FORMAT, id="plain text"),
         pytest.param(b"{}", {"Content-Type": JSON}, 415, UNKNOWN_FORMAT, id="a patch's type"),
         pytest.param(
-            b"k8s\0", {"Content-Type": "application/vnd.kubernetes.protobuf"}, 415, UNKNOWN_FORMAT, id="protobuf"
+            b"k8s\0",
+            {"Content-Type": "application/vnd.kubernetes.protobuf"},
+            415,
+            f"{UNKNOWN_FORMAT}; instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl apply -f`",
+            id="protobuf",
         ),
         pytest.param(
             b"{}", {"Content-Length": str(3 * 1024 * 1024 + 1)}, 413, "limit is 3145728", id="a length over the limit"

@@ -1,0 +1,272 @@
+"""Discovery: what kubectl learns of the resources before it asks for any."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from app.sandbox.discovery import AGGREGATED, VERSION
+from tests.sandbox.api import Api, Object, definition, opened
+
+ALL = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+ONE_BY_ONE = ["create", "delete", "get", "list", "patch", "update", "watch"]
+ACCEPT = f"{AGGREGATED},application/json"
+GROUP = {
+    "name": "example.com",
+    "versions": [{"groupVersion": "example.com/v1", "version": "v1"}],
+    "preferredVersion": {"groupVersion": "example.com/v1", "version": "v1"},
+}
+
+
+@pytest_asyncio.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    """One definition has every name that discovery tells of."""
+    async with opened(tmp_path) as api:
+        named = definition()
+        named["spec"]["names"] |= {"shortNames": ["wd"], "categories": ["all"], "singular": "widget"}
+        await api.sandbox.apply([named])
+        yield api
+
+
+def by_name(resources: list[Object], *names: str) -> list[Object]:
+    return [one for one in resources if one.get("name", one.get("resource")) in names]
+
+
+# Group by group.
+
+
+async def test_the_roots(api: Api) -> None:
+    assert await api.done("GET", "/") == {
+        "paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+    }
+    assert await api.done("GET", "/api") == {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "sandbox"}],
+    }
+    assert await api.done("GET", "/version", user="") == VERSION
+
+
+async def test_the_list_of_groups(api: Api) -> None:
+    listed = await api.done("GET", "/apis")
+    assert (listed["kind"], listed["apiVersion"]) == ("APIGroupList", "v1")
+    groups = {one["name"]: one for one in listed["groups"]}
+    assert groups["example.com"] == GROUP
+    assert "" not in groups
+
+
+async def test_one_group(api: Api) -> None:
+    assert await api.done("GET", "/apis/example.com") == {"kind": "APIGroup", "apiVersion": "v1", **GROUP}
+
+
+async def test_versions_of_a_group_come_best_first(api: Api) -> None:
+    stored = definition(plural="gadgets", kind="Gadget")
+    version = stored["spec"]["versions"][0]
+    names = ("v1alpha1", "v2beta1", "odd", "v10", "v1", "v2beta10", "v2")
+    stored["spec"]["versions"] = [{**version, "name": name, "storage": name == "v1"} for name in names]
+    await api.sandbox.apply([stored])
+    group = await api.done("GET", "/apis/example.com")
+    listed = [one["version"] for one in group["versions"]]
+    assert listed == ["v10", "v2", "v1", "v2beta10", "v2beta1", "v1alpha1", "odd"]
+    assert group["preferredVersion"]["version"] == "v10"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "expected"),
+    [
+        pytest.param(
+            "/apis/example.com/v1",
+            "widgets",
+            {
+                "singularName": "widget",
+                "namespaced": True,
+                "kind": "Widget",
+                "verbs": ALL,
+                "shortNames": ["wd"],
+                "categories": ["all"],
+            },
+            id="a custom resource with all names",
+        ),
+        pytest.param(
+            "/apis/example.com/v1",
+            "widgets/status",
+            {"singularName": "", "namespaced": True, "kind": "Widget", "verbs": ["get", "patch", "update"]},
+            id="its status",
+        ),
+        pytest.param(
+            "/api/v1",
+            "pods/binding",
+            {"singularName": "", "namespaced": True, "kind": "Binding", "verbs": ["create"]},
+            id="the binding of pods",
+        ),
+        pytest.param(
+            "/api/v1",
+            "secrets",
+            {"singularName": "secret", "namespaced": True, "kind": "Secret", "verbs": ALL},
+            id="no short names",
+        ),
+        pytest.param(
+            "/api/v1",
+            "namespaces",
+            {
+                "singularName": "namespace",
+                "namespaced": False,
+                "kind": "Namespace",
+                "verbs": ONE_BY_ONE,
+                "shortNames": ["ns"],
+            },
+            id="namespaces are not deleted together",
+        ),
+        pytest.param(
+            "/apis/authorization.k8s.io/v1",
+            "selfsubjectaccessreviews",
+            {
+                "singularName": "selfsubjectaccessreview",
+                "namespaced": False,
+                "kind": "SelfSubjectAccessReview",
+                "verbs": ["create"],
+            },
+            id="reviews are only created",
+        ),
+    ],
+)
+async def test_the_resources_of_a_version(api: Api, path: str, name: str, expected: Object) -> None:
+    listed = await api.done("GET", path)
+    assert (listed["kind"], listed["groupVersion"]) == ("APIResourceList", path.removeprefix("/api").strip("s/"))
+    assert by_name(listed["resources"], name) == [{"name": name, **expected}]
+
+
+@pytest.mark.parametrize("path", ["/apis/nope", "/apis/apps/v9", "/api/v9", "/nope", "/openapi/v3/apis/nope/v1"])
+async def test_what_is_not_served(api: Api, path: str) -> None:
+    assert await api.refused("GET", path) == (404, "NotFound", "the server could not find the requested resource")
+
+
+# All at once.
+
+
+def aggregated(listed: Object, group: str) -> Object:
+    found: Object = next(one for one in listed["items"] if one["metadata"].get("name", "") == group)
+    return found
+
+
+async def test_a_custom_group_aggregated(api: Api) -> None:
+    listed = await api.done("GET", "/apis", headers={"Accept": ACCEPT})
+    kind = {"group": "example.com", "version": "v1", "kind": "Widget"}
+    assert {**listed, "items": None} == {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": None,
+    }
+    assert aggregated(listed, "example.com") == {
+        "metadata": {"name": "example.com", "creationTimestamp": None},
+        "versions": [
+            {
+                "version": "v1",
+                "freshness": "Current",
+                "resources": [
+                    {
+                        "resource": "widgets",
+                        "responseKind": kind,
+                        "scope": "Namespaced",
+                        "singularResource": "widget",
+                        "verbs": ALL,
+                        "shortNames": ["wd"],
+                        "categories": ["all"],
+                        "subresources": [
+                            {"subresource": "status", "responseKind": kind, "verbs": ["get", "patch", "update"]}
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+async def test_the_core_group_aggregated(api: Api) -> None:
+    listed = await api.done("GET", "/api", headers={"Accept": ACCEPT})
+    assert [one["metadata"] for one in listed["items"]] == [{"creationTimestamp": None}]
+    resources = listed["items"][0]["versions"][0]["resources"]
+    assert by_name(resources, "namespaces", "secrets") == [
+        {
+            "resource": "namespaces",
+            "responseKind": {"group": "", "version": "v1", "kind": "Namespace"},
+            "scope": "Cluster",
+            "singularResource": "namespace",
+            "verbs": ONE_BY_ONE,
+            "shortNames": ["ns"],
+            "subresources": [
+                {
+                    "subresource": "status",
+                    "responseKind": {"group": "", "version": "v1", "kind": "Namespace"},
+                    "verbs": ["get", "patch", "update"],
+                }
+            ],
+        },
+        {
+            "resource": "secrets",
+            "responseKind": {"group": "", "version": "v1", "kind": "Secret"},
+            "scope": "Namespaced",
+            "singularResource": "secret",
+            "verbs": ALL,
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind", "media_type"),
+    [
+        pytest.param(ACCEPT, "APIGroupDiscoveryList", AGGREGATED, id="kubectl's own words"),
+        pytest.param(
+            "application/json; as=APIGroupDiscoveryList; v=v2; g=apidiscovery.k8s.io",
+            "APIGroupDiscoveryList",
+            AGGREGATED,
+            id="another order, with spaces",
+        ),
+        pytest.param(
+            "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+            "APIGroupList",
+            "application/json",
+            id="the beta version isn't known",
+        ),
+        pytest.param("application/json", "APIGroupList", "application/json", id="plain JSON"),
+    ],
+)
+async def test_the_form_of_discovery_is_negotiated(api: Api, accept: str, kind: str, media_type: str) -> None:
+    answer = await api.send("GET", "/apis", headers={"Accept": accept})
+    assert (answer.json()["kind"], answer.headers["content-type"]) == (kind, media_type)
+
+
+async def test_what_discovery_says_of_namespaces_is_so(api: Api) -> None:
+    told = (405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    assert await api.refused("DELETE", "/api/v1/namespaces") == told
+    assert await api.names("/api/v1/namespaces") == ["home"]
+
+
+# OpenAPI.
+
+
+async def test_the_index_of_openapi(api: Api) -> None:
+    paths = (await api.done("GET", "/openapi/v3"))["paths"]
+    assert paths["apis/example.com/v1"] == {"serverRelativeURL": "/openapi/v3/apis/example.com/v1"}
+    assert paths["api/v1"] == {"serverRelativeURL": "/openapi/v3/api/v1"}
+
+
+def parameters(document: Object, path: str) -> list[Any]:
+    return [one["name"] for one in document["paths"][path]["patch"]["parameters"]]
+
+
+async def test_kubectl_learns_that_fields_are_validated_here(api: Api) -> None:
+    custom = await api.done("GET", "/openapi/v3/apis/example.com/v1")
+    path = "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"
+    assert list(custom["paths"]) == [path]
+    assert parameters(custom, path) == ["dryRun", "fieldManager", "fieldValidation"]
+    operation = custom["paths"][path]["patch"]
+    assert (operation["x-kubernetes-action"], operation["x-kubernetes-group-version-kind"]) == (
+        "patch",
+        {"group": "example.com", "version": "v1", "kind": "Widget"},
+    )
+    core = await api.done("GET", "/openapi/v3/api/v1")
+    assert parameters(core, "/api/v1/nodes/{name}") == ["dryRun", "fieldManager", "fieldValidation"]

@@ -1,0 +1,386 @@
+"""One call of one webhook: what is sent, and what each answer means. The webhook is a local HTTPS server."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import pytest_asyncio
+from cryptography import x509
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.sandbox import pki
+from app.sandbox.serving import LoopbackServer
+from app.sandbox.webhook import Answer, CallFailedError, Hook, Transport, hooks_of
+from tests.sandbox.api import Object
+
+REQUEST = {"uid": "u-1", "operation": "CREATE"}
+OPERATIONS = [{"op": "add", "path": "/a", "value": 1}]
+
+
+def encoded(value: Any) -> str:
+    return base64.b64encode(orjson.dumps(value)).decode()
+
+
+def review(**response: Any) -> Object:
+    """An answer that allows; what is None is left out."""
+    given = {"uid": "u-1", "allowed": True, **response}
+    present = {key: value for key, value in given.items() if value is not None}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": present}
+
+
+class Webhook:
+    """Answers every call with `body` (bytes as they are, anything else as JSON), with no answer where it is None."""
+
+    def __init__(self) -> None:
+        self.body: Any = review()
+        self.code, self.media_type = 200, "application/json"
+        self.calls: list[tuple[str, dict[str, str], Object]] = []
+        self.url, self.ca = "", b""
+
+    async def answer(self, request: Request) -> Response:
+        self.calls.append((request.url.path, dict(request.query_params), orjson.loads(await request.body())))
+        if self.body is None:
+            await asyncio.Event().wait()
+        content = self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
+        return Response(content, status_code=self.code, media_type=self.media_type)
+
+    def hook(self, *, mutating: bool = True, **item: Any) -> Hook:
+        client = {"url": f"{self.url}/there", "caBundle": base64.b64encode(self.ca).decode()}
+        kind = "MutatingWebhookConfiguration" if mutating else "ValidatingWebhookConfiguration"
+        webhook = {"name": "w.example.com", "clientConfig": client, "sideEffects": "None", **item}
+        return hooks_of({"kind": kind, "webhooks": [webhook]})[0]
+
+
+@asynccontextmanager
+async def listening(folder: Path, *names: x509.GeneralName) -> AsyncIterator[Webhook]:
+    """A webhook with a certificate for `names`, for loopback unless told."""
+    webhook, pair = Webhook(), pki.issue(names) if names else pki.issue()
+    app = Starlette(routes=[Route("/{path:path}", webhook.answer, methods=["POST"])])
+    server = LoopbackServer(app, 0, *pair.write(folder, "webhook"))
+    webhook.url, webhook.ca = f"https://127.0.0.1:{server.port}", pair.ca
+    await server.start()
+    try:
+        yield webhook
+    finally:
+        await server.stop(lambda: None)
+
+
+@pytest_asyncio.fixture
+async def webhook(tmp_path: Path) -> AsyncIterator[Webhook]:
+    async with listening(tmp_path) as webhook:
+        yield webhook
+
+
+@asynccontextmanager
+async def reaching(base_url: str | None = None) -> AsyncIterator[Transport]:
+    transport = Transport(base_url)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def failure(hook: Hook, base_url: str | None = None) -> str:
+    async with reaching(base_url) as transport:
+        with pytest.raises(CallFailedError) as caught:
+            await transport.call(hook, REQUEST)
+    return str(caught.value)
+
+
+# What is sent.
+
+
+async def test_a_review_is_sent(webhook: Webhook) -> None:
+    async with reaching() as transport:
+        await transport.call(webhook.hook(timeoutSeconds=7), REQUEST)
+        await transport.call(webhook.hook(), REQUEST)
+    sent = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": REQUEST}
+    assert webhook.calls == [("/there", {"timeout": "7s"}, sent), ("/there", {"timeout": "10s"}, sent)]
+
+
+SERVICE = {"name": "hook", "namespace": "home", "path": "/validate", "port": 8443}
+CALLED = 'Post "https://hook.home.svc:8443/validate?timeout=10s"'
+
+
+def at_service(webhook: Webhook, **service: Any) -> Object:
+    return {"service": {**SERVICE, **service}, "caBundle": base64.b64encode(webhook.ca).decode()}
+
+
+async def test_a_webhook_at_a_service_is_reached_where_the_sandbox_is_told(tmp_path: Path) -> None:
+    async with listening(tmp_path, x509.DNSName("hook.home.svc")) as webhook:
+        async with reaching(f"{webhook.url}/") as transport:
+            await transport.call(webhook.hook(clientConfig=at_service(webhook)), REQUEST)
+            await transport.call(webhook.hook(clientConfig=at_service(webhook, path=None)), REQUEST)
+        assert [path for path, _, _ in webhook.calls] == ["/validate", "/"]
+
+
+async def test_the_certificate_must_be_the_services(webhook: Webhook) -> None:
+    told = await failure(webhook.hook(clientConfig=at_service(webhook)), webhook.url)
+    assert told.startswith(f"failed to call webhook: {CALLED}: ")
+    assert "Hostname mismatch" in told
+
+
+async def test_a_service_needs_an_address(webhook: Webhook) -> None:
+    why = "no address is configured for services: start the sandbox with a webhook URL"
+    hook = webhook.hook(clientConfig=at_service(webhook))
+    assert await failure(hook) == f"failed to call webhook: {CALLED}: {why}"
+
+
+# No answer.
+
+
+async def test_a_webhook_that_takes_too_long(webhook: Webhook) -> None:
+    webhook.body = None
+    called = f'Post "{webhook.url}/there?timeout=1s"'
+    told = f"failed to call webhook: {called}: context deadline exceeded"
+    assert await failure(webhook.hook(timeoutSeconds=1)) == told
+
+
+async def test_nobody_listens(tmp_path: Path) -> None:
+    async with listening(tmp_path) as webhook:
+        hook = webhook.hook()
+    told = f'failed to call webhook: Post "{webhook.url}/there?timeout=10s": All connection attempts failed'
+    assert await failure(hook) == told
+
+
+@pytest.mark.parametrize(
+    ("bundle", "told"),
+    [
+        pytest.param(pki.issue().ca, "certificate verify failed", id="another authority"),
+        pytest.param(b"no certificate", "unable to load root certificates", id="no certificate"),
+        pytest.param(b"\xff", "unable to load root certificates", id="no text"),
+        pytest.param(b"", "certificate verify failed", id="none, where only the system's authorities count"),
+    ],
+)
+async def test_certificates_that_prove_nothing(webhook: Webhook, bundle: bytes, told: str) -> None:
+    client = {"url": webhook.url, "caBundle": base64.b64encode(bundle).decode()}
+    assert told in await failure(webhook.hook(clientConfig=client))
+
+
+ENVELOPE = "received invalid webhook response: expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        pytest.param(
+            b"",
+            "failed to call webhook: 0-length response with status code: 200 and content type: application/json",
+            id="nothing",
+        ),
+        pytest.param(b"hello", "failed to call webhook: couldn't get version/kind; json parse error: ", id="no JSON"),
+        pytest.param([], "failed to call webhook: couldn't get version/kind; json parse error: ", id="a list"),
+        pytest.param({}, f"{ENVELOPE}, got , Kind=", id="an empty object"),
+        pytest.param({**review(), "kind": "Other"}, f"{ENVELOPE}, got admission.k8s.io/v1, Kind=Other", id="a kind"),
+        pytest.param(
+            {**review(), "apiVersion": "admission.k8s.io/v1beta1"},
+            f"{ENVELOPE}, got admission.k8s.io/v1beta1, Kind=AdmissionReview",
+            id="an old version",
+        ),
+        pytest.param(
+            {**review(), "response": None},
+            "received invalid webhook response: webhook response was absent",
+            id="no response",
+        ),
+        pytest.param(
+            {**review(), "response": "yes"},
+            "failed to call webhook: response must be an object",
+            id="a response of no map",
+        ),
+        pytest.param(
+            review(uid="u-2"),
+            'received invalid webhook response: expected response.uid="u-1", got "u-2"',
+            id="another uid",
+        ),
+        pytest.param(
+            review(uid=None), 'received invalid webhook response: expected response.uid="u-1", got ""', id="no uid"
+        ),
+        pytest.param(
+            review(allowed="yes"), "failed to call webhook: response.allowed must be of type bool", id="a text allows"
+        ),
+        pytest.param(
+            review(status="no"), "failed to call webhook: response.status must be of type dict", id="a text as status"
+        ),
+        pytest.param(
+            review(patch=encoded(OPERATIONS)),
+            "received invalid webhook response: webhook returned response.patch but not response.patchType",
+            id="a patch of no type",
+        ),
+        pytest.param(
+            review(patchType="JSONPatch"),
+            "received invalid webhook response: webhook returned response.patchType but not response.patch",
+            id="a type of no patch",
+        ),
+        pytest.param(
+            review(patch=encoded(OPERATIONS), patchType="Merge"), 'unsupported patch type "Merge"', id="another type"
+        ),
+        pytest.param(
+            review(patch="%%%", patchType="JSONPatch"),
+            "failed to call webhook: illegal base64 data: ",
+            id="a patch that isn't base64",
+        ),
+        pytest.param(
+            review(patch=base64.b64encode(b"{no").decode(), patchType="JSONPatch"),
+            "received undecodable patch in webhook response: ",
+            id="a patch that isn't JSON",
+        ),
+        pytest.param(
+            review(patch=encoded({"op": "add"}), patchType="JSONPatch"),
+            "received undecodable patch in webhook response: it must be a list of operations",
+            id="a patch that is no list",
+        ),
+        pytest.param(
+            review(patch=encoded(["add"]), patchType="JSONPatch"),
+            "received undecodable patch in webhook response: it must be a list of operations",
+            id="a patch of texts",
+        ),
+    ],
+)
+async def test_answers_that_are_none(webhook: Webhook, body: Any, told: str) -> None:
+    webhook.body = body
+    said = await failure(webhook.hook())
+    assert said[: len(told)] == told
+    assert said == told or told.endswith(": ")
+
+
+@pytest.mark.parametrize(
+    ("response", "told"),
+    [
+        pytest.param({"patch": encoded(OPERATIONS), "patchType": "JSONPatch"}, "patch", id="a patch"),
+        pytest.param({"patchType": "JSONPatch"}, "patchType", id="the type of one"),
+    ],
+)
+async def test_validating_webhooks_do_not_patch(webhook: Webhook, response: Object, told: str) -> None:
+    webhook.body = review(**response)
+    said = f"received invalid webhook response: validating webhook may not return response.{told}"
+    assert await failure(webhook.hook(mutating=False)) == said
+
+
+STATUS = {"kind": "Status", "apiVersion": "v1", "message": "in words"}
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "media_type", "told"),
+    [
+        pytest.param(404, b"", "text/plain", "the server could not find the requested resource", id="not found"),
+        pytest.param(
+            503, b"x", "text/plain", "the server is currently unable to handle the request", id="not available"
+        ),
+        pytest.param(
+            500,
+            b"oops\n",
+            "text/plain",
+            'an error on the server ("oops") has prevented the request from succeeding',
+            id="an error in words",
+        ),
+        pytest.param(
+            500,
+            b"{}",
+            "application/json",
+            'an error on the server ("unknown") has prevented the request from succeeding',
+            id="an error without words",
+        ),
+        pytest.param(500, STATUS, "application/json", "in words", id="a Status"),
+        pytest.param(
+            418,
+            b"",
+            "text/plain",
+            "the server responded with the status code 418 but did not return more information",
+            id="another code",
+        ),
+        pytest.param(
+            302,
+            b"",
+            "text/plain",
+            "the server responded with the status code 302 but did not return more information",
+            id="redirections are not followed",
+        ),
+    ],
+)
+async def test_codes_that_are_no_answer(webhook: Webhook, code: int, body: Any, media_type: str, told: str) -> None:
+    webhook.code, webhook.body, webhook.media_type = code, body, media_type
+    assert await failure(webhook.hook()) == f"failed to call webhook: {told}"
+
+
+# Answers.
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        pytest.param({}, Answer(True, {}), id="yes"),
+        pytest.param({"allowed": False}, Answer(False, {}), id="no"),
+        pytest.param({"allowed": None}, Answer(False, {}), id="what isn't said is no"),
+        pytest.param(
+            {"allowed": False, "status": {"message": "m", "code": 409}},
+            Answer(False, {"message": "m", "code": 409}),
+            id="no, with a reason",
+        ),
+        pytest.param({"warnings": ["a", "b"]}, Answer(True, {}, ("a", "b")), id="yes, with warnings"),
+        pytest.param(
+            {"patch": encoded(OPERATIONS), "patchType": "JSONPatch"}, Answer(True, {}, (), OPERATIONS), id="a patch"
+        ),
+        pytest.param({"patch": encoded([]), "patchType": "JSONPatch"}, Answer(True, {}), id="a patch of nothing"),
+        pytest.param(
+            {"allowed": False, "patch": "%%%", "patchType": "JSONPatch"},
+            Answer(False, {}),
+            id="no: the patch isn't looked at",
+        ),
+    ],
+)
+async def test_answers(webhook: Webhook, response: Object, expected: Answer) -> None:
+    webhook.body = review(**response)
+    async with reaching() as transport:
+        assert await transport.call(webhook.hook(), REQUEST) == expected
+
+
+async def test_any_code_of_success_will_do(webhook: Webhook) -> None:
+    webhook.code = 201
+    async with reaching() as transport:
+        assert await transport.call(webhook.hook(), REQUEST) == Answer(True, {})
+
+
+# Configurations.
+
+
+def settings(hook: Hook) -> Object:
+    names = ("name", "mutating", "fails_closed", "reinvoke", "equivalent", "dry_runs", "timeout")
+    return {name: getattr(hook, name) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        pytest.param({}, {}, id="unless told"),
+        pytest.param({"failurePolicy": "Ignore"}, {"fails_closed": False}, id="failures are ignored"),
+        pytest.param({"reinvocationPolicy": "IfNeeded"}, {"reinvoke": True}, id="asked again"),
+        pytest.param({"matchPolicy": "Exact"}, {"equivalent": False}, id="exactly these versions"),
+        pytest.param({"sideEffects": "None"}, {"dry_runs": True}, id="no side effects"),
+        pytest.param({"sideEffects": "NoneOnDryRun"}, {"dry_runs": True}, id="no side effects of dry runs"),
+        pytest.param({"timeoutSeconds": 3}, {"timeout": 3}, id="a timeout"),
+    ],
+)
+def test_settings_of_a_webhook(item: Object, expected: Object) -> None:
+    configuration = {"kind": "ValidatingWebhookConfiguration", "webhooks": [{"name": "w", **item}]}
+    unless_told = {
+        "name": "w",
+        "mutating": False,
+        "fails_closed": True,
+        "reinvoke": False,
+        "equivalent": True,
+        "dry_runs": False,
+        "timeout": 10,
+    }
+    assert [settings(hook) for hook in hooks_of(configuration)] == [{**unless_told, **expected}]
+
+
+def test_a_configuration_without_webhooks() -> None:
+    assert hooks_of({"kind": "MutatingWebhookConfiguration"}) == []
