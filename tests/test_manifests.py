@@ -111,6 +111,24 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
     assert asked - exposed() == set()
 
 
+def test_the_alerts_are_rules_that_prometheus_reads(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("needs promtool, of the package prometheus")
+    (rule,) = yaml.safe_load_all((ROOT / "manifests/overlays/monitoring/alerts.yaml").read_text())
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]))
+    ended = subprocess.run(
+        [promtool, "check", "rules", str(tmp_path / "rules.yaml")], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_every_alert_says_what_to_do() -> None:
+    (rule,) = yaml.safe_load_all((ROOT / "manifests/overlays/monitoring/alerts.yaml").read_text())
+    annotations = {one["alert"]: set(one["annotations"]) for group in rule["spec"]["groups"] for one in group["rules"]}
+    assert {name for name, said in annotations.items() if said != {"summary", "runbook"}} == set()
+
+
 def test_with_cert_manager_a_renewed_certificate_needs_no_new_ca_bundle() -> None:
     """It is signed by a CA that has a Certificate, and a Secret, of its own."""
     folder = ROOT / "manifests" / "overlays" / "cert-manager"
