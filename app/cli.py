@@ -67,7 +67,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_serve(commands: Any) -> None:
-    serve = commands.add_parser("serve", help="serve the admission webhooks over HTTPS until SIGTERM")
+    serve = commands.add_parser(
+        "serve",
+        help="serve the admission webhooks over HTTPS until SIGTERM",
+        description="Serves the admission webhooks, and reconciles where it leads, until SIGTERM. Needs --config for a "
+        "cluster, or --objects for none. GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and "
+        "GROVE_ADMISSION_CERTIFICATES_MODE stand between the configuration and these options. "
+        "Exit code: 0 after SIGTERM, 1 where it can't serve or the configuration is invalid, 2 for unusable input.",
+    )
     add_cluster_options(serve)
     serve.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
     serve.add_argument("--port", type=_port, help="port to listen on, 0 for a free one (default: server.port)")
@@ -81,8 +88,13 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument(
         "--objects", type=Path, metavar="DIR", help="facts from the YAML and JSON files of DIR, in place of a cluster"
     )
-    serve.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    _add_log_level(serve)
     serve.set_defaults(run=_serve)
+
+
+def _add_log_level(parser: argparse.ArgumentParser) -> None:
+    levels = ("debug", "info", "warning", "error")
+    parser.add_argument("--log-level", default="info", choices=levels, help="of all but verdicts (default: info)")
 
 
 def _add_check(commands: Any) -> None:
@@ -91,29 +103,36 @@ def _add_check(commands: Any) -> None:
         help="verdicts on files, offline",
         description="Verdicts on the documents of FILES, with no cluster. The documents are facts for each other. "
         "Topology support counts as enabled unless --config says otherwise. Schemas are not checked. "
-        "Exit code: 0 all allowed, 1 a refusal, 2 unusable input.",
+        "Exit code: 0 all allowed, 1 a refusal, 2 unusable input, or facts missing for a verdict.",
     )
     check.add_argument("files", nargs="+", metavar="FILES", help="YAML or JSON files, directories of them, or -")
     check.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
-    check.add_argument("--operation", default="CREATE", choices=("CREATE", "UPDATE", "DELETE"))
+    operations = ("CREATE", "UPDATE", "DELETE")
+    check.add_argument("--operation", default="CREATE", choices=operations, help="what is asked for (default: CREATE)")
     check.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
     check.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
     check.add_argument("--groups", default="", help="the groups of the user, separated by commas")
-    check.add_argument("--output", default="text", choices=("text", "json"))
+    check.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
     check.set_defaults(run=_check)
 
 
 def _add_webhooks(commands: Any) -> None:
-    webhooks = commands.add_parser("webhooks", help="print the two webhook configurations")
+    webhooks = commands.add_parser(
+        "webhooks",
+        help="print the two webhook configurations",
+        description="Prints the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of this version, "
+        "for kubectl apply. For a Service they have no caBundle: self-managed certificates or cert-manager write it.",
+    )
     where = webhooks.add_mutually_exclusive_group()
-    where.add_argument("--service", metavar="NAMESPACE/NAME", default="grove-system/grove-admission")
+    text = "that API servers call (default: grove-system/grove-admission)"
+    where.add_argument("--service", metavar="NAMESPACE/NAME", default="grove-system/grove-admission", help=text)
     where.add_argument("--url", help="https://host:port of the server, for one outside the cluster")
     webhooks.add_argument("--ca-file", type=Path, metavar="FILE", help="with --url: the CA of its certificate")
     webhooks.set_defaults(run=_webhooks)
 
 
 def _add_sandbox(commands: Any) -> None:
-    sandbox = commands.add_parser("sandbox", help="a local API server with the webhooks, until SIGTERM")
+    sandbox = commands.add_parser("sandbox", help="a local API server with the webhooks, until SIGTERM or Ctrl-C")
     sandbox.add_argument(
         "--state-dir", type=Path, required=True, metavar="DIR", help="kubeconfig and ready.json go here"
     )
@@ -122,9 +141,11 @@ def _add_sandbox(commands: Any) -> None:
     sandbox.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
     sandbox.add_argument("--crds", type=Path, metavar="DIR", help="CRDs in place of our minimal ones of the neighbours")
     sandbox.add_argument(
-        "--real", action="store_true", help="etcd and kube-apiserver from KUBEBUILDER_ASSETS in place of our API server"
+        "--real",
+        action="store_true",
+        help="etcd and kube-apiserver of KUBEBUILDER_ASSETS (default: /usr/local/kubebuilder/bin) for an API server",
     )
-    sandbox.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    _add_log_level(sandbox)
     sandbox.set_defaults(run=_sandbox)
 
 

@@ -236,6 +236,10 @@ def read_configuration(text: str, source: str) -> Configuration:
         raise ConfigurationError(source, ["not YAML that can be read: it is nested too deeply"]) from None
     if not isinstance(data, dict):
         raise ConfigurationError(source, [f"must be a map with apiVersion {API_VERSION} and kind {KIND}"])
+    if data.get("kind") == "ConfigMap":
+        raise ConfigurationError(
+            source, ["is a ConfigMap: give what its data has as config.yaml, as a file of its own"]
+        )
     findings = [
         f"{name}: must be {wanted}, not {data.get(name)!r}"
         for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND))

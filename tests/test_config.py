@@ -162,6 +162,11 @@ def test_the_namespace_of_the_certificates(text: str, environment: dict[str, str
     assert with_overrides(read(text), environment, {}).certificates.namespace == expected
 
 
+def test_a_configmap_is_told_from_what_is_in_it() -> None:
+    with pytest.raises(ConfigurationError, match=r"is a ConfigMap: give what its data has as config\.yaml"):
+        read_configuration("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "test")
+
+
 def test_the_lease_and_our_own_account_are_in_the_namespace_of_the_pod() -> None:
     moved = with_overrides(read(""), {"POD_NAMESPACE": "elsewhere"}, {})
     assert moved.leader_election.namespace == "elsewhere"

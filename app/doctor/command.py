@@ -44,7 +44,7 @@ def add_doctor(commands: Any) -> None:
         "Nothing is written. Exit code: 0 fine, 1 problems, 2 not everything could be looked at.",
     )
     add_cluster_options(doctor, LIKE_KUBECTL)
-    doctor.add_argument("--output", default="text", choices=("text", "json"))
+    doctor.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
     doctor.set_defaults(run=_doctor)
 
 
