@@ -25,13 +25,13 @@ _STAND_IN_LIFE = timedelta(days=365)
 Gauge = tuple[str, str, dict[str, str], float]
 
 
-def file_source(directory: Path) -> FileSource:
+def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
     """The pair of `directory`, followed when its files change. Where there is no `tls.crt`, or one that was made here,
     a development pair is seen to. OSError where none can be had."""
     certificate, key = directory / "tls.crt", directory / "tls.key"
     if not certificate.exists() or is_development(directory):
         ensure_development_certificate(directory, DEVELOPMENT_NAMES, datetime.now(UTC))
-    source = FileSource(certificate, key, ServingCertificate(), ca_path=directory / "ca.crt")
+    source = FileSource(certificate, key, ServingCertificate(client_cas), ca_path=directory / "ca.crt")
     source.poll()
     if source.not_after is None:
         raise OSError(source.last_error)
@@ -66,7 +66,9 @@ class SelfManagedSource(CertificateReconciler):
             self._loop.add(key)
 
 
-def self_managed_source(settings: Certificates, client: Client, observe: Observe) -> SelfManagedSource:
+def self_managed_source(
+    settings: Certificates, client: Client, observe: Observe, client_cas: bytes = b""
+) -> SelfManagedSource:
     """Until the Secret has been read a stand-in is shown, which no API server trusts: so that a probe, which trusts
     anything, is told why the server isn't ready."""
     terms = Terms(timedelta(hours=settings.ca_validity_hours), timedelta(hours=settings.validity_hours))
@@ -78,7 +80,7 @@ def self_managed_source(settings: Certificates, client: Client, observe: Observe
         terms=terms,
         settle=settings.settle_seconds,
     )
-    certificate = ServingCertificate()
+    certificate = ServingCertificate(client_cas)
     certificate.load(_stand_in(wanted.names, datetime.now(UTC)))
     return SelfManagedSource(client, wanted, certificate, observe)
 

@@ -101,9 +101,13 @@ class PodBinding(_Section):
 
 
 class Server(_Section):
+    """Where to listen, and for how long after SIGTERM. With `clientCaFile` (PEM) a verdict is for those who show a
+    certificate of one of its CAs."""
+
     host: str = "0.0.0.0"  # noqa: S104 - a Service has to reach it
     port: Annotated[int, Field(ge=0, le=65535)] = 8443
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
+    client_ca_file: str = ""
 
 
 class Client(_Section):

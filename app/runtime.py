@@ -42,6 +42,7 @@ from app.logs import VerdictLog
 from app.metrics import Metrics
 from app.reconcilers.cluster_topology import CreationFailed
 from app.server import build_app
+from app.tls.issue import plainly, split_bundle
 from app.tls.source import CertificateSource
 from app.webhooks import registry
 from app.webhooks.dry_run import Asker, Judgement, judge
@@ -143,6 +144,7 @@ class Readiness:
     draining: bool = False
     failing: frozenset[str] = frozenset()
     """The checks that failed when they were last asked."""
+    was_ready: bool = False
 
     def live(self) -> dict[str, str | None]:
         return {"process": None}
@@ -172,7 +174,9 @@ class Readiness:
         failing = [f"{name} {problem}" for name, problem in checks.items() if problem is not None]
         names = frozenset(name for name, problem in checks.items() if problem is not None)
         if names != self.failing:
-            logger.log(logging.WARNING if failing else logging.INFO, "%s", "; ".join(failing) or "ready")
+            level = logging.WARNING if failing and self.was_ready else logging.INFO
+            logger.log(level, "%s", f"not ready: {'; '.join(failing)}" if failing else "ready")
+        self.was_ready |= not failing
         self.failing = names
 
     def _certificate(self) -> str | None:
@@ -260,7 +264,8 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
     log = VerdictLog(sys.stdout.buffer)
     readiness = Readiness(cluster, source)
     routes = build_routes(configuration, cluster)
-    app = build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes)
+    only_known = bool(configuration.server.client_ca_file)
+    app = build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes, only_known=only_known)
     listener = Listener(app, sock, source.certificate.context)
     metrics.add_gauges(lambda: _gauges(cluster))
     metrics.add_gauges(readiness.gauges)
@@ -345,11 +350,23 @@ def certificate_source(
     configuration: Configuration, directory: Path, cluster: Cluster, metrics: Metrics
 ) -> CertificateSource:
     """OSError where none can be had."""
+    client_cas = _client_cas(configuration.server)
     if configuration.certificates.mode == "files":
-        return file_source(directory)
+        return file_source(directory, client_cas)
     if not isinstance(cluster, LiveCluster):
         raise OSError("certificates.mode self-managed needs a cluster; without one, use files")
-    return self_managed_source(configuration.certificates, cluster.client, metrics.reconciled)
+    return self_managed_source(configuration.certificates, cluster.client, metrics.reconciled, client_cas)
+
+
+def _client_cas(server: Server) -> bytes:
+    if not server.client_ca_file:
+        return b""
+    pem = Path(server.client_ca_file).read_bytes()
+    try:
+        split_bundle(pem)
+    except ValueError as error:
+        raise OSError(f"server.clientCaFile {server.client_ca_file}: {plainly(error)}") from None
+    return pem
 
 
 def settle_garbage_collector() -> None:

@@ -65,9 +65,11 @@ def build_app(
     live: Checks,
     ready: Checks,
     notes: Notes = dict,
+    *,
+    only_known: bool = False,
 ) -> AdmissionApp:
     """The whole ASGI app. `live` and `ready` are asked at each request to `/healthz` and `/readyz`, `notes` for
-    `/readyz?verbose`."""
+    `/readyz?verbose`. `only_known`: AdmissionReviews are taken from callers with a certificate alone."""
     api = FastAPI(
         title="grove-admission",
         version=__version__,
@@ -86,7 +88,7 @@ def build_app(
     async def exposition() -> Response:
         return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    return AdmissionApp(routes, api, Observed(metrics, log))
+    return AdmissionApp(routes, api, Observed(metrics, log), only_known=only_known)
 
 
 def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None:

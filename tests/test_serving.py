@@ -16,6 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from app.admission.connection import Connection
 from app.certificates import file_source
@@ -24,6 +29,11 @@ from app.tls.issue import make_ca, make_leaf
 from tests.reviews import load
 
 ROOT = Path(__file__).parent.parent
+CONFIGURED = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+server: {{clientCaFile: "{}"}}
+"""
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 
 
@@ -104,6 +114,63 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
         _, said = await other.communicate()
         assert other.returncode == 1
         assert b": Address already in use" in said
+
+
+def client_certificate(directory: Path, name: str) -> tuple[Path, ssl.SSLContext]:
+    """A CA of that name, and a client that trusts our server and shows a certificate of that CA."""
+    now = datetime.now(UTC)
+    ca = make_ca(name, now - timedelta(days=1), now + timedelta(days=1))
+    issuer, key = x509.load_pem_x509_certificate(ca.cert_pem), ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "apiserver")])
+    builder = (
+        x509.CertificateBuilder(issuer.subject, subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    )
+    signed = builder.sign(load_pem_private_key(ca.key_pem, None), hashes.SHA256())  # type: ignore[arg-type]
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    ca_file, pair = directory / f"{name}.crt", directory / f"{name}.pem"
+    ca_file.write_bytes(ca.cert_pem)
+    pair.write_bytes(signed.public_bytes(Encoding.PEM) + plain)
+    context = ssl.create_default_context()
+    context.load_cert_chain(pair)
+    return ca_file, context
+
+
+async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of_it(tmp_path: Path) -> None:
+    ca_file, known = client_certificate(tmp_path, "ours")
+    _, stranger = client_certificate(tmp_path, "another")
+    (tmp_path / "config.yaml").write_text(CONFIGURED.format(ca_file))
+    review = load("podgroup.mixed-case-name")
+    async with server(tmp_path, "--config", str(tmp_path / "config.yaml")) as served:
+        async with served.client() as client:
+            refused = await client.post("/validate/podgroup?timeout=5s", json=review)
+            assert (refused.status_code, "server.clientCaFile" in refused.json()["message"]) == (401, True)
+            assert (await client.get("/readyz")).text == "ok\n"
+        known.load_verify_locations(served.certificates / "ca.crt")
+        async with httpx.AsyncClient(base_url=served.url, verify=known) as client:
+            for _ in range(2):
+                answer = await client.post("/validate/podgroup?timeout=5s", json=review)
+                assert answer.json()["response"]["status"]["code"] == 422
+        stranger.load_verify_locations(served.certificates / "ca.crt")
+        with pytest.raises(httpx.TransportError):
+            async with httpx.AsyncClient(base_url=served.url, verify=stranger) as client:
+                await client.post("/validate/podgroup?timeout=5s", json=review)
+
+
+async def test_a_client_ca_that_can_not_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt.txt").write_text("no PEM")
+    (tmp_path / "config.yaml").write_text(CONFIGURED.format(tmp_path / "ca.crt.txt"))
+    facts = str(ROOT / "manifests" / "examples" / "facts")
+    options = ["--config", str(tmp_path / "config.yaml"), "--objects", facts, "--certs", str(tmp_path)]
+    ended = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "app", "serve", *options, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await ended.communicate()
+    assert (ended.returncode, b"ca.crt.txt: it is not PEM" in said) == (1, True)
 
 
 class Held:

@@ -17,7 +17,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from app.admission.http import WHOLE_RESPONSE
+from app.admission.http import KNOWN_CALLER, WHOLE_RESPONSE
 
 _EXTENSIONS: Any = {WHOLE_RESPONSE: {}}
 _WHOLE_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -136,6 +136,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._eager_paths: frozenset[str] = getattr(self.config.app, "eager_paths", frozenset())
+        self._is_known = getattr(self.config.app, "only_known", False) and bool(transport.get_extra_info("peercert"))
         self._idle_at = self.loop.time()
         self._watch = self.loop.call_later(self.watch_seconds, self._look)
 
@@ -160,6 +161,8 @@ class Connection(HttpToolsProtocol):
         scope["raw_path"] = url.path
         scope["path"] = unquote(path) if "%" in path else path
         scope["query_string"] = url.query or b""
+        if self._is_known:
+            scope[KNOWN_CALLER] = True  # type: ignore[literal-required]
         before = self.cycle
         self.cycle = Cycle(
             scope=scope,

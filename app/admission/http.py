@@ -27,6 +27,13 @@ DEFAULT_TIMEOUT = 10.0
 WHOLE_RESPONSE = "grove.response"
 """ASGI extension of our own connections: one message with `status` and a JSON `body`, for a start and a body."""
 
+KNOWN_CALLER = "grove.known_caller"
+"""In the scope of a request whose sender has shown a certificate of one of the configured CAs."""
+
+_UNKNOWN = (
+    "verdicts are for API servers that show a client certificate (server.clientCaFile): see their "
+    "--admission-control-config-file"
+)
 _MARGIN = 0.9
 _DURATION = re.compile(rb"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)")
 _DURATIONS = re.compile(rb"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|ms|s|m|h))+")
@@ -44,10 +51,14 @@ class Observer(Protocol):
 
 
 class AdmissionApp:
-    """Answers the paths of `routes`; hands every other request to `otherwise`."""
+    """Answers the paths of `routes`; hands every other request to `otherwise`. `only_known`: asks for a client's
+    certificate, which our own connections have looked at."""
 
-    def __init__(self, routes: Mapping[str, Route], otherwise: App, observe: Observer) -> None:
+    def __init__(
+        self, routes: Mapping[str, Route], otherwise: App, observe: Observer, *, only_known: bool = False
+    ) -> None:
         self._routes = routes
+        self.only_known = only_known
         self.eager_paths = frozenset(routes)
         self._otherwise = otherwise
         self._observe = observe
@@ -59,6 +70,9 @@ class AdmissionApp:
             return
         if scope["method"] != "POST":
             await _answer(send, 405, _plain(405, f"{route.path} takes POST, not {scope['method']}"))
+            return
+        if self.only_known and not scope.get(KNOWN_CALLER):
+            await _answer(send, 401, _plain(401, _UNKNOWN))
             return
         begin = time.perf_counter()
         self._observe.started()

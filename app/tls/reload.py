@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.tls.issue import CertificateInfo, Pair, check_pair, inspect
+from app.tls.issue import CertificateInfo, Pair, check_pair, inspect, split_bundle
 
 logger = logging.getLogger(__name__)
 
@@ -25,17 +25,20 @@ class ServingCertificate:
 
     Every handshake is handed to the context of the newest good pair. Loading into one live context instead would
     leave the old certificate beside the new one where the kind of key changes, and a half-loaded pair where it fails.
+    With `client_cas` (PEM) a client may show a certificate, which has to lead to one of them; whether it has to is for
+    the app to say. ValueError where they can't be read.
     """
 
-    def __init__(self) -> None:
-        self.context = _server_context()
+    def __init__(self, client_cas: bytes = b"") -> None:
+        self._client_cas = client_cas
+        self.context = _server_context(client_cas)
         self.context.sni_callback = self._hand_over
         self.info: CertificateInfo | None = None
         self._newest: ssl.SSLContext | None = None
 
     def load(self, pair: Pair) -> CertificateInfo:
         """Shows `pair` from the next handshake on. BrokenPairError where it can't serve: then nothing has changed."""
-        context = _server_context()
+        context = _server_context(self._client_cas)
         try:
             info = inspect(pair.cert_pem)
             with _as_file(pair.cert_pem) as certificate, _as_file(pair.key_pem) as key:
@@ -151,11 +154,15 @@ class FileSource:
         self.last_error = reason
 
 
-def _server_context() -> ssl.SSLContext:
+def _server_context(client_cas: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
+    if client_cas:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        for pem in split_bundle(client_cas):
+            context.load_verify_locations(cadata=pem.decode("ascii"))
     return context
 
 
