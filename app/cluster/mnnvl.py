@@ -236,7 +236,11 @@ def _owned(one: MnnvlResource, gang: Gang) -> Object:
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
     """Made by us, for the same replica of the same PodCliqueSet, and of the same scaling group where it is for one."""
-    place = stored.place
-    return stored.managed and (place.pcs, place.replica, place.group, place.group_replica) == tuple(
-        plan.labels.get(key, "") for key in (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA)
+    place, labels = stored.place, plan.labels
+    return (
+        stored.managed
+        and place.pcs == labels[PCS_NAME]
+        and place.replica == labels[PCS_REPLICA]
+        and place.group == labels.get(PCSG_NAME, "")
+        and place.group_replica == labels.get(PCSG_REPLICA, "")
     )
