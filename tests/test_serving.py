@@ -34,6 +34,7 @@ apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 server: {{clientCaFile: "{}"}}
 """
+LARGE, PIECE = 64 * 2**20, 2**18
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 
 
@@ -188,6 +189,11 @@ class Held:
             message = await receive()
             size, more = size + len(message.get("body", b"")), message.get("more_body", False)
         self.bodies.append(size)
+        if scope["path"] == "/large":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(LARGE // PIECE):
+                await send({"type": "http.response.body", "body": bytes(PIECE), "more_body": True})
+            return
         if scope["path"] == "/stream":
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"one", "more_body": True})
@@ -314,6 +320,58 @@ async def test_a_body_larger_than_a_buffer_arrives_whole(held: Held) -> None:
     assert b"100 Continue" in await reader.readuntil(b"\r\n\r\n")
     assert json.loads((await answer(reader))[1])[2] == 3_000_000
     writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(HEAD + b"a: b\r\n" * 200_000, id="lines without end"),
+        pytest.param(HEAD + b"a: " + b"b" * 1_000_000, id="a line without end"),
+        pytest.param(b"POST /" + b"b" * 1_000_000, id="a path without end"),
+        pytest.param(
+            HEAD + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n" + b"a: b\r\n" * 200_000,
+            id="trailers without end",
+        ),
+    ],
+)
+async def test_a_head_has_an_end(held: Held, sent: bytes) -> None:
+    reader, writer = await held.open()
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        writer.write(sent)
+        async with asyncio.timeout(10):
+            received = await reader.read()
+    assert received[:12] in (b"HTTP/1.1 400", b"")
+    assert held.bodies == []
+    writer.close()
+    assert json.loads((await asked(held))[1])[0] == "/"
+
+
+async def asked(held: Held) -> tuple[bytes, bytes]:
+    """The answer to an ordinary request on a connection of its own."""
+    reader, writer = await held.open()
+    writer.write(request())
+    found = await answer(reader)
+    writer.close()
+    return found
+
+
+async def test_what_is_pipelined_has_an_end(held: Held) -> None:
+    reader, writer = await held.open()
+    writer.write(request() * 100)
+    async with asyncio.timeout(10):
+        assert b"HTTP/1.1 400" in await reader.read()
+    writer.close()
+    assert len(held.bodies) <= 10
+
+
+async def test_a_client_that_does_not_read_its_answer_is_cut_off(impatient: Held) -> None:
+    _, writer = await impatient.open()
+    writer.write(request("/large"))
+    async with asyncio.timeout(10):
+        while not impatient.bodies or impatient.listener.server_state.connections:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.02)
+    writer.transport.abort()
 
 
 async def test_what_is_no_http_is_refused(held: Held) -> None:

@@ -1,7 +1,8 @@
 """One HTTP/1.1 connection: uvicorn's, with what it lacks for a server that thousands of requests a second depend on.
 
 - A reset connection is forgotten at once; uvicorn's keep-alive timer would hold on to it for two minutes.
-- Headers and body must come in time: a slow or silent client doesn't keep a connection for ever.
+- Headers and body must come in time, and answers be read: a slow or silent client doesn't keep a connection for ever.
+- A head, and what is pipelined, has an end: one client can't fill the memory.
 - A verdict from cached facts is given without a task, in the turn of the loop that read the request.
 - A server that drains says `connection: close` with each answer, so that clients go elsewhere before it stops.
 - A response goes out in one write (one TLS record), and its headers, which we made ourselves, are not searched again.
@@ -20,6 +21,12 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from app.admission.http import KNOWN_CALLER, WHOLE_RESPONSE
 
 _EXTENSIONS: Any = {WHOLE_RESPONSE: {}}
+MAX_HEAD = 64 * 1024
+"""Bytes without a whole head, or a piece of a body; an API server's head has some hundred."""
+
+MAX_PIPELINED = 8
+"""Requests that wait on one connection. API servers send the next one after the answer."""
+
 _WHOLE_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 
 
@@ -112,6 +119,10 @@ def _driven(running: Coroutine[Any, Any, None], waited: Any) -> Generator[Any, A
             return
 
 
+class TooMuch(Exception):
+    """What this client sends goes beyond a limit. Raised in a callback of the parser, it ends the connection."""
+
+
 class Connection(HttpToolsProtocol):
     """A connection with one watch over it, which ends with it, in place of a timer for every request.
 
@@ -119,8 +130,8 @@ class Connection(HttpToolsProtocol):
     """
 
     request_seconds = 30.0
-    """From the first byte of a request to the last one of its body. A connection that has sent nothing yet is idle: Go
-    keeps such spare ones, and sends on them later."""
+    """From the first byte of a request to the last one of its body, and for as long may an answer wait to be read. A
+    connection that has sent nothing yet is idle: Go keeps such spare ones, and sends on them later."""
 
     watch_seconds = 10.0
     """How often a connection is looked at; limits hold to this precision."""
@@ -132,6 +143,9 @@ class Connection(HttpToolsProtocol):
     _watch: asyncio.TimerHandle | None = None
     _asked_at: float | None = None
     _idle_at: float | None = None
+    _unread_at: float | None = None
+    _unfinished: int = 0
+    _went_on: bool = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -147,12 +161,31 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
         self.pipeline.clear()
 
+    def data_received(self, data: bytes) -> None:
+        self._went_on = False
+        super().data_received(data)
+        self._unfinished = 0 if self._went_on else self._unfinished + len(data)
+        if self._unfinished > MAX_HEAD and not self.transport.is_closing():
+            self.send_400_response(f"The head of a request has at most {MAX_HEAD // 1024} KiB here.")
+            self.loop.call_later(self.close_seconds, self._give_up_closing)
+
+    def pause_writing(self) -> None:
+        self._unread_at = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._unread_at = None
+        super().resume_writing()
+
     def on_message_begin(self) -> None:
         self._asked_at, self._idle_at = self.loop.time(), None
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """uvicorn's, for a server without websockets, root path and concurrency limit, with our own Cycle."""
+        self._went_on = True
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise TooMuch
         scope, parser = self.scope, self.parser
         scope["method"] = parser.get_method().decode("ascii")
         scope["http_version"] = version = parser.get_http_version()
@@ -187,12 +220,14 @@ class Connection(HttpToolsProtocol):
             self._start_asgi_task(self.cycle, self.app)
 
     def on_body(self, body: bytes) -> None:
+        self._went_on = True
         super().on_body(body)
         if self._deferred and len(self.cycle.body) > HIGH_WATER_LIMIT:
             self._deferred = False
             self._start_asgi_task(self.cycle, self.app)
 
     def on_message_complete(self) -> None:
+        self._went_on = True
         self._asked_at = None
         super().on_message_complete()
         if self._deferred:
@@ -226,6 +261,9 @@ class Connection(HttpToolsProtocol):
         adds no other."""
         return bool(self.config.encoded_headers)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing is wrong here, and nothing to be installed: the request is answered as it is."""
+
     def shutdown(self) -> None:
         super().shutdown()
         self.loop.call_later(self.close_seconds, self._give_up_closing)
@@ -235,8 +273,11 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def _look(self) -> None:
-        """Closes a connection that has been idle, or in the middle of a request, for too long."""
+        """Closes a connection that has been idle, in the middle of a request, or not read from, for too long."""
         now = self.loop.time()
+        if self._unread_at is not None and now - self._unread_at > self.request_seconds:
+            self.transport.abort()  # a close would wait for the same peer
+            return
         slow = self._asked_at is not None and now - self._asked_at > self.request_seconds
         idle = self._idle_at is not None and now - self._idle_at > self.timeout_keep_alive
         if not self.transport.is_closing():
