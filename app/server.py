@@ -13,6 +13,7 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import ClientDisconnect
 
 from app import __version__
 from app.admission.handler import Route
@@ -25,6 +26,7 @@ from app.metrics import Metrics
 from app.webhooks.dry_run import Asker, UnusableInput, describe, judge, read_documents
 
 MAX_DRY_RUN = 2 * 1024 * 1024
+WAITING_DRY_RUNS = 16
 DRY_RUN_USER = "dry-run"
 _ENDPOINTS = "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs, and POST of AdmissionReviews"
 _DRY_RUN_PARAMETERS = {"operation", "user", "groups", "old", "output"}
@@ -110,7 +112,29 @@ def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None
         return answer(ready(), notes(), verbose)
 
 
+class Turns:
+    """One at a time: reading documents takes a core and memory, which verdicts need. `waiting` counts all that came."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        self.waiting += 1
+        try:
+            await self._lock.acquire()
+        except asyncio.CancelledError:
+            self.waiting -= 1
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self.waiting -= 1
+        self._lock.release()
+
+
 def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
+    turns = Turns()
+
     @api.post(
         "/dry-run",
         summary="The verdict on YAML or JSON documents; nothing is written",
@@ -124,10 +148,16 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
         old: Annotated[str, Query(description="the document that an UPDATE replaces, as YAML or JSON")] = "",
         output: Annotated[Literal["json", "text"], Query(description="for programs or for people")] = "json",
     ) -> Response:
+        if turns.waiting >= WAITING_DRY_RUNS:
+            busy = "too many dry runs at once: try again in a moment"
+            return JSONResponse({"error": busy}, status_code=503, headers={"Retry-After": "1"})
         try:
             text = await _body(request)
-            documents = await asyncio.to_thread(read_documents, text)
-            before = await asyncio.to_thread(read_documents, old) if old else []
+            async with turns:
+                documents = await asyncio.to_thread(read_documents, text)
+                before = await asyncio.to_thread(read_documents, old) if old else []
+        except ClientDisconnect:
+            return Response(status_code=499)
         except BodyTooLarge as problem:
             return JSONResponse({"error": str(problem)}, status_code=413)
         except UnusableInput as problem:

@@ -1,5 +1,6 @@
 """The endpoints for people and probes, and dry runs."""
 
+import asyncio
 import io
 import json
 from pathlib import Path
@@ -257,6 +258,16 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
     uid = load("podgroup.underscore")["request"]["uid"]
     assert [(line["uid"], line["code"]) for line in written] == [(uid, 422), ("", 400), ("u", 400), ("", 400)]
     assert metrics.in_flight == 0
+
+
+async def test_of_many_dry_runs_at_once_some_are_asked_to_come_again() -> None:
+    served = Served()
+    content = "\n---\n".join([CLIQUE] * 50)
+    answers = await asyncio.gather(*(served.request("POST", "/dry-run", content=content) for _ in range(40)))
+    codes = {answer.status_code for answer in answers}
+    assert codes == {200, 503}
+    assert {answer.headers["retry-after"] for answer in answers if answer.status_code == 503} == {"1"}
+    assert (await served.request("POST", "/dry-run", content=CLIQUE)).status_code == 200
 
 
 async def test_a_body_that_is_too_large_is_said() -> None:

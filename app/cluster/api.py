@@ -4,7 +4,7 @@
 memory. All of them pass `tests/cluster/contract.py`.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -254,6 +254,7 @@ class MnnvlResources(Protocol):
         """The cached resources that belong to `gang`. Unavailable while a cache isn't ready."""
         ...
 
-    async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
-        """Makes `gang` (which has a uid) the owner of its resources that may be adopted; gives those written."""
+    async def adopt(self, gang: Gang, *, dry_run: bool, seen: Sequence[MnnvlResource] | None = None) -> list[Object]:
+        """Makes `gang` (which has a uid) the owner of its resources that may be adopted; gives those written. Conflict
+        where one has changed since it was `seen`: by `resources_of`, before it was known that `gang` lives."""
         ...

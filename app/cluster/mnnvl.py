@@ -5,7 +5,7 @@ its owner is gone.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -209,8 +209,9 @@ class ClusterMnnvl:
             found += [one for key in keys for one in store.by_index(OF_GANG, key) if belongs_to(one, gang)]
         return sorted(found, key=lambda one: (one.kind, one.name))
 
-    async def adopt(self, gang: Gang, *, dry_run: bool) -> list[Object]:
-        wanted = [one for one in self.resources_of(gang) if ownership(one, gang) == "adoptable"]
+    async def adopt(self, gang: Gang, *, dry_run: bool, seen: Sequence[MnnvlResource] | None = None) -> list[Object]:
+        found = self.resources_of(gang) if seen is None else seen
+        wanted = [one for one in found if ownership(one, gang) == "adoptable"]
         if dry_run:
             return [_owned(one, gang) for one in wanted]
         done = await asyncio.gather(*(self._hand_over(one, gang) for one in wanted), return_exceptions=True)

@@ -170,7 +170,7 @@ class CertificateReconciler:
     # The certificate.
 
     def _show(self, held: Holdings) -> None:
-        if self._is_shown(held) or self._now() > inspect(held.leaf.cert_pem).not_after:
+        if self._is_shown(held) or not self._is_timely(held):
             return
         issuer = held.issuer()
         trusted = self._bundles.seconds_trusted(issuer)
@@ -183,6 +183,16 @@ class CertificateReconciler:
             return
         self._shown = Shown(held.leaf.cert_pem, issuer, info)
         logger.info("serving certificate loaded: %s, valid until %s", info.subject, info.not_after.isoformat())
+
+    def _is_timely(self, held: Holdings) -> bool:
+        """Whether leaf and CA are valid by our own clock; the replica that made them may have another."""
+        now, infos = self._now(), [inspect(one) for one in (held.leaf.cert_pem, held.issuer())]
+        begin = max(info.not_before for info in infos)
+        if now < begin and self._serves_well():
+            what = f"the certificate of Secret {self._place} is not valid before {begin.isoformat()}"
+            self._problems.append(f"{what}: see whether the clocks of the nodes differ")
+            return False
+        return now <= infos[0].not_after
 
     def _is_shown(self, held: Holdings) -> bool:
         return self._shown is not None and self._shown.leaf_pem == held.leaf.cert_pem

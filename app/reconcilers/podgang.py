@@ -83,7 +83,8 @@ class PodGangReconciler:
         self._say_foreign(gang, [one for one in found if ownership(one, gang) == "foreign"])
         if not any(ownership(one, gang) == "adoptable" for one in found) or not await self._lives(gang):
             return
-        written = await self._resources.adopt(gang, dry_run=False)
+        # As it was before that question: what the next PodGang of this name has taken since isn't taken back.
+        written = await self._resources.adopt(gang, dry_run=False, seen=found)
         named = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in written)
         if named:  # the webhook may have been quicker
             self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {named}")

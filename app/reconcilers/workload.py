@@ -7,7 +7,10 @@ One key is one KAI PodGroup: one group of one namespace. KAI's own grouper leave
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from heapq import nsmallest
+
+import orjson
 
 from app.cluster.api import Client, ClusterError, Conflict, Key, NotFound, Object
 from app.cluster.discovery import Discovery
@@ -219,7 +222,9 @@ class WorkloadReconciler:
         key = (namespace, f"{POD_GROUP}/{name}")
         if not patch:
             return None
-        pause = self._group_rewrites.pause(key)
+        # Only the same written again is a fight: what we want may change as often as it likes.
+        counted = (namespace, f"{key[1]}/{_digest(patch)}")
+        pause = self._group_rewrites.pause(counted)
         if pause is not None:
             note = "something keeps changing what grove-admission writes here; left alone for a while"
             regarding = Regarding(POD_GROUP.api_version(), POD_GROUP.kind, namespace, name, uid)
@@ -228,7 +233,7 @@ class WorkloadReconciler:
         self._notices.forget(key)
         only_this = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
         self._caches.pod_groups.note(await self._client.patch(POD_GROUP, name, only_this, namespace))
-        self._group_rewrites.count(key)
+        self._group_rewrites.count(counted)
         return None
 
     # What Pods are told.
@@ -299,6 +304,10 @@ def _opts_out(top: Object | None) -> bool:
 def _reference(obj: Object) -> Object:
     metadata = obj["metadata"]
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+
+
+def _digest(patch: Object) -> str:
+    return blake2b(orjson.dumps(patch, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 
 def _first(pods: Iterable[StoredPod]) -> StoredPod:

@@ -73,7 +73,7 @@ def make_leaf(
     names = [*dns_names, *map(str, addresses)]
     if not names:
         raise ValueError("a serving certificate needs at least one name")
-    issuer = x509.load_pem_x509_certificate(ca.cert_pem)
+    issuer = _loaded(ca.cert_pem)[0]
     if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates know whole seconds
         raise ValueError(f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}")
     key = ec.generate_private_key(ec.SECP256R1())
@@ -102,22 +102,40 @@ def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
 
 def inspect(pem: bytes) -> CertificateInfo:
     """Reads the first certificate of `pem`. ValueError where there is none."""
-    return _info(x509.load_pem_x509_certificate(pem))
+    return _info(_loaded(pem)[0])
 
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
     """The certificates of `pem`, each as PEM of one and the same form, in order. ValueError where there is none."""
-    return tuple(one.public_bytes(Encoding.PEM) for one in x509.load_pem_x509_certificates(pem))
+    return tuple(one.public_bytes(Encoding.PEM) for one in _loaded(pem))
 
 
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
     """Whether the first certificate of `cert_pem` is signed by that of `ca_pem`. ValueError where there is none."""
-    return _issued_by(x509.load_pem_x509_certificate(cert_pem), x509.load_pem_x509_certificate(ca_pem))
+    return _issued_by(_loaded(cert_pem)[0], _loaded(ca_pem)[0])
 
 
 def renewal_time(info: CertificateInfo, fraction: float = 2 / 3) -> datetime:
     """When to replace a certificate: after this fraction of its life."""
     return info.not_before + (info.not_after - info.not_before) * fraction
+
+
+def _loaded(pem: bytes) -> list[x509.Certificate]:
+    """All certificates of `pem`, with a key of a kind that is known. ValueError for everything else that a file may
+    hold."""
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+        for one in found:
+            one.public_key()
+            _ = one.extensions
+    except (
+        UnsupportedAlgorithm,
+        x509.InvalidVersion,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
+        raise ValueError(f"unknown to this server: {error}") from error
+    return found
 
 
 def plainly(error: Exception) -> str:
@@ -129,7 +147,7 @@ def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: d
     """Everything that keeps `pair` from serving `names` at `now`; empty where nothing does. As `check_certificate`, and
     the key has to be that of the certificate."""
     try:
-        leaf = x509.load_pem_x509_certificate(pair.cert_pem)
+        leaf = _loaded(pair.cert_pem)[0]
     except ValueError:
         return check_certificate(pair.cert_pem, ca_bundle, names, now)
     return [*_check_key(leaf, pair.key_pem), *check_certificate(pair.cert_pem, ca_bundle, names, now)]
@@ -142,7 +160,7 @@ def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[
     this bundle would check it. A name is a DNS name or an IP address.
     """
     try:
-        leaf, *intermediates = x509.load_pem_x509_certificates(cert_pem)
+        leaf, *intermediates = _loaded(cert_pem)
         info = _info(leaf)
     except ValueError as error:
         return [f"the certificate can't be read: {plainly(error)}"]
@@ -156,7 +174,7 @@ def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[
 def check_ca(ca: Pair) -> list[str]:
     """Everything that keeps `make_leaf` from signing with `ca`, its times apart; empty where nothing does."""
     try:
-        certificate = x509.load_pem_x509_certificate(ca.cert_pem)
+        certificate = _loaded(ca.cert_pem)[0]
         is_ca = _is_ca(certificate)
     except ValueError as error:
         return [f"the CA can't be read: {plainly(error)}"]
@@ -210,7 +228,7 @@ def _check_issuer(
     leaf: x509.Certificate, intermediates: list[x509.Certificate], ca_bundle: bytes, now: datetime
 ) -> list[str]:
     try:
-        anchors = x509.load_pem_x509_certificates(ca_bundle)
+        anchors = _loaded(ca_bundle)
     except ValueError as error:
         return [f"the CA bundle can't be read: {plainly(error)}"]
     certificate = leaf

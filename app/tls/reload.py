@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.tls.issue import CertificateInfo, Pair, check_pair, inspect, split_bundle
+from app.tls.issue import CertificateInfo, Pair, check_pair, inspect, plainly, split_bundle
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ServingCertificate:
             with _as_file(pair.cert_pem) as certificate, _as_file(pair.key_pem) as key:
                 context.load_cert_chain(certificate, key, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
-            raise BrokenPairError("; ".join(_reasons(pair)) or str(error)) from error
+            raise BrokenPairError("; ".join(_reasons(pair)) or plainly(error)) from error
         self._newest, self.info = context, info
         return info
 

@@ -20,7 +20,7 @@ from app.domain.fields import FieldError, FieldPath
 from app.domain.kinds import ALL, POD, Resource
 
 MAX_DOCUMENTS = 1000
-_MAX_NODES = 1_000_000
+_MAX_NODES, _MAX_EVENTS = 1_000_000, 500_000
 _MAX_DEPTH = 200
 _TIMEOUT = 10.0
 _BINDING = ("v1", "Binding")
@@ -122,9 +122,12 @@ def _load(text: str) -> Iterator[Any]:
 
 
 def _check_depth(text: str) -> None:
-    """Refuses nesting that the loader, which calls itself for each level, could not survive."""
+    """Refuses nesting that the loader, which calls itself for each level, could not survive, and more values than are
+    worth loading."""
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
+        if number > _MAX_EVENTS:
+            raise UnusableInput(f"it has more than {_MAX_EVENTS} values")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _MAX_DEPTH:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -294,6 +295,20 @@ async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(cl
     assert await settle(replica) == RETRY_SECONDS
     assert (shown(replica), cluster.held().leaf) == (serving, expired)
     assert "was not made by grove-admission, and is left alone" in str(replica.last_error)
+
+
+async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluster: Cluster) -> None:
+    """The clocks of two nodes differ, and API servers go by the right one: here it is made again."""
+    (replica,) = await running(cluster)
+    before, serving, now = cluster.held(), shown(replica), cluster.clock.now
+    early = make_leaf(before.ca, [NAME], [], now + timedelta(hours=1), now + 60 * DAY)
+    await cluster.put(replace(before, leaf=early))
+    assert await replica.reconcile(("", "")) == 0.0
+    assert "is not valid before 2026-01-01T01:00:00" in str(replica.last_error)
+    assert (shown(replica), replica.healthy()) == (serving, True)
+    await pass_by(cluster, timedelta(seconds=WANTED.settle), replica)
+    assert cluster.held().leaf not in (early, before.leaf)
+    assert shown(replica) == fingerprint(cluster.held())
 
 
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}], ids=["no label", "another's"])

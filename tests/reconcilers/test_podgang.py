@@ -226,6 +226,30 @@ async def test_a_podgang_made_anew_behind_the_cache_keeps_its_resources(before: 
     assert found.owners() == {"ComputeDomain train-0": ["uid-anew"], "ResourceClaim train-0": ["uid-anew"]}
 
 
+class Overtaken(MemoryClient):
+    """While the answer about a PodGang is on its way, that one goes, and the next of its name takes what it finds."""
+
+    world: World | None = None
+
+    async def get(self, resource: Resource, name: str, *arguments: Any, **options: Any) -> Object:
+        answer = await super().get(resource, name, *arguments, **options)
+        if self.world is not None and resource == POD_GANG:
+            await self.delete(POD_GANG, name, "ns")
+            self.load([gang(uid="uid-anew")])
+            taken = {"metadata": {"ownerReferences": [owner("PodGang", name, "uid-anew")]}}
+            for kind, store in zip((COMPUTE_DOMAIN, RESOURCE_CLAIM), self.world.resources, strict=True):
+                store.note(await self.patch(kind, name, taken, "ns"))
+        return answer
+
+
+async def test_what_the_next_podgang_took_while_the_answer_was_on_its_way_is_not_taken_back() -> None:
+    client = Overtaken([TOPOLOGY, pcs(), gang(), *BOTH])
+    client.world = found = World(client)
+    with pytest.raises(Conflict):
+        await found.reconcile()
+    assert found.owners() == {"ComputeDomain train-0": ["uid-anew"], "ResourceClaim train-0": ["uid-anew"]}
+
+
 async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:
     found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owner("PodGang", "train-1", "uid-1")))
     await found.reconcile()

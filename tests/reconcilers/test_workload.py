@@ -297,6 +297,20 @@ def test_a_podgroup_that_somebody_keeps_changing_is_said_and_not_fought() -> Non
     virtual.run(story())
 
 
+def test_what_is_wanted_may_change_as_often_as_it_likes() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        async with world.leading():
+            for number in range(20):
+                labels = {"kai.scheduler/queue": f"q{number}"}
+                await world.client.patch(WORKLOAD, "w", {"metadata": {"labels": labels}}, "ns")
+                await asyncio.sleep(0.5)
+            (found,) = world.client.objects(POD_GROUP)
+            assert (found["spec"]["queue"], world.happened()) == ("q19", [])
+
+    virtual.run(story())
+
+
 def test_a_look_at_a_settled_group_reads_one_owner_at_most_however_many_there_are() -> None:
     async def story() -> None:
         pods = [pod(f"p{n:02}", "w", "g", ownerReferences=[controlled(f"job-{n:02}")]) for n in range(50)]

@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -49,6 +50,14 @@ def rsa_leaf() -> Pair:
     certificate = builder.sign(load_pem_private_key(CA.key_pem, None), hashes.SHA256())  # type: ignore[arg-type]
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Pair(certificate.public_bytes(Encoding.PEM), pem)
+
+
+def of_another_curve(pair: Pair) -> Pair:
+    """The certificate is as sound as DER can be; its public key says a curve that there isn't."""
+    der = x509.load_pem_x509_certificate(pair.cert_pem).public_bytes(Encoding.DER)
+    curve, unknown = bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d03017f")
+    text = base64.encodebytes(der.replace(curve, unknown)).decode()
+    return Pair(f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n".encode(), pair.key_pem)
 
 
 FIRST, SECOND, RSA = leaf(), leaf(), rsa_leaf()
@@ -180,6 +189,7 @@ def encrypted(pair: Pair) -> Pair:
         pytest.param(Pair(SECOND.cert_pem, FIRST.key_pem), "doesn't belong to the certificate", id="another EC key"),
         pytest.param(Pair(SECOND.cert_pem, RSA.key_pem), "doesn't belong to the certificate", id="an RSA key"),
         pytest.param(encrypted(SECOND), "the private key", id="an encrypted key"),
+        pytest.param(of_another_curve(SECOND), "unknown to this server", id="a curve that nobody knows"),
     ],
 )
 def test_load_refuses_and_keeps_what_was(pair: Pair, message: str) -> None:
