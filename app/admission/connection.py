@@ -11,6 +11,7 @@
 import asyncio
 import types
 from collections.abc import Coroutine, Generator
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -119,6 +120,14 @@ def _driven(running: Coroutine[Any, Any, None], waited: Any) -> Generator[Any, A
             return
 
 
+@lru_cache(maxsize=64)
+def _read_url(url: bytes) -> tuple[bytes, str, bytes]:
+    """(raw path, path, query). API servers ask for the same six again and again."""
+    found = httptools.parse_url(url)
+    path = found.path.decode("ascii")
+    return found.path, unquote(path) if "%" in path else path, found.query or b""
+
+
 class TooMuch(Exception):
     """What this client sends goes beyond a limit. Raised in a callback of the parser, it ends the connection."""
 
@@ -162,11 +171,25 @@ class Connection(HttpToolsProtocol):
         self.pipeline.clear()
 
     def data_received(self, data: bytes) -> None:
+        """uvicorn's, without its timer and its upgrades, and with an end to heads. Whoever asks for an upgrade is
+        answered as if it had not."""
         self._went_on = False
-        super().data_received(data)
-        self._unfinished = 0 if self._went_on else self._unfinished + len(data)
-        if self._unfinished > MAX_HEAD and not self.transport.is_closing():
-            self.send_400_response(f"The head of a request has at most {MAX_HEAD // 1024} KiB here.")
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._refuse("Invalid HTTP request received.")
+        except httptools.HttpParserUpgrade:
+            return
+        if self._went_on:
+            self._unfinished = 0
+            return
+        self._unfinished += len(data)
+        if self._unfinished > MAX_HEAD:
+            self._refuse(f"The head of a request has at most {MAX_HEAD // 1024} KiB here.")
+
+    def _refuse(self, why: str) -> None:
+        if not self.transport.is_closing():
+            self.send_400_response(why)
             self.loop.call_later(self.close_seconds, self._give_up_closing)
 
     def pause_writing(self) -> None:
@@ -189,11 +212,7 @@ class Connection(HttpToolsProtocol):
         scope, parser = self.scope, self.parser
         scope["method"] = parser.get_method().decode("ascii")
         scope["http_version"] = version = parser.get_http_version()
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
-        scope["raw_path"] = url.path
-        scope["path"] = unquote(path) if "%" in path else path
-        scope["query_string"] = url.query or b""
+        scope["raw_path"], scope["path"], scope["query_string"] = _read_url(self.url)
         if self._is_known:
             scope[KNOWN_CALLER] = True  # type: ignore[literal-required]
         before = self.cycle
@@ -260,9 +279,6 @@ class Connection(HttpToolsProtocol):
         """Whether each answer is to be the last one of its connection: the server is asked to add this header, and
         adds no other."""
         return bool(self.config.encoded_headers)
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Nothing is wrong here, and nothing to be installed: the request is answered as it is."""
 
     def shutdown(self) -> None:
         super().shutdown()
