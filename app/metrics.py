@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from app.admission.review import Request
-from app.admission.verdict import Verdict
+from app.admission.verdict import FAILED, Verdict
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PREFIX = "grove_admission"
@@ -36,6 +36,7 @@ class Metrics(Collector):
         self.in_flight = 0
         self._requests: dict[tuple[str, str, str, int, bool], int] = {}
         self._durations: dict[str, _Series] = {}
+        self._panics: dict[str, int] = {}
         self._steps: dict[tuple[str, str], int] = {}
         self._step_durations: dict[str, _Series] = {}
         self._gauges: list[Gauges] = []
@@ -53,6 +54,8 @@ class Metrics(Collector):
         if series is None:
             series = self._durations[path] = _Series()
         series.add(seconds)
+        if verdict is FAILED:
+            self._panics[path] = self._panics.get(path, 0) + 1
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
         """One step of a reconciler."""
@@ -66,6 +69,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield self._request_counts()
         yield _histogram("request", "the first byte read to the answer sent", "path", self._durations)
+        yield self._panic_counts()
         yield self._step_counts()
         yield _histogram("reconcile", "a step's begin to its end", "reconciler", self._step_durations)
         yield GaugeMetricFamily(f"{PREFIX}_in_flight_requests", "Admission requests being judged.", self.in_flight)
@@ -79,6 +83,12 @@ class Metrics(Collector):
         )
         for (path, operation, outcome, code, dry_run), count in self._requests.items():
             family.add_metric([path, operation, outcome, str(code), str(dry_run).lower()], count)
+        return family
+
+    def _panic_counts(self) -> Metric:
+        family = CounterMetricFamily(f"{PREFIX}_panics", "Requests whose handler raised an exception.", labels=["path"])
+        for path, count in self._panics.items():
+            family.add_metric([path], count)
         return family
 
     def _step_counts(self) -> Metric:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from app.admission.review import Request, parse
-from app.admission.verdict import Verdict, failed, not_allowed, patched
+from app.admission.verdict import FAILED, Verdict, not_allowed, patched
 from app.logs import JsonFormatter, VerdictLog, set_up, timestamp
 from tests.reviews import load
 
@@ -54,7 +54,7 @@ def test_a_verdict_is_one_line_about_who_and_what() -> None:
 
 
 def test_a_request_that_could_not_be_read_is_logged_too() -> None:
-    (line,) = lines(failed(), request=None)
+    (line,) = lines(FAILED, request=None)
     assert (line["level"], line["verdict"], line["code"]) == ("error", "failed", 500)
     assert "user" not in line
 
@@ -71,7 +71,7 @@ def test_a_reader_that_went_away_stops_nothing() -> None:
             raise BrokenPipeError
 
     log = VerdictLog(Broken())
-    log.record("/path", "u", None, failed(), 0)
+    log.record("/path", "u", None, FAILED, 0)
     log.close()
     log.flush()
 
@@ -118,7 +118,7 @@ def test_a_failure_is_written_at_once_and_a_verdict_with_the_next_flush() -> Non
     log = VerdictLog(stream)
     log.record("/path", "first", None, not_allowed("no"), 0)
     assert stream.getvalue() == b""
-    log.record("/path", "second", None, failed(), 0)
+    log.record("/path", "second", None, FAILED, 0)
     assert written.wait(5)
     assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == ["first", "second"]
     log.record("/path", "third", None, not_allowed("no"), 0)
@@ -146,7 +146,7 @@ def test_a_stream_that_is_closed_stops_nothing() -> None:
     stream = io.BytesIO()
     log = VerdictLog(stream)
     stream.close()
-    log.record("/path", "u", None, failed(), 0)
+    log.record("/path", "u", None, FAILED, 0)
     log.close()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.admission.review import parse
-from app.admission.verdict import ALLOWED, failed, not_allowed, patched
+from app.admission.verdict import ALLOWED, FAILED, not_allowed, patched
 from app.metrics import Metrics
 from tests.reviews import load
 
@@ -16,12 +16,13 @@ def test_verdicts_are_counted_and_timed() -> None:
     for seconds in (0.00005, 0.0001, 0.02, 99):
         metrics.record("/a", None, ALLOWED, seconds)
     metrics.record("/b", None, not_allowed("no"), 0.1)
-    metrics.record("/b", None, failed(), 0.1)
+    metrics.record("/b", None, FAILED, 0.1)
     text = metrics.exposition().decode()
     name = "grove_admission_request"
     assert f'{name}s_total{{code="200",dry_run="false",operation="",path="/a",verdict="allowed"}} 4.0' in text
     assert f'{name}s_total{{code="403",dry_run="false",operation="",path="/b",verdict="refused"}} 1.0' in text
     assert f'{name}s_total{{code="500",dry_run="false",operation="",path="/b",verdict="failed"}} 1.0' in text
+    assert 'grove_admission_panics_total{path="/b"} 1.0' in text
     assert f'{name}_duration_seconds_bucket{{le="0.0001",path="/a"}} 2.0' in text
     assert f'{name}_duration_seconds_bucket{{le="0.025",path="/a"}} 3.0' in text
     assert f'{name}_duration_seconds_bucket{{le="10.0",path="/a"}} 3.0' in text
@@ -79,6 +80,7 @@ def test_names_follow_the_conventions() -> None:
     families = {one.name: one.type for one in text_string_to_metric_families(metrics.exposition().decode())}
     assert families == {
         "grove_admission_requests": "counter",
+        "grove_admission_panics": "counter",
         "grove_admission_request_duration_seconds": "histogram",
         "grove_admission_in_flight_requests": "gauge",
         "grove_admission_reconcile": "counter",

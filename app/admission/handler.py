@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.admission.patch import applies
 from app.admission.review import Request, shape_findings
-from app.admission.verdict import ALLOWED, Verdict, bad_request, failed, inapplicable, judged, unavailable
+from app.admission.verdict import ALLOWED, FAILED, Verdict, bad_request, inapplicable, judged, unavailable
 from app.domain.fields import quote
 
 Handler = Callable[[Request], Verdict | Awaitable[Verdict]]
@@ -90,7 +90,7 @@ def _checked(route: Route, request: Request, verdict: Verdict) -> Verdict:
 
 def _crashed(route: Route, request: Request) -> Verdict:
     log.exception("verdict failed", extra={"path": route.path, "uid": request.uid})
-    return failed()
+    return FAILED
 
 
 def _misplaced(route: Route, request: Request) -> str | None:

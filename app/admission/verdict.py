@@ -68,14 +68,13 @@ def unavailable(message: str) -> Verdict:
     return Verdict(False, 503, "ServiceUnavailable", message)
 
 
-def failed() -> Verdict:
-    """Our own failure: a neutral message; the log has the trace under the request's uid."""
-    return Verdict(
-        False,
-        500,
-        "InternalError",
-        "grove-admission failed to judge this request; its log says why under this uid",
-    )
+FAILED = Verdict(
+    False,
+    500,
+    "InternalError",
+    "grove-admission failed to judge this request; its log says why under this uid",
+)
+"""Our own failure, an exception: a neutral message; the log has the trace under the request's uid."""
 
 
 def hindered(message: str) -> Verdict:

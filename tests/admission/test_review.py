@@ -9,9 +9,9 @@ import pytest
 from app.admission.review import BadReview, Request, dumps, encode, one_line, parse, salvage_uid
 from app.admission.verdict import (
     ALLOWED,
+    FAILED,
     Verdict,
     bad_request,
-    failed,
     inapplicable,
     judged,
     not_allowed,
@@ -166,7 +166,7 @@ def causes(*found: FieldError) -> dict[str, Any]:
             id="every finding, in order",
         ),
         pytest.param(unavailable("later"), status(503, "ServiceUnavailable", "later"), id="unavailable"),
-        pytest.param(failed(), status(500, "InternalError", NEUTRAL), id="failed"),
+        pytest.param(FAILED, status(500, "InternalError", NEUTRAL), id="failed"),
         pytest.param(
             inapplicable(),
             status(500, "PatchDoesNotApply", "grove-admission made a patch that does not fit the object: a bug"),
@@ -196,7 +196,7 @@ def test_a_patch_travels_in_base64() -> None:
         (not_allowed("no"), "refused"),
         (bad_request("odd"), "refused"),
         (unavailable("later"), "failed"),
-        (failed(), "failed"),
+        (FAILED, "failed"),
     ],
 )
 def test_outcomes_are_a_small_fixed_set(verdict: Verdict, outcome: str) -> None:
