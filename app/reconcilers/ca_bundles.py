@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import Callable
-from hashlib import sha256
 
-from app.cluster.api import Client, ClusterError, Key, NotFound, Object
+from app.cluster.api import Client, ClusterError, NotFound, Object
 from app.domain.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from app.reconcilers.rewrites import Rewrites
+from app.reconcilers.rewrites import Rewrites, same
 from app.tls.ca_bundle import Service, injector_annotation, trusted_cas, with_ca_bundle
 from app.tls.trust import Trust
 
@@ -67,19 +66,12 @@ class CaBundles:
             advice = "remove the annotation, or set certificates.mode to files"
             self.problems.append(f"{resource.kind} {self._name} is cert-manager's by {annotation}: {advice}")
             return configuration
-        if self._is_fight((str(resource), sha256(bundle_pem).hexdigest())):
+        if not self._rewrites.may(same(str(resource), {"caBundle": bundle_pem.decode()})):
             self.problems.append(f"somebody keeps changing the caBundle of {resource.kind} {self._name}")
             return configuration
         logger.info("writing the caBundle of %s %s", resource.kind, self._name)
         version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
         return await self._client.patch(resource, self._name, {"metadata": version, "webhooks": webhooks})
-
-    def _is_fight(self, key: Key) -> bool:
-        """Whether the same was written so often within moments that somebody must be writing back."""
-        if self._rewrites.pause(key) is not None:
-            return True
-        self._rewrites.count(key)
-        return False
 
     def _see(self) -> None:
         bundles = [cas for one in self._read.values() for cas in trusted_cas(one, self._service)]

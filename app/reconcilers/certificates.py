@@ -229,12 +229,9 @@ class CertificateReconciler:
         if _is_foreign(secret):
             self._problems.append(f"Secret {self._place} was not made by grove-admission, and is left alone")
             return False
-        if step.reason in ("restore", "trust"):
-            key = ("secret", step.reason)
-            if self._rewrites.pause(key) is not None:
-                self._problems.append(f"somebody keeps changing Secret {self._place}")
-                return False
-            self._rewrites.count(key)
+        if step.reason in ("restore", "trust") and not self._rewrites.may(("secret", step.reason)):
+            self._problems.append(f"somebody keeps changing Secret {self._place}")
+            return False
         await self._write(secret, step.holdings)
         self.rotations[step.reason] += 1
         logger.info("Secret %s written: %s", self._place, step.reason)

@@ -5,10 +5,6 @@ change of the levels or of the PodCliqueSet, a webhook that was not asked or kne
 that a PodGang only has once it is stored.
 """
 
-from hashlib import blake2b
-
-import orjson
-
 from app.admission.patch import Operation, operations
 from app.cluster.api import (
     Client,
@@ -31,7 +27,7 @@ from app.domain.podgang import constraint_changes
 from app.domain.topology import Topology
 from app.reconcilers.events import Recorder, Regarding
 from app.reconcilers.loop import Loop
-from app.reconcilers.rewrites import Rewrites
+from app.reconcilers.rewrites import Rewrites, same
 
 CONTESTED_SECONDS = 1.0
 
@@ -137,8 +133,8 @@ class PodGangReconciler:
     async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
         """One patch, of the PodGang as it was seen; Conflict where it has changed since. What comes back different
         from what was written is somebody else's doing, and is looked at again."""
-        same = _mark(gang, patch)
-        pause = self.rewrites.pause(same)
+        counted = same(gang.uid, patch)
+        pause = self.rewrites.pause(counted)
         if pause is not None:
             note = "something keeps changing what grove-admission writes here: left alone for a while"
             self._events.record(_regarding(gang), "Warning", "PodGangContested", note)
@@ -148,7 +144,7 @@ class PodGangReconciler:
             stored = await self._client.patch(POD_GANG, gang.name, [unchanged, *patch], gang.namespace, kind="json")
         except NotFound:
             return None
-        self.rewrites.count(same)
+        self.rewrites.count(counted)
         self._gangs.note(stored)
         return CONTESTED_SECONDS if operations(read_stored_gang(stored).view(), await self._changes(gang)) else None
 
@@ -184,12 +180,6 @@ def subscribe(
     topologies.subscribe(topology_changed)
     for store in resources:
         store.subscribe(resource_changed)
-
-
-def _mark(gang: StoredGang, patch: list[Operation]) -> Key:
-    """What `rewrites` counts: the very same patch of the very same PodGang. One who often changes a PodCliqueSet makes
-    us write often, and fights nobody."""
-    return gang.uid, blake2b(orjson.dumps(patch), digest_size=8).hexdigest()
 
 
 def _regarding(gang: StoredGang) -> Regarding:

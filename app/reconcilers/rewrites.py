@@ -3,8 +3,11 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from hashlib import blake2b
 
-from app.cluster.api import Key
+import orjson
+
+from app.cluster.api import Key, Object
 
 WINDOW_SECONDS = 120.0
 TOLERATED = 5
@@ -46,6 +49,15 @@ class Rewrites:
         self.fights += 1
         return left
 
-    def forget(self, key: Key) -> None:
-        """`key` is gone."""
-        self._writes.pop(key, None)
+    def may(self, key: Key) -> bool:
+        """Before a write that counts whether it succeeds or not: whether it may be made, and then it is counted."""
+        if self.pause(key) is not None:
+            return False
+        self.count(key)
+        return True
+
+
+def same(target: str, written: Object | list[Object]) -> Key:
+    """The key of the very same content, written to one target. What we want may change as often as it likes, and then
+    we write often and fight nobody."""
+    return target, blake2b(orjson.dumps(written, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()

@@ -7,10 +7,7 @@ One key is one KAI PodGroup: one group of one namespace. KAI's own grouper leave
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from heapq import nsmallest
-
-import orjson
 
 from app.cluster.api import Client, ClusterError, Conflict, Key, NotFound, Object
 from app.cluster.discovery import Discovery
@@ -39,7 +36,7 @@ from app.domain.workload import (
 from app.reconcilers.events import Recorder, Regarding
 from app.reconcilers.loop import Loop
 from app.reconcilers.notices import Notices
-from app.reconcilers.rewrites import Rewrites
+from app.reconcilers.rewrites import Rewrites, same
 
 NOT_SYNCED_SECONDS = 0.5
 TAKEN_SECONDS = 30.0
@@ -222,8 +219,7 @@ class WorkloadReconciler:
         key = (namespace, f"{POD_GROUP}/{name}")
         if not patch:
             return None
-        # Only the same written again is a fight: what we want may change as often as it likes.
-        counted = (namespace, f"{key[1]}/{_digest(patch)}")
+        counted = same(f"{namespace}/{name}", patch)
         pause = self._group_rewrites.pause(counted)
         if pause is not None:
             note = "something keeps changing what grove-admission writes here; left alone for a while"
@@ -304,10 +300,6 @@ def _opts_out(top: Object | None) -> bool:
 def _reference(obj: Object) -> Object:
     metadata = obj["metadata"]
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": metadata["name"], "uid": metadata["uid"]}
-
-
-def _digest(patch: Object) -> str:
-    return blake2b(orjson.dumps(patch, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 
 def _first(pods: Iterable[StoredPod]) -> StoredPod:

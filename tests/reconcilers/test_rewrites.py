@@ -1,6 +1,6 @@
 """Fights are seen."""
 
-from app.reconcilers.rewrites import MAX_KEYS, Rewrites
+from app.reconcilers.rewrites import MAX_KEYS, Rewrites, same
 
 KEY = ("ns", "gang")
 
@@ -37,11 +37,23 @@ def test_slow_writes_never_pause() -> None:
     assert counted(Clock(), [0, 50, 100, 150, 200]).pause(KEY) is None
 
 
-def test_other_keys_are_not_held_up_and_a_key_that_is_gone_is_forgotten() -> None:
+def test_other_keys_are_not_held_up() -> None:
     rewrites = counted(Clock(), [0, 0, 0])
     assert rewrites.pause(("ns", "other")) is None
-    rewrites.forget(KEY)
-    assert rewrites.pause(KEY) is None
+
+
+def test_what_may_be_written_is_counted_until_it_is_a_fight() -> None:
+    rewrites = Rewrites(tolerated=2, window=60, clock=Clock())
+    assert [rewrites.may(KEY) for _ in range(3)] == [True, True, False]
+    assert rewrites.fights == 1
+
+
+def test_the_same_written_again_has_the_same_key() -> None:
+    patch = {"spec": {"a": 1, "b": [2, 1]}}
+    assert same("gang", patch) == same("gang", {"spec": {"b": [2, 1], "a": 1}})
+    others = [same("other", patch), same("gang", {"spec": {"a": 1, "b": [1, 2]}}), same("gang", [patch])]
+    assert same("gang", patch) not in others
+    assert len(set(others)) == 3
 
 
 def test_memory_is_bounded_the_oldest_is_forgotten() -> None:
