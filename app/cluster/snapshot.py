@@ -6,7 +6,7 @@ when its resource was there already.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from app.cluster.api import Client, ClusterError, Gone, NotFound, Object
@@ -108,18 +108,8 @@ async def _fill(client: Client, store: WatchStore[T], selection: Selection) -> N
 
 def _read_dated(obj: Object) -> DatedResource:
     one = read_resource(obj)
-    return DatedResource(
-        one.kind,
-        one.namespace,
-        one.name,
-        one.uid,
-        one.resource_version,
-        one.managed,
-        one.deleting,
-        one.place,
-        one.owners,
-        obj["metadata"].get("creationTimestamp") or "",
-    )
+    known = {field.name: getattr(one, field.name) for field in fields(one)}
+    return DatedResource(**known, created=obj["metadata"].get("creationTimestamp") or "")
 
 
 def _read_gang(obj: Object) -> Gang:

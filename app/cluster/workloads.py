@@ -41,11 +41,22 @@ _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferenc
 
 
 @dataclass(frozen=True, slots=True)
-class StoredPod:
-    """A Pod that names a group. `seen` is JSON of its metadata that layers are made from."""
+class Stored:
+    """An object of which JSON is kept: its metadata that layers are made from and, but for Pods, its spec."""
 
     namespace: str
     name: str
+    seen: bytes
+
+    def view(self) -> Object:
+        found: Object = orjson.loads(self.seen)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPod(Stored):
+    """A Pod that names a group."""
+
     uid: str
     ref: GroupRef
     controller: Controller | None
@@ -54,11 +65,6 @@ class StoredPod:
 
     going: bool
     priority_class: str
-    seen: bytes
-
-    def view(self) -> Object:
-        found: Object = orjson.loads(self.seen)
-        return found
 
 
 def read_pod(obj: Object) -> StoredPod | None:
@@ -71,6 +77,7 @@ def read_pod(obj: Object) -> StoredPod | None:
     return StoredPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
+        seen=packed(seen),
         uid=metadata["uid"],
         ref=ref,
         controller=controller_of(obj),
@@ -78,21 +85,7 @@ def read_pod(obj: Object) -> StoredPod | None:
         going=bool(metadata.get("deletionTimestamp"))
         or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
         priority_class=str(obj["spec"].get("priorityClassName") or ""),
-        seen=packed(seen),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An object that is kept as JSON: its metadata that layers are made from, and its spec."""
-
-    namespace: str
-    name: str
-    seen: bytes
-
-    def view(self) -> Object:
-        found: Object = orjson.loads(self.seen)
-        return found
 
 
 def read_stored(obj: Object) -> Stored:
