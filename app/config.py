@@ -4,15 +4,16 @@
 are ours. `manifests/examples/configuration.yaml` shows every key with its default.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from app.domain.fields import FieldPath
+from app.domain.kai_podgroup import Conventions
 from app.domain.names import is_subdomain, label_key_problem
 from app.domain.topology import Level, broadest_first, validate_levels
 
@@ -21,6 +22,7 @@ KIND = "OperatorConfiguration"
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 
+_KAI = Conventions()
 _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 _SERVICE_LINK = "tcp://"
 """How GROVE_ADMISSION_PORT begins where the kubelet made it, of the Service called grove-admission: no setting."""
@@ -38,6 +40,27 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
 
 
+def _subdomain(example: str) -> Callable[[str], str]:
+    def check(name: str) -> str:
+        if not is_subdomain(name):
+            raise ValueError(f"must be a lowercase DNS subdomain, such as {example}")
+        return name
+
+    return check
+
+
+def _label_key(key: str) -> str:
+    problem = label_key_problem(key)
+    if problem is not None:
+        raise ValueError(f"{key!r} {problem}")
+    return key
+
+
+TopologyName = Annotated[str, AfterValidator(_subdomain("grove-topology"))]
+Name = Annotated[str, AfterValidator(_subdomain("grove-admission"))]
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+
+
 class TopologyLevel(_Section):
     domain: str
     key: str
@@ -48,16 +71,9 @@ class ClusterTopology(_Section):
     process ends."""
 
     enabled: bool = False
-    name: str = "grove-topology"
+    name: TopologyName = "grove-topology"
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
     creation_timeout_seconds: Seconds = 60
-
-    @field_validator("name")
-    @classmethod
-    def _name(cls, name: str) -> str:
-        if not is_subdomain(name):
-            raise ValueError("must be a lowercase DNS subdomain, such as grove-topology")
-        return name
 
     @model_validator(mode="after")
     def _levels(self) -> "ClusterTopology":
@@ -123,18 +139,11 @@ class LeaderElection(_Section):
     leader, after how long without renewal a leader stops, and the time between tries."""
 
     enabled: bool = True
-    namespace: str = "grove-system"
-    name: str = "grove-admission"
+    namespace: Name = "grove-system"
+    name: Name = "grove-admission"
     lease_seconds: Seconds = 15
     renew_seconds: Seconds = 10
     retry_seconds: Seconds = 2
-
-    @field_validator("namespace", "name")
-    @classmethod
-    def _names(cls, name: str) -> str:
-        if not is_subdomain(name):
-            raise ValueError("must be a lowercase DNS subdomain, such as grove-admission")
-        return name
 
     @model_validator(mode="after")
     def _order(self) -> "LeaderElection":
@@ -147,20 +156,12 @@ class WorkloadLabels(_Section):
     """Labels (else annotations) that say it, on a Workload, a top owner or a Pod; `user` and `nodePool` are labels of
     Pods that their PodGroup gets too."""
 
-    queue: str = "kai.scheduler/queue"
-    priority_class: str = "priorityClassName"
-    preemptibility: str = "kai.scheduler/preemptibility"
-    project: str = "project"
-    user: str = "user"
-    node_pool: str = "kai.scheduler/node-pool"
-
-    @field_validator("*")
-    @classmethod
-    def _keys(cls, key: str) -> str:
-        problem = label_key_problem(key)
-        if problem is not None:
-            raise ValueError(f"{key!r} {problem}")
-        return key
+    queue: LabelKey = _KAI.keys.queue
+    priority_class: LabelKey = _KAI.keys.priority_class
+    preemptibility: LabelKey = _KAI.keys.preemptibility
+    project: LabelKey = _KAI.keys.project
+    user: LabelKey = _KAI.keys.user
+    node_pool: LabelKey = _KAI.keys.node_pool
 
 
 class Workloads(_Section):
@@ -169,7 +170,7 @@ class Workloads(_Section):
 
     enabled: bool = True
     scheduler_name: Annotated[str, Field(min_length=1)] = "kai-scheduler"
-    default_queue: str = "default-queue"
+    default_queue: str = _KAI.default_queue
     labels: WorkloadLabels = WorkloadLabels()
 
 
@@ -187,20 +188,13 @@ class Certificates(_Section):
     """
 
     mode: CertificateMode = "files"
-    namespace: str = "grove-system"
-    secret_name: str = "grove-admission-certificates"
-    service_name: str = "grove-admission"
-    webhook_configurations: str = "grove-admission"
+    namespace: Name = "grove-system"
+    secret_name: Name = "grove-admission-certificates"
+    service_name: Name = "grove-admission"
+    webhook_configurations: Name = "grove-admission"
     validity_hours: Annotated[float, Field(gt=0, le=87600)] = 2160
     ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760
     settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
-
-    @field_validator("namespace", "secret_name", "service_name", "webhook_configurations")
-    @classmethod
-    def _names(cls, name: str) -> str:
-        if not is_subdomain(name):
-            raise ValueError("must be a lowercase DNS subdomain, such as grove-admission")
-        return name
 
     @model_validator(mode="after")
     def _lives(self) -> "Certificates":
