@@ -7,21 +7,19 @@ import argparse
 import asyncio
 import base64
 import binascii
-import ipaddress
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from app.cluster.api import Client, ClusterError, NotFound, Object
-from app.cluster.client import HttpClient
-from app.cluster.credentials import from_kubeconfig
-from app.config import Certificates, Configuration, load_configuration, with_overrides
+from app.config import Certificates, Configuration, configuration_or_defaults, with_overrides
 from app.domain.kinds import SECRET
 from app.domain.names import is_subdomain
 from app.reconcilers.ca_bundles import CONFIGURATIONS
+from app.runtime import api_client
 from app.tls.ca_bundle import trusted_cas
-from app.tls.issue import is_issued_by
+from app.tls.issue import is_issued_by, split_names
 from app.tls.report import Material, describe, validate_material
 from app.tls.rotate import Terms, rotated
 from app.webhooks.dry_run import UnusableInput
@@ -79,17 +77,10 @@ def _life(text: str) -> timedelta:
 
 def _name(text: str) -> str:
     """A DNS name, `*.` before it allowed, or an IP address."""
-    if not is_subdomain(text.removeprefix("*.").lower()) and not _is_address(text):
+    dns_names, _ = split_names([text])
+    if dns_names and not is_subdomain(text.removeprefix("*.").lower()):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a DNS name nor an IP address")
     return text
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _make(arguments: argparse.Namespace) -> int:
@@ -129,7 +120,7 @@ def _show(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     names, distrust = arguments.name or [], list[str]()
     if arguments.kubeconfig:
-        settings = _settings(arguments)
+        settings = _configuration(arguments).certificates
         names = names or [f"{settings.service_name}.{settings.namespace}.svc"]
         material, distrust = asyncio.run(_live(arguments))
     else:
@@ -151,16 +142,16 @@ def _stored(directory: Path) -> Material:
     return Material(content("tls.crt"), content("tls.key"), content("ca.crt"))
 
 
-def _settings(arguments: argparse.Namespace) -> Certificates:
-    configuration = load_configuration(arguments.config) if arguments.config else Configuration()
-    return with_overrides(configuration, os.environ, {}).certificates
+def _configuration(arguments: argparse.Namespace) -> Configuration:
+    return with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
 
 
 async def _live(arguments: argparse.Namespace) -> tuple[Material, list[str]]:
     """What the Secret of a cluster has, and which webhooks don't trust it."""
-    settings = _settings(arguments)
+    configuration = _configuration(arguments)
+    settings = configuration.certificates
     try:
-        async with HttpClient(await from_kubeconfig(arguments.kubeconfig, arguments.context)) as client:
+        async with api_client(configuration, arguments.kubeconfig, arguments.context) as client:
             return await read_live(client, settings)
     except NotFound:
         raise UnusableInput(f"there is no Secret {settings.namespace}/{settings.secret_name}") from None
