@@ -171,13 +171,12 @@ class Readiness:
 
     def _note_change(self, checks: Mapping[str, str | None]) -> None:
         """Logs what has become unready since it was last asked, so that it can be read where no probe's answer can."""
-        failing = [f"{name} {problem}" for name, problem in checks.items() if problem is not None]
-        names = frozenset(name for name, problem in checks.items() if problem is not None)
-        if names != self.failing:
+        failing = {name: f"{name} {problem}" for name, problem in checks.items() if problem is not None}
+        if failing.keys() != self.failing:
             level = logging.WARNING if failing and self.was_ready else logging.INFO
-            logger.log(level, "%s", f"not ready: {'; '.join(failing)}" if failing else "ready")
+            logger.log(level, "%s", f"not ready: {'; '.join(failing.values())}" if failing else "ready")
         self.was_ready |= not failing
-        self.failing = names
+        self.failing = frozenset(failing)
 
     def _certificate(self) -> str | None:
         if self.certificate.healthy():

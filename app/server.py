@@ -5,7 +5,8 @@ NetworkPolicy says who reaches the port.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -36,7 +37,6 @@ Checks = Callable[[], Mapping[str, str | None]]
 
 Notes = Callable[[], Mapping[str, str]]
 """By name: what is worth knowing though nothing is wrong."""
-"""Name of each readiness check -> what is wrong, None where it is well."""
 
 
 class BodyTooLarge(UnusableInput):
@@ -119,17 +119,14 @@ class Turns:
         self.waiting = 0
         self._lock = asyncio.Lock()
 
-    async def __aenter__(self) -> None:
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
         self.waiting += 1
         try:
-            await self._lock.acquire()
-        except asyncio.CancelledError:
+            async with self._lock:
+                yield
+        finally:
             self.waiting -= 1
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        self.waiting -= 1
-        self._lock.release()
 
 
 def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
@@ -148,12 +145,16 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
         old: Annotated[str, Query(description="the document that an UPDATE replaces, as YAML or JSON")] = "",
         output: Annotated[Literal["json", "text"], Query(description="for programs or for people")] = "json",
     ) -> Response:
+        unknown = sorted(set(request.query_params) - _DRY_RUN_PARAMETERS)
+        if unknown:
+            known = ", ".join(sorted(_DRY_RUN_PARAMETERS))
+            return JSONResponse({"error": f"there is no parameter {', '.join(unknown)}; there are {known}"}, 400)
         if turns.waiting >= WAITING_DRY_RUNS:
             busy = "too many dry runs at once: try again in a moment"
             return JSONResponse({"error": busy}, status_code=503, headers={"Retry-After": "1"})
         try:
             text = await _body(request)
-            async with turns:
+            async with turns.taken():
                 documents = await asyncio.to_thread(read_documents, text)
                 before = await asyncio.to_thread(read_documents, old) if old else []
         except ClientDisconnect:
@@ -162,10 +163,6 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
             return JSONResponse({"error": str(problem)}, status_code=413)
         except UnusableInput as problem:
             return JSONResponse({"error": str(problem)}, status_code=400)
-        unknown = sorted(set(request.query_params) - _DRY_RUN_PARAMETERS)
-        if unknown:
-            known = ", ".join(sorted(_DRY_RUN_PARAMETERS))
-            return JSONResponse({"error": f"there is no parameter {', '.join(unknown)}; there are {known}"}, 400)
         asker = Asker(user, tuple(filter(None, groups.split(","))), operation, tuple(before))
         judged = [await judge(routes, document, asker) for document in documents]
         if output == "text":
