@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench_common import ENVIRONMENT, ROOT, process, until
+
 from app.sandbox.sandbox import Sandbox
 
-ROOT = Path(__file__).parent.parent
 OFFENDERS, PATIENCE = 37, 600.0
 
 
@@ -82,35 +83,20 @@ def measured(count: int) -> Audited:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         command = [sys.executable, __file__, "--api", str(directory), str(count)]
-        with subprocess.Popen(command, cwd=ROOT, env=environment()) as api:
-            try:
-                until_loaded(directory)
-                return audited(directory)
-            finally:
-                api.kill()
+        with process(command):
+            until((directory / "loaded").exists, PATIENCE)
+            return audited(directory)
 
 
 def audited(directory: Path) -> Audited:
     command = [sys.executable, "-m", "app", "audit", "--output", "json", "--kubeconfig", str(directory / "kubeconfig")]
     report, begin = directory / "report", time.monotonic()
     with report.open("wb") as out:
-        pid = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=out).pid
+        pid = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=out).pid
         _, _, usage = os.wait4(pid, 0)
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     counted = lines[-1]["summary"]["counts"]["PodGroup"]
     return Audited(usage.ru_maxrss * 1024, time.monotonic() - begin, counted["lookedAt"], counted["found"])
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def until_loaded(directory: Path) -> None:
-    end = time.monotonic() + PATIENCE
-    while not (directory / "loaded").exists():
-        if time.monotonic() > end:
-            raise SystemExit("the API server didn't get ready within ten minutes")
-        time.sleep(0.05)
 
 
 if __name__ == "__main__":

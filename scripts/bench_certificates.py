@@ -11,28 +11,26 @@ import asyncio
 import base64
 import contextlib
 import hashlib
-import itertools
-import os
 import re
 import signal
-import socket
 import ssl
-import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import bench_common
 import httpx
-import orjson
-from bench_restarts import REQUEST, ROOT, Balancer
+from bench_common import ENVIRONMENT, ROOT, Connection, verdict
+from bench_restarts import Balancer
 
 from app.cluster.client import HttpClient
 from app.cluster.credentials import from_kubeconfig
 from app.cluster.store import WatchStore
 from app.cluster.watch import run_store
 from app.domain.kinds import VALIDATING_WEBHOOKS
+from app.listener import free_port
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
@@ -48,8 +46,6 @@ certificates: {{mode: self-managed, validityHours: {leaf}, caValidityHours: {ca}
 """
 LEAF_SECONDS, CA_SECONDS, SETTLE_SECONDS = 8, 24, 1
 
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
 
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -58,7 +54,7 @@ async def main() -> int:
     arguments = parser.parse_args()
     async with system() as (balancer, kubeconfig, ports), balancer.listening() as port:
         load = Load(port)
-        async with watched_bundle(kubeconfig, load), calling(load, arguments.rate):
+        async with watched_bundle(kubeconfig, load), load.calling(arguments.rate):
             while (done := await rotations(ports))["ca"] < arguments.rotations:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(1)
             await asyncio.sleep(2 * SETTLE_SECONDS + 2)  # the last one, to its end
@@ -89,14 +85,11 @@ async def system() -> AsyncIterator[tuple[Balancer, Path, list[int]]]:
 @contextlib.asynccontextmanager
 async def replica(directory: Path) -> AsyncIterator[int]:
     """A server process that is ready, by its port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    options = ["--config", str(directory / "config.yaml"), "--host", "127.0.0.1", "--port", str(port)]
-    options += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator", "--log-level", "warning"]
+    port = free_port()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", "serve", *options),
+        *(sys.executable, *bench_common.server_options(directory, port), "--log-level", "warning"),
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=ENVIRONMENT,
         stdout=asyncio.subprocess.DEVNULL,
     )
     try:
@@ -128,23 +121,14 @@ async def rotations(ports: list[int]) -> dict[str, int]:
 
 
 @dataclass
-class Load:
-    """Calls at a fixed rate."""
+class Load(bench_common.Load):
+    """Calls at a fixed rate: on connections that are kept, on new ones, and on idle ones."""
 
-    port: int
     trusted: ssl.SSLContext | None = None
-    calls: int = 0
-    failed: int = 0
-    connections: int = 0
     bundles: int = 0
     certificates: set[str] = field(default_factory=set)
-    milliseconds: list[float] = field(default_factory=list)
     _kept: asyncio.Queue[Connection] = field(default_factory=asyncio.Queue)
     _idle: list[Connection] = field(default_factory=list)
-    _running: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def percentile(self, number: int) -> float:
-        return statistics.quantiles(self.milliseconds, n=100)[number - 1]
 
     def trust(self, bundle: bytes) -> None:
         """From now on connections are checked against `bundle` (PEM). As an API server does, what was opened under
@@ -157,47 +141,32 @@ class Load:
     async def keep_calling(self, rate: float) -> None:
         for _ in range(KEPT):
             self._kept.put_nowait(await self._connect())
-        clock, next_at = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
-        for number in itertools.count():
-            task = asyncio.create_task(self._counted(number))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-            next_at += 1 / rate
-            await asyncio.sleep(max(0.0, next_at - clock()))
+        await super().keep_calling(rate)
 
-    async def finish(self) -> None:
-        if self._running:
-            await asyncio.wait(self._running)
+    async def ask(self, number: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await (self._on_kept, self._on_new, self._on_idle, self._on_idle)[number % 4]()
+
+    def close(self) -> None:
         while not self._kept.empty():
             self._idle.append(self._kept.get_nowait())
         for _, writer in self._idle:
             writer.close()
 
-    async def _counted(self, number: int) -> None:
-        self.calls += 1
-        begin = asyncio.get_running_loop().time()
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await (self._on_kept, self._on_new, self._on_idle, self._on_idle)[number % 4]()
-        except (OSError, asyncio.IncompleteReadError) as error:
-            self.failed += 1
-            print(f"failed: {error!r}", flush=True)
-        self.milliseconds.append((asyncio.get_running_loop().time() - begin) * 1000)
-
     async def _on_kept(self) -> None:
         connection = await self._kept.get()
-        await call(connection)
+        await verdict(connection)
         self._kept.put_nowait(connection)
 
     async def _on_new(self) -> None:
         connection = await self._connect()
-        await call(connection)
+        await verdict(connection)
         connection[1].close()
 
     async def _on_idle(self) -> None:
         context = self.trusted
         connection = self._idle.pop() if self._idle else await self._connect()
-        await call(connection)
+        await verdict(connection)
         if context is self.trusted:
             self._idle.append(connection)
         else:
@@ -209,16 +178,6 @@ class Load:
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         self.certificates.add(hashlib.sha256(shown).hexdigest())
         return reader, writer
-
-
-async def call(connection: Connection) -> None:
-    reader, writer = connection
-    writer.write(REQUEST)
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length"))
-    body = orjson.loads(await reader.readexactly(int(length.split(b":")[1])))
-    if body["response"]["allowed"] is not True:
-        raise ConnectionError("not allowed")
 
 
 @contextlib.asynccontextmanager
@@ -246,17 +205,6 @@ async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
 def ca_bundle(configuration: dict) -> str:  # type: ignore[type-arg]
     clients = [one["clientConfig"] for one in configuration["webhooks"]]
     return next(one.get("caBundle", "") for one in clients if one["service"]["path"] == PATH)
-
-
-@contextlib.asynccontextmanager
-async def calling(load: Load, rate: float) -> AsyncIterator[None]:
-    task = asyncio.create_task(load.keep_calling(rate))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        await load.finish()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@
 import argparse
 import asyncio
 import contextlib
-import re
-import socket
 import ssl
 import statistics
 import sys
@@ -19,12 +17,14 @@ from pathlib import Path
 import bench_memory
 import bench_verdicts
 import orjson
+from bench_common import Connection, answer, cached_objects, memory, process, server_options, until
 from bench_restarts import Load
 
 from app import runtime
 from app.admission.handler import decide
 from app.admission.review import parse
 from app.config import configuration_or_defaults
+from app.listener import free_port
 
 SERVERS = ("ours", "floor")
 TURNS = 5
@@ -57,10 +57,8 @@ async def steady(loads: dict[str, Load], arguments: argparse.Namespace) -> None:
     """A fixed rate, in turns."""
     for _ in range(TURNS):
         for load in loads.values():
-            calling = asyncio.create_task(load.keep_calling(arguments.rate))
-            await asyncio.sleep(arguments.seconds / TURNS)
-            await ended(calling)
-            await load.finish()
+            async with load.calling(arguments.rate):
+                await asyncio.sleep(arguments.seconds / TURNS)
     for server, load in loads.items():
         print(f"{server} at {arguments.rate:g} calls/s: {load.calls} calls, {load.failed} failed, ", end="")
         print(f"p50 {load.percentile(50):.2f} ms, p99 {load.percentile(99):.2f} ms")
@@ -79,7 +77,7 @@ async def bursts(port: int, context: ssl.SSLContext, scale: float) -> int:
 async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
     """What is answered to a body of 200 MiB, and by how much the server's peak memory grew."""
     pid = listening_on(port)
-    before = peak(pid)
+    before = memory(pid, "VmHWM")
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
     length = b"transfer-encoding: chunked" if chunked else b"content-length: %d" % HUGE
     writer.write(
@@ -92,11 +90,11 @@ async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
         for data in (start, *[piece] * (HUGE // len(piece))):
             writer.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
             await writer.drain()
-    answer = await answering
+    answered = await answering
     writer.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = answered.partition(b"\r\n\r\n")
     code = orjson.loads(body)["response"]["status"]["code"] if b" 200 " in head.splitlines()[0] else "no review"
-    return f"a review with code {code}, peak memory {(peak(pid) - before) / 2**20:.1f} MiB more"
+    return f"a review with code {code}, peak memory {(memory(pid, 'VmHWM') - before) / 2**20:.1f} MiB more"
 
 
 def listening_on(port: int) -> int:
@@ -107,11 +105,6 @@ def listening_on(port: int) -> int:
             if wanted in path.read_bytes():
                 return int(path.parent.name)
     raise SystemExit(f"no process has --port {port}")
-
-
-def peak(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
 
 
 def large_set() -> float:
@@ -143,8 +136,8 @@ async def stall(scale: float) -> str:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         api = [sys.executable, bench_memory.__file__, "--api", name, "--scale", str(objects / OBJECTS_AT_SCALE_1)]
-        with bench_memory.process(api):
-            await asyncio.to_thread(bench_memory.until, (directory / "loaded").exists)
+        with process(api):
+            await asyncio.to_thread(until, (directory / "loaded").exists)
             (directory / "config.yaml").write_text(bench_memory.CONFIGURATION + bench_memory.FOLLOWING)
             with starting(directory) as port:
                 took, cached = await probed(port, directory)
@@ -156,35 +149,29 @@ async def stall(scale: float) -> str:
 
 @contextlib.contextmanager
 def starting(directory: Path) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    command = [sys.executable, "-m", "app", "serve", "--config", str(directory / "config.yaml"), "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--certs", str(directory / "webhook"), "--log-level", "error"]
-    command += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator"]
-    with bench_memory.process(command):
-        bench_memory.until((directory / "webhook" / "ca.crt").exists)
+    port = free_port()
+    options = ["--certs", str(directory / "webhook"), "--log-level", "error"]
+    with process([sys.executable, *server_options(directory, port), *options]):
+        until((directory / "webhook" / "ca.crt").exists)
         yield port
 
 
 async def probed(port: int, directory: Path) -> tuple[list[float], int]:
     """Milliseconds of one call after the other on one connection, until all caches are full; then what they hold."""
     context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
-    async with connection(port, context) as (reader, writer):
+    async with connection(port, context) as opened:
         took: list[float] = []
-        while not await asked(reader, writer, b"/readyz") or len(took) < 100:
+        while not (await got(opened, b"/readyz"))[0].startswith(b"http/1.1 200") or len(took) < 100:
             begin = time.perf_counter()
-            await asked(reader, writer, b"/healthz")
+            await got(opened, b"/healthz")
             took.append((time.perf_counter() - begin) * 1000)
             await asyncio.sleep(0.001)
-        writer.write(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-        text = (await reader.read(-1)).decode()
-    return took, sum(int(float(count)) for count in re.findall(r"cache_objects\{[^}]*\} ([\d.e+]+)", text))
+        _, metrics = await got(opened, b"/metrics")
+    return took, cached_objects(metrics.decode())
 
 
 @contextlib.asynccontextmanager
-async def connection(
-    port: int, context: ssl.SSLContext
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connection(port: int, context: ssl.SSLContext) -> AsyncIterator[Connection]:
     while True:
         with contextlib.suppress(OSError):
             opened = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
@@ -196,19 +183,8 @@ async def connection(
         opened[1].close()
 
 
-async def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: bytes) -> bool:
-    """Whether the answer is 200."""
-    writer.write(b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path)
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    length = re.search(rb"content-length: (\d+)", head)
-    await reader.readexactly(int(length[1]) if length else 0)
-    return head.startswith(b"http/1.1 200")
-
-
-async def ended(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+async def got(opened: Connection, path: bytes) -> tuple[bytes, bytes]:
+    return await answer(opened, b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,8 @@ counted from its own metrics.
 
 import argparse
 import asyncio
-import contextlib
-import os
 import re
-import socket
 import ssl
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from bench_common import api_calls, cached_objects, memory, process, server_options, until
 
+from app.listener import free_port
 from app.sandbox.sandbox import Sandbox
 
-ROOT = Path(__file__).parent.parent
 NODES, GANGS, CLIQUES, SETS = 15_000, 10_000, 20_000, 2_000
-PATIENCE = 120.0
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
@@ -165,13 +161,10 @@ def measured(scale: float) -> tuple[Started, Started | None]:
 def started(directory: Path, *, settle: bool = False) -> Started:
     """Starts a server beside the API server, and looks at it once its caches are full, or (`settle`) once its
     reconcilers have nothing left to do: what they write is there for the next one."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "app", "serve", "--config", str(directory / "config.yaml"), "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--certs", str(directory / "webhook"), "--log-level", "warning"]
-    command += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator"]
+    port = free_port()
+    options = ["--certs", str(directory / "webhook"), "--log-level", "warning"]
     begin = time.monotonic()
-    with process(command) as server:
+    with process([sys.executable, *server_options(directory, port), *options]) as server:
         until((directory / "webhook" / "ca.crt").exists)
         context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
         with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
@@ -181,15 +174,8 @@ def started(directory: Path, *, settle: bool = False) -> Started:
             if settle:
                 until(lambda: not re.search(r"queue_depth\{[^}]*\} [1-9]", client.get("/metrics").text))
             text = client.get("/metrics").text
-        status = Path(f"/proc/{server.pid}/status").read_text()
-    resident = int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
-    cached = sum(int(float(count)) for count in re.findall(r"cache_objects\{[^}]*\} ([\d.e+]+)", text))
-    calls: dict[tuple[str, str], int] = {}
-    for labels, count in re.findall(r"api_requests_total\{([^}]*)\} ([\d.e+]+)", text):
-        named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        key = (named["verb"], named["resource"])
-        calls[key] = calls.get(key, 0) + int(float(count))
-    return Started(seconds, resident, cached, calls)
+        resident = memory(server.pid, "VmRSS")
+    return Started(seconds, resident, cached_objects(text), api_calls(text))
 
 
 def is_ready(client: httpx.Client) -> bool:
@@ -197,24 +183,6 @@ def is_ready(client: httpx.Client) -> bool:
         return client.get("/readyz").status_code == 200
     except httpx.TransportError:
         return False
-
-
-@contextlib.contextmanager
-def process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as running:
-        try:
-            yield running
-        finally:
-            running.kill()
-
-
-def until(true: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        if time.monotonic() > end:
-            raise SystemExit("nothing happened for two minutes")
-        time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -10,22 +10,20 @@ import argparse
 import asyncio
 import atexit
 import contextlib
-import os
-import re
 import signal
-import socket
 import ssl
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+from bench_common import ENVIRONMENT, ROOT, memory, process, until_async
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.cluster.api import Unavailable
@@ -41,16 +39,15 @@ from app.domain.kinds import (
     RESOURCE_CLAIM,
     Resource,
 )
+from app.listener import free_port
 from app.local import with_bundle
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests import builders
 
-ROOT = Path(__file__).parent.parent
 GANGS_OF_A_SET = 100
 WORKERS = 16
 WRITES = ("create", "patch", "delete")
-PATIENCE = 120.0
 LEVELS = {
     "zone": "topology.kubernetes.io/zone",
     "rack": "topology.kubernetes.io/rack",
@@ -112,8 +109,7 @@ class Server:
         path.write_text(CONFIGURATION.format(levels=listed, port=port))
         command = [sys.executable, "-m", "app", "serve", "--config", str(path), "--certs", str(directory / "certs")]
         command += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator", "--log-level", "warning"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
         atexit.register(self.process.kill)
         self._url, self._bundle = f"https://localhost:{port}", directory / "certs" / "ca.crt"
 
@@ -150,8 +146,8 @@ class Server:
         return int(self.value("api_requests_total", verb="patch", resource=str(POD_GANG), code="200"))
 
     def resident(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024  # type: ignore[index]
+        """MiB."""
+        return memory(self.process.pid, "VmRSS") / 2**20
 
     async def idle(self, gangs: int) -> None:
         """It leads, has looked at all PodGangs, and nothing waits."""
@@ -396,35 +392,11 @@ async def connect(directory: Path) -> HttpClient:
     return client
 
 
-@contextlib.contextmanager
-def process(command: list[str]) -> Iterator[None]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment) as running:
-        try:
-            yield
-        finally:
-            running.kill()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 async def until(true: Callable[[], object], every: float = 0.05) -> None:
     async def look() -> bool:
         return bool(true())
 
     await until_async(look, every)
-
-
-async def until_async(true: Callable[[], Awaitable[bool]], every: float = 0.05) -> None:
-    end = time.monotonic() + PATIENCE
-    while not await true():
-        if time.monotonic() > end:
-            raise SystemExit("nothing happened for two minutes")
-        await asyncio.sleep(every)
 
 
 if __name__ == "__main__":

@@ -9,25 +9,19 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import os
 import signal
-import socket
 import ssl
-import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import orjson
+import bench_common
+from bench_common import ENVIRONMENT, ROOT, Connection
 
-ROOT = Path(__file__).parent.parent
-BODY = orjson.dumps(orjson.loads((ROOT / "tests" / "testdata" / "reviews" / "podgroup.valid.json").read_bytes()))
-REQUEST = (
-    b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: grove-admission\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
-)
+from app.listener import free_port
+
 LATE_SECONDS = 1.0
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
@@ -46,16 +40,18 @@ async def main() -> int:
         (directory / "config.yaml").write_text(CONFIGURATION)
         balancer = Balancer()
         replicas = [await Replica.start(directory, balancer) for _ in range(2)]
-        async with balancer.listening() as port, load(port, directory, arguments.rate) as counts:
-            await asyncio.sleep(1)
-            for _ in range(arguments.restarts):
-                replicas.append(await Replica.start(directory, balancer))
-                await replicas.pop(0).stop()
+        async with balancer.listening() as port:
+            load = Load(port, ssl.create_default_context(cafile=directory / "certs" / "ca.crt"))
+            async with load.calling(arguments.rate):
+                await asyncio.sleep(1)
+                for _ in range(arguments.restarts):
+                    replicas.append(await Replica.start(directory, balancer))
+                    await replicas.pop(0).stop()
         for replica in replicas:
             await replica.stop()
-    print(f"{arguments.restarts} restarts: {counts.calls} calls, {counts.failed} failed", end="")
-    print(f", {counts.connections} connections, p50 {counts.percentile(50):.1f} ms, p99 {counts.percentile(99):.1f} ms")
-    return 1 if counts.failed else 0
+    print(f"{arguments.restarts} restarts: {load.calls} calls, {load.failed} failed", end="")
+    print(f", {load.connections} connections, p50 {load.percentile(50):.1f} ms, p99 {load.percentile(99):.1f} ms")
+    return 1 if load.failed else 0
 
 
 class Replica:
@@ -66,15 +62,14 @@ class Replica:
 
     @classmethod
     async def start(cls, directory: Path, balancer: "Balancer") -> "Replica":
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         options = ["--config", str(directory / "config.yaml"), "--objects", str(ROOT / "manifests/examples/facts")]
         options += ["--host", "127.0.0.1", "--port", str(port), "--certs", str(directory / "certs")]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "app", "serve", "--log-level", "warning", *options),
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=ENVIRONMENT,
             stdout=asyncio.subprocess.DEVNULL,
         )
         while True:
@@ -125,60 +120,24 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @dataclass
-class Load:
+class Load(bench_common.Load):
     """Calls at a fixed rate, each on an idle connection or a new one."""
 
-    port: int
     context: ssl.SSLContext
-    calls: int = 0
-    failed: int = 0
-    connections: int = 0
-    milliseconds: list[float] = field(default_factory=list)
-    _idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(default_factory=list)
-    _running: set[asyncio.Task[None]] = field(default_factory=set)
+    _idle: list[Connection] = field(default_factory=list)
 
-    def percentile(self, number: int) -> float:
-        return statistics.quantiles(self.milliseconds, n=100)[number - 1]
+    async def ask(self, number: int) -> None:
+        connection = await self._connection()
+        if b"connection: close" in await bench_common.verdict(connection):
+            connection[1].close()
+        else:
+            self._idle.append(connection)
 
-    async def keep_calling(self, rate: float) -> None:
-        clock, next_at = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
-        while True:
-            task = asyncio.create_task(self.call())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-            next_at += 1 / rate
-            await asyncio.sleep(max(0.0, next_at - clock()))
-
-    async def finish(self) -> None:
-        if self._running:
-            await asyncio.wait(self._running)
+    def close(self) -> None:
         while self._idle:
             self._idle.pop()[1].close()
 
-    async def call(self) -> None:
-        self.calls += 1
-        begin = asyncio.get_running_loop().time()
-        try:
-            await self._ask()
-        except (OSError, asyncio.IncompleteReadError) as error:
-            self.failed += 1
-            print(f"failed: {error!r}")
-        self.milliseconds.append((asyncio.get_running_loop().time() - begin) * 1000)
-
-    async def _ask(self) -> None:
-        reader, writer = await self._connection()
-        writer.write(REQUEST)
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length"))
-        body = orjson.loads(await reader.readexactly(int(length.split(b":")[1])))
-        if body["response"]["allowed"] is not True:
-            raise ConnectionError("not allowed")
-        if b"connection: close" in head:
-            writer.close()
-        else:
-            self._idle.append((reader, writer))
-
-    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connection(self) -> Connection:
         while self._idle:
             reader, writer = self._idle.pop()
             if not reader.at_eof() and not writer.is_closing():
@@ -186,19 +145,6 @@ class Load:
             writer.close()
         self.connections += 1
         return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname="localhost")
-
-
-@contextlib.asynccontextmanager
-async def load(port: int, directory: Path, rate: float) -> AsyncIterator[Load]:
-    load = Load(port, ssl.create_default_context(cafile=directory / "certs" / "ca.crt"))
-    calling = asyncio.create_task(load.keep_calling(rate))
-    try:
-        yield load
-    finally:
-        calling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await calling
-        await load.finish()
 
 
 if __name__ == "__main__":

@@ -21,10 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
+from bench_common import ENVIRONMENT, ROOT
 
+from app.listener import free_port
 from app.tls.development import ensure_development_certificate
 
-ROOT = Path(__file__).parent.parent
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
 CONNECTIONS = 16
 PODCLIQUE_BYTES = 12 * 1024
@@ -118,7 +119,7 @@ def servers(directory: Path, wanted: set[str]) -> Iterator[dict[str, int]]:
         for name, port in ports.items():
             log = stack.enter_context((directory / f"{name}.log").open("wb"))
             command = ["taskset", "-c", "0", sys.executable, *arguments(name, port, directory)]
-            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment())
+            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=ENVIRONMENT)
             stack.callback(stop, process)
             wait_for(port, process, directory / f"{name}.log")
         yield ports
@@ -129,16 +130,6 @@ def arguments(name: str, port: int, directory: Path) -> list[str]:
         return ["scripts/bench_peers.py", name, str(port), str(directory)]
     options = ["--objects", str(directory / "facts"), "--certs", str(directory), "--port", str(port)]
     return ["-m", "app", "serve", "--host", "127.0.0.1", "--log-level", "warning", *options]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
@@ -164,7 +155,7 @@ def measure(case: Case, port: int, seconds: int, directory: Path) -> None:
     command = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", "-s", str(script)]
     url = f"https://127.0.0.1:{port}{case.path}"
     output = subprocess.run(
-        [*command, url], env={**environment(), "BODY": str(body)}, capture_output=True, text=True, check=True
+        [*command, url], env={**ENVIRONMENT, "BODY": str(body)}, capture_output=True, text=True, check=True
     ).stdout
     if "Non-2xx" in output or "Socket errors" in output:
         raise SystemExit(f"{case.name}: not every request was answered:\n{output}")

@@ -6,16 +6,17 @@ is ours; the server is another process.
 
 import argparse
 import asyncio
-import re
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import bench_reconcile as common
+from bench_common import api_calls, process
+from bench_reconcile import LEVELS, Server, connect, until
 
 from app.cluster.client import HttpClient
 from app.domain.kinds import POD, POD_GROUP, WORKLOAD
+from app.listener import free_port
 
 LATE_SECONDS = 5.0
 
@@ -26,11 +27,11 @@ async def main() -> None:
     parser.add_argument("--groups", type=int, default=200)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        directory, port = Path(name), common.free_port()
+        directory, port = Path(name), free_port()
         script = str(Path(__file__).with_name("bench_reconcile.py"))
-        with common.process([sys.executable, script, "--api", str(port), "--directory", name]):
-            await common.until((directory / "listening").exists)
-            async with await common.connect(directory) as client:
+        with process([sys.executable, script, "--api", str(port), "--directory", name]):
+            await until((directory / "listening").exists)
+            async with await connect(directory) as client:
                 await late(directory, port, client)
                 await many(directory, port, client, arguments.pods, arguments.groups)
 
@@ -51,9 +52,9 @@ def pod(name: str, workload: str) -> dict[str, object]:
 
 async def late(directory: Path, port: int, client: HttpClient) -> None:
     """A Pod waits for its Workload; from the moment that it is stored to that of its PodGroup, both as we see them."""
-    server = common.Server(directory, port, common.LEVELS)
+    server = Server(directory, port, LEVELS)
     await server.ready()
-    await common.until(lambda: server.value("leader") == 1)
+    await until(lambda: server.value("leader") == 1)
     await client.create(POD, pod("early", "late"), "default")
     await asyncio.sleep(LATE_SECONDS)
     version = (await client.list(POD_GROUP, "default", limit=1)).resource_version
@@ -65,7 +66,7 @@ async def late(directory: Path, port: int, client: HttpClient) -> None:
     await coming
     print(f"a Workload {LATE_SECONDS:g} s late: its PodGroup came {(time.monotonic() - begin) * 1000:.0f} ms after it")
     await watch.aclose()
-    await common.until(lambda: calls(server, "pods", "patch") == 1)
+    await until(lambda: calls(server, "pods", "patch") == 1)
     server.stop()
 
 
@@ -80,12 +81,12 @@ async def many(directory: Path, port: int, client: HttpClient, pods: int, groups
             await client.create(POD, pod(f"p-{number}", f"job-{number % groups}"), "default")
 
     await asyncio.gather(*(worker() for _ in range(16)))
-    server = common.Server(directory, port, common.LEVELS)
+    server = Server(directory, port, LEVELS)
     begin = time.monotonic()
     await server.ready()
-    await common.until(lambda: calls(server, "pods", "patch") >= pods, 0.2)
+    await until(lambda: calls(server, "pods", "patch") >= pods, 0.2)
     seconds = time.monotonic() - begin
-    await common.until(lambda: server.value("reconcile_queue_depth") == 0, 0.2)
+    await until(lambda: server.value("reconcile_queue_depth") == 0, 0.2)
     await asyncio.sleep(1)
     made, patched = calls(server, str(POD_GROUP), "create"), calls(server, "pods", "patch")
     print(f"{pods:,} Pods of {groups} groups: {made} PodGroups created, {patched:,} Pods patched")
@@ -94,27 +95,16 @@ async def many(directory: Path, port: int, client: HttpClient, pods: int, groups
     server.stop()
 
 
-def counted(server: common.Server) -> dict[tuple[str, str], int]:
-    """Calls of the API server, by resource and verb."""
-    found: dict[tuple[str, str], int] = {}
-    for labels, count in re.findall(r"api_requests_total\{([^}]*)\} ([\d.e+]+)", server.metrics()):
-        said = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        key = (said["resource"], said["verb"])
-        found[key] = found.get(key, 0) + int(float(count))
-    return found
+def calls(server: Server, resource: str, verb: str) -> int:
+    return api_calls(server.metrics()).get((verb, resource), 0)
 
 
-def calls(server: common.Server, resource: str, verb: str) -> int:
-    return counted(server).get((resource, verb), 0)
-
-
-def others(server: common.Server) -> str:
-    expected = {(str(POD_GROUP), "create"), ("pods", "patch")}
-    found = {key: count for key, count in counted(server).items() if key not in expected}
+def others(server: Server) -> str:
+    expected = {("create", str(POD_GROUP)), ("patch", "pods")}
     said = [
         f"{count} {verb} {name or 'discovery'}"
-        for (name, verb), count in sorted(found.items())
-        if verb not in ("list", "watch")
+        for (verb, name), count in sorted(api_calls(server.metrics()).items())
+        if (verb, name) not in expected and verb not in ("list", "watch")
     ]
     return ", ".join(said) or "none"
 

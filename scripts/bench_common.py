@@ -1,0 +1,154 @@
+"""What the benchmarks share: processes, waiting, what a server says of itself, and calls at a fixed rate."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import re
+import statistics
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+ROOT = Path(__file__).parent.parent
+PATIENCE = 120.0
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+BODY = orjson.dumps(orjson.loads((ROOT / "tests" / "testdata" / "reviews" / "podgroup.valid.json").read_bytes()))
+REQUEST = (
+    b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: grove-admission\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+)
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@contextlib.contextmanager
+def process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def server_options(directory: Path, port: int) -> list[str]:
+    """Of a server beside the API server whose files are in `directory`, with the configuration there."""
+    options = ["-m", "app", "serve", "--config", str(directory / "config.yaml"), "--host", "127.0.0.1"]
+    return [*options, "--port", str(port), "--kubeconfig", str(directory / "kubeconfig"), "--context", "operator"]
+
+
+def until(true: Callable[[], object], patience: float = PATIENCE) -> None:
+    end = time.monotonic() + patience
+    while not true():
+        if time.monotonic() > end:
+            raise SystemExit(f"nothing happened for {patience:g} s")
+        time.sleep(0.02)
+
+
+async def until_async(true: Callable[[], Awaitable[bool]], every: float = 0.05) -> None:
+    end = time.monotonic() + PATIENCE
+    while not await true():
+        if time.monotonic() > end:
+            raise SystemExit(f"nothing happened for {PATIENCE:g} s")
+        await asyncio.sleep(every)
+
+
+def memory(pid: int, name: str) -> int:
+    """Bytes, as the kernel has them: `VmRSS` is what is resident, `VmHWM` the most that ever was."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+
+
+def cached_objects(metrics: str) -> int:
+    return sum(int(float(count)) for count in re.findall(r"cache_objects\{[^}]*\} ([\d.e+]+)", metrics))
+
+
+def api_calls(metrics: str) -> dict[tuple[str, str], int]:
+    """Calls of the API server by verb and resource."""
+    found: dict[tuple[str, str], int] = {}
+    for labels, count in re.findall(r"api_requests_total\{([^}]*)\} ([\d.e+]+)", metrics):
+        said = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        key = (said["verb"], said["resource"])
+        found[key] = found.get(key, 0) + int(float(count))
+    return found
+
+
+async def answer(connection: Connection, request: bytes) -> tuple[bytes, bytes]:
+    """Head, in lower case, and body."""
+    reader, writer = connection
+    writer.write(request)
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = re.search(rb"content-length: (\d+)", head)
+    return head, await reader.readexactly(int(length[1]) if length else 0)
+
+
+async def verdict(connection: Connection) -> bytes:
+    """Asks for a verdict and gives the answer's head. ConnectionError where it isn't the right one."""
+    head, body = await answer(connection, REQUEST)
+    if orjson.loads(body)["response"]["allowed"] is not True:
+        raise ConnectionError("not allowed")
+    return head
+
+
+@dataclass
+class Load:
+    """Calls at a fixed rate, counted. What a call is, and what is left open at the end, is its subclass's."""
+
+    port: int
+    calls: int = field(default=0, kw_only=True)
+    failed: int = field(default=0, kw_only=True)
+    connections: int = field(default=0, kw_only=True)
+    milliseconds: list[float] = field(default_factory=list, kw_only=True)
+    _running: set[asyncio.Task[None]] = field(default_factory=set, kw_only=True)
+
+    async def ask(self, number: int) -> None:
+        """Call `number`, from 0. OSError and IncompleteReadError count as failed."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Closes what is open; nothing is asked any more."""
+        raise NotImplementedError
+
+    def percentile(self, number: int) -> float:
+        """Milliseconds."""
+        return statistics.quantiles(self.milliseconds, n=100)[number - 1]
+
+    async def call(self, number: int = 0) -> None:
+        self.calls += 1
+        begin = asyncio.get_running_loop().time()
+        try:
+            await self.ask(number)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.failed += 1
+            print(f"failed: {error!r}", flush=True)
+        self.milliseconds.append((asyncio.get_running_loop().time() - begin) * 1000)
+
+    async def keep_calling(self, rate: float) -> None:
+        clock, next_at = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
+        for number in itertools.count():
+            task = asyncio.create_task(self.call(number))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+            next_at += 1 / rate
+            await asyncio.sleep(max(0.0, next_at - clock()))
+
+    async def finish(self) -> None:
+        if self._running:
+            await asyncio.wait(self._running)
+        self.close()
+
+    @contextlib.asynccontextmanager
+    async def calling(self, rate: float) -> AsyncIterator[None]:
+        """Calls a second, while the block runs."""
+        task = asyncio.create_task(self.keep_calling(rate))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            await self.finish()
