@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from app.cluster.api import Client
-from app.cluster.store import WatchStore
-from app.cluster.watch import run_store
 from app.config import Certificates
-from app.domain.kinds import SECRET, Resource
+from app.kube.api import Client
+from app.kube.loop import Loop, Observe
+from app.kube.store import WatchStore
+from app.kube.watch import run_store
+from app.objects.resource import SECRET, Resource
 from app.reconcilers.ca_bundles import CONFIGURATIONS
 from app.reconcilers.certificates import CertificateReconciler, SelfManaged
-from app.reconcilers.loop import Loop, Observe
 from app.tls.development import ensure_development_certificate, is_development
 from app.tls.issue import Pair, make_ca, make_leaf, split_names
 from app.tls.reload import FileSource, ServingCertificate

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from app.cluster.api import Client, ClusterError, NotFound, Object
 from app.config import Certificates, Configuration, configuration_or_defaults, with_overrides
-from app.domain.kinds import SECRET
-from app.domain.names import is_subdomain
+from app.kube.api import Client, ClusterError, NotFound, Object
+from app.objects.names import is_subdomain
+from app.objects.resource import SECRET
 from app.reconcilers.ca_bundles import CONFIGURATIONS
 from app.runtime import api_client
 from app.tls.ca_bundle import trusted_cas

@@ -20,11 +20,11 @@ import yaml
 from app import __version__, logs, runtime
 from app.audit.command import add_audit
 from app.certs import add_certs
-from app.cluster.api import ClusterError
 from app.config import ConfigurationError, configuration_or_defaults, load_configuration, with_overrides
 from app.doctor.command import add_doctor
-from app.domain.names import is_label
+from app.kube.api import ClusterError
 from app.listener import free_port
+from app.objects.names import is_label
 from app.options import add_cluster_options
 from app.reconcilers.cluster_topology import CreationFailed
 from app.tls.issue import split_bundle

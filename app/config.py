@@ -12,10 +12,10 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
-from app.domain.fields import FieldPath
-from app.domain.kai_podgroup import Conventions
-from app.domain.names import is_subdomain, label_key_problem
-from app.domain.topology import Level, broadest_first, validate_levels
+from app.objects.fields import FieldPath
+from app.objects.names import is_subdomain, label_key_problem
+from app.rules.topology.levels import Level, broadest_first, validate_levels
+from app.rules.workload.kai_podgroup import Conventions
 
 API_VERSION = "config.grove.io/v1alpha1"
 KIND = "OperatorConfiguration"

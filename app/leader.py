@@ -9,25 +9,25 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
-from app.cluster.api import Client, Key, Store
-from app.cluster.client import HttpClient
-from app.cluster.discovery import Discovery
-from app.cluster.lease import Elector, LeaseTiming
 from app.cluster.live import LiveCluster
 from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.owners import Kinds, Owners
-from app.cluster.store import WatchStore
-from app.cluster.watch import run_store
 from app.cluster.workloads import WorkloadCaches
 from app.config import Configuration, LeaderElection
-from app.domain.kai_podgroup import Conventions, LabelKeys
-from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.kube.api import Client, Key, Store
+from app.kube.client import HttpClient
+from app.kube.discovery import Discovery
+from app.kube.events import Recorder
+from app.kube.lease import Elector, LeaseTiming
+from app.kube.loop import Loop, Observe
+from app.kube.owners import Kinds, Owners
+from app.kube.rewrites import Rewrites
+from app.kube.store import WatchStore
+from app.kube.watch import run_store
 from app.reconcilers import constraint_status, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
-from app.reconcilers.events import Recorder
 from app.reconcilers.kai_topology import KaiTopologyReconciler
-from app.reconcilers.loop import Loop, Observe
-from app.reconcilers.rewrites import Rewrites
+from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 
 WORKERS = 16
 """Keys of one kind that are worked on at once: a step mostly waits for the API server."""

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.cluster.api import Object
-from app.cluster.client import HttpClient
-from app.cluster.credentials import from_kubeconfig
 from app.config import ClusterTopology, Configuration, TopologyLevel
+from app.kube.api import Object
+from app.kube.client import HttpClient
+from app.kube.credentials import from_kubeconfig
 from app.reconcilers.cluster_topology import CreationFailed
+from app.rules.kinds import ALL
 from app.runtime import Served, alone, limits, live_cluster, serving, signalled
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
@@ -127,7 +128,7 @@ async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) 
 async def unregistered(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Served]:
     """Our server, ready; the API server asks it nothing yet."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
-    async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), limits(configuration)) as client:
+    async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)) as client:
         cluster = live_cluster(configuration, client)
         async with serving(configuration, state_dir / "webhook", cluster) as served:
             async with asyncio.timeout(READY_SECONDS):

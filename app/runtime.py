@@ -17,14 +17,20 @@ from pathlib import Path
 from app import __version__
 from app.admission.handler import Route
 from app.certificates import file_source, gauges, self_managed_source
-from app.cluster.api import Object
-from app.cluster.client import HttpClient, Limits
-from app.cluster.credentials import from_kubeconfig, in_cluster, is_in_cluster
 from app.cluster.live import LiveCluster
 from app.cluster.offline import OfflineCluster
 from app.cluster.snapshot import SnapshotCluster
 from app.config import Configuration, Server
-from app.domain.kinds import (
+from app.kube.api import Object
+from app.kube.client import HttpClient, Limits
+from app.kube.credentials import from_kubeconfig, in_cluster, is_in_cluster
+from app.leader import Leader, build_leader
+from app.listener import Listener, bind
+from app.logs import VerdictLog
+from app.metrics import Metrics
+from app.reconcilers.cluster_topology import CreationFailed
+from app.rules.kinds import (
+    ALL,
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
     K8S_POD_GROUP,
@@ -36,11 +42,6 @@ from app.domain.kinds import (
     RESOURCE_CLAIM,
     WORKLOAD,
 )
-from app.leader import Leader, build_leader
-from app.listener import Listener, bind
-from app.logs import VerdictLog
-from app.metrics import Metrics
-from app.reconcilers.cluster_topology import CreationFailed
 from app.server import build_app
 from app.tls.issue import plainly, split_bundle
 from app.tls.source import CertificateSource
@@ -324,7 +325,9 @@ async def api_client(
     ClusterError where there are no credentials."""
     in_pod = kubeconfig is None and context is None
     credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
-    async with HttpClient(credentials, limits(configuration), user_agent=f"grove-admission/{__version__}") as client:
+    async with HttpClient(
+        credentials, ALL, limits(configuration), user_agent=f"grove-admission/{__version__}"
+    ) as client:
         yield client
 
 

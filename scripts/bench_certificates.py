@@ -25,12 +25,13 @@ import httpx
 from bench_common import ENVIRONMENT, ROOT, Connection, verdict
 from bench_restarts import Balancer
 
-from app.cluster.client import HttpClient
-from app.cluster.credentials import from_kubeconfig
-from app.cluster.store import WatchStore
-from app.cluster.watch import run_store
-from app.domain.kinds import VALIDATING_WEBHOOKS
+from app.kube.client import HttpClient
+from app.kube.credentials import from_kubeconfig
+from app.kube.store import WatchStore
+from app.kube.watch import run_store
 from app.listener import free_port
+from app.objects.resource import VALIDATING_WEBHOOKS
+from app.rules.kinds import ALL
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
@@ -192,7 +193,7 @@ async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
 
     store = WatchStore(ca_bundle)
     store.subscribe(changed)
-    async with HttpClient(await from_kubeconfig(kubeconfig, "admin")) as client:
+    async with HttpClient(await from_kubeconfig(kubeconfig, "admin"), ALL) as client:
         watching = asyncio.create_task(run_store(client, store, VALIDATING_WEBHOOKS))
         try:
             await first.wait()

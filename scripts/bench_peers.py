@@ -62,7 +62,7 @@ def kopf_server(port: int, certificates: Path) -> None:
     from kopf._core.engines.indexing import OperatorIndexers
     from kopf._core.reactor.inventory import ResourceMemories
 
-    from app.domain.subgroups import validate_pod_group
+    from app.rules.subgroups import validate_pod_group
 
     logging.basicConfig(level=logging.WARNING)
     registry = kopf.OperatorRegistry()

@@ -26,21 +26,13 @@ import httpx
 from bench_common import ENVIRONMENT, ROOT, memory, process, until_async
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.cluster.api import Unavailable
-from app.cluster.client import HttpClient, Limits
-from app.cluster.credentials import from_kubeconfig
-from app.domain.kinds import (
-    COMPUTE_DOMAIN,
-    EVENT,
-    LEASE,
-    POD_CLIQUE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    RESOURCE_CLAIM,
-    Resource,
-)
+from app.kube.api import Unavailable
+from app.kube.client import HttpClient, Limits
+from app.kube.credentials import from_kubeconfig
 from app.listener import free_port
 from app.local import with_bundle
+from app.objects.resource import EVENT, LEASE, Resource
+from app.rules.kinds import ALL, COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests import builders
@@ -387,7 +379,7 @@ def gang(number: int, sets: int) -> dict[str, Any]:
 
 
 async def connect(directory: Path) -> HttpClient:
-    client = HttpClient(await from_kubeconfig(directory / "kubeconfig", "operator"), Limits(qps=1e6, burst=10**6))
+    client = HttpClient(await from_kubeconfig(directory / "kubeconfig", "operator"), ALL, Limits(qps=1e6, burst=10**6))
     await client.discovery.refresh()
     return client
 

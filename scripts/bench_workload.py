@@ -14,9 +14,10 @@ from pathlib import Path
 from bench_common import api_calls, process
 from bench_reconcile import LEVELS, Server, connect, until
 
-from app.cluster.client import HttpClient
-from app.domain.kinds import POD, POD_GROUP, WORKLOAD
+from app.kube.client import HttpClient
 from app.listener import free_port
+from app.objects.resource import POD
+from app.rules.kinds import POD_GROUP, WORKLOAD
 
 LATE_SECONDS = 5.0
 

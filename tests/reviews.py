@@ -14,7 +14,7 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.cluster.offline import OfflineCluster
 from app.config import Configuration
-from app.domain.topology import Level
+from app.rules.topology.levels import Level
 from app.runtime import build_routes
 
 DIRECTORY = Path(__file__).parent / "testdata" / "reviews"

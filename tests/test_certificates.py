@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from app.certificates import file_source, gauges, self_managed_source
-from app.cluster.api import Unavailable
 from app.cluster.memory import MemoryClient
 from app.config import Certificates, Configuration
-from app.domain.kinds import SECRET
+from app.kube.api import Unavailable
 from app.metrics import Metrics
+from app.objects.resource import SECRET
 from app.reconcilers.certificates import LOOK_SECONDS
 from app.runtime import Readiness, certificate_source, offline_cluster
 from app.tls.issue import make_ca, make_leaf

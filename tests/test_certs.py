@@ -12,9 +12,9 @@ import pytest
 from app.certificates import file_source
 from app.certs import read_live
 from app.cli import main
-from app.cluster.api import NotFound
 from app.config import Certificates
-from app.domain.kinds import SECRET, VALIDATING_WEBHOOKS
+from app.kube.api import NotFound
+from app.objects.resource import SECRET, VALIDATING_WEBHOOKS
 from app.tls.holdings import read_holdings
 from app.tls.issue import inspect
 from app.tls.report import Material

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.config import Configuration, ConfigurationError, load_configuration, read_configuration, with_overrides
-from app.domain.topology import Level
+from app.rules.topology.levels import Level
 
 HEAD = "apiVersion: config.grove.io/v1alpha1\nkind: OperatorConfiguration\n"
 EXAMPLE = Path(__file__).parent.parent / "manifests" / "examples" / "configuration.yaml"

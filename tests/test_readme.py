@@ -75,11 +75,19 @@ def test_every_command_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     assert [name for name in commands if f"grove-admission {name}" not in README] == []
 
 
-RULES = ("domain/*.py", "webhooks/*.py", "admission/*.py", "cluster/facts.py", "cluster/mnnvl.py")
+RULES = (
+    "rules/*.py",
+    "rules/*/*.py",
+    "objects/*.py",
+    "webhooks/*.py",
+    "admission/*.py",
+    "cluster/facts.py",
+    "cluster/mnnvl.py",
+)
 OTHERWISE_SHOWN = {
     "connection.py": "no verdict",
     "jsonpatch.py": "a bug of ours, said as such",
-    "kai_topology.py": "the Ready condition",
+    "kai.py": "the Ready condition",
     "ownership.py": "findings of an audit",
     "satisfaction.py": "the condition TopologyConstraintSatisfied",
     "dry_run.py": "unusable documents",

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from app.admission.patch import applies
 from app.admission.review import Request, shape_findings
 from app.admission.verdict import ALLOWED, FAILED, Verdict, bad_request, inapplicable, judged, unavailable
-from app.domain.fields import quote
+from app.objects.fields import quote
+from app.objects.jsonpatch import applies
 
 Handler = Callable[[Request], Verdict | Awaitable[Verdict]]
 """A webhook: answers at once where its facts are cached, or awaits the cluster."""

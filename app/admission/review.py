@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from app.admission.verdict import Verdict
-from app.domain.fields import FieldError, FieldPath, invalid, quote, wrong_type
-from app.domain.names import is_subdomain
+from app.objects.fields import FieldError, FieldPath, invalid, quote, wrong_type
+from app.objects.names import is_subdomain
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from app.admission.patch import Operation
-from app.domain.fields import FieldError, summary
+from app.objects.fields import FieldError, summary
+from app.objects.jsonpatch import Operation
 
 Action = Literal["create", "adopt"]
 

@@ -11,11 +11,13 @@ from app.admission.handler import Route
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
-from app.cluster.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.cluster.gangs import BY_SET
-from app.cluster.pages import pages
 from app.cluster.snapshot import DatedResource, SnapshotCluster
-from app.domain.kinds import (
+from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
+from app.kube.pages import pages
+from app.objects.metadata import labels_of
+from app.objects.resource import Resource
+from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
     POD_CLIQUE,
@@ -23,10 +25,9 @@ from app.domain.kinds import (
     POD_GANG,
     POD_GROUP,
     RESOURCE_CLAIM,
-    Resource,
 )
-from app.domain.labels import labels_of, read_place
-from app.domain.ownership import Gang, belongs_to, ownership_problem
+from app.rules.labels import read_place
+from app.rules.mnnvl.ownership import Gang, belongs_to, ownership_problem
 from app.webhooks.dry_run import Asker, judge
 
 JUDGED = (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GROUP, POD_CLIQUE, POD_GANG)

@@ -16,10 +16,10 @@ import uvloop
 from app import logs
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
-from app.cluster.api import Client, ClusterError, Forbidden
 from app.cluster.snapshot import SnapshotCluster
 from app.config import Configuration, configuration_or_defaults, with_overrides
-from app.domain.kinds import NAMESPACE
+from app.kube.api import Client, ClusterError, Forbidden
+from app.objects.resource import NAMESPACE
 from app.options import LIKE_KUBECTL, add_cluster_options
 from app.runtime import looking_client, routes_over, webhook_settings
 from app.webhooks.configurations import EXEMPT_NAMESPACE

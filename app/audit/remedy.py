@@ -1,6 +1,6 @@
 """What to do about a stored object that would be refused: one sentence for each kind."""
 
-from app.domain.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 
 UNDECIDED = "Look at what stands in the way, and run the audit again."
 

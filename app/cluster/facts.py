@@ -4,11 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.cluster.api import Client, NotFound, Object, Store, TopologyMissing, Unavailable
-from app.domain.kinds import POD_CLIQUE_SET
-from app.domain.ownership import Gang, MnnvlResource
-from app.domain.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.domain.topology import Level, Topology, read_levels
+from app.cluster.readers import TopologyMissing
+from app.kube.api import Client, NotFound, Object, Store, Unavailable
+from app.rules.kinds import POD_CLIQUE_SET
+from app.rules.mnnvl.ownership import Gang, MnnvlResource
+from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.rules.topology.levels import Level, Topology, read_levels
 
 Levels = tuple[Level, ...]
 NodeLabels = Mapping[str, str]

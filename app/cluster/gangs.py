@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from app.cluster.api import Key, Object
-from app.domain.edits import ABSENT, value_at
-from app.domain.labels import MNNVL_ADOPTED, TOPOLOGY_NAME, Place
-from app.domain.ownership import Gang, read_gang
+from app.kube.api import Key, Object
+from app.objects.edits import ABSENT, value_at
+from app.rules.labels import MNNVL_ADOPTED, TOPOLOGY_NAME, Place
+from app.rules.mnnvl.ownership import Gang, read_gang
 
 BY_SET = "set"
 """Index of the store of PodGangs: namespace and PodCliqueSet."""

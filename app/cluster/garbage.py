@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from app.cluster.api import Key, Object
-from app.domain.kinds import Resource
+from app.kube.api import Key, Object
+from app.objects.resource import Resource
 
 Place = tuple[Resource, Key]
 Places = list[Place]

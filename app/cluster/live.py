@@ -4,25 +4,19 @@ import asyncio
 from sys import intern
 from typing import Any, NoReturn, Protocol
 
-from app.cluster.api import Client, Object
-from app.cluster.discovery import Discovery, watch_crds
 from app.cluster.facts import CachedFacts, Levels, NodeLabels, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
 from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
-from app.cluster.store import WatchStore
-from app.cluster.watch import run_store
-from app.domain.kinds import (
-    CLUSTER_TOPOLOGY,
-    COMPUTE_DOMAIN,
-    NODE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    RESOURCE_CLAIM,
-    Resource,
-)
-from app.domain.labels import MNNVL_MANAGED, labels_of
-from app.domain.ownership import MnnvlResource, read_resource
-from app.domain.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.kube.api import Client, Object
+from app.kube.discovery import Discovery, watch_crds
+from app.kube.store import WatchStore
+from app.kube.watch import run_store
+from app.objects.metadata import labels_of
+from app.objects.resource import NODE, Resource
+from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.labels import MNNVL_MANAGED
+from app.rules.mnnvl.ownership import MnnvlResource, read_resource
+from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 
 _MANAGED = f"{MNNVL_MANAGED}=true"
 

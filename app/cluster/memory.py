@@ -13,7 +13,18 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.cluster.api import (
+from app.cluster.garbage import Places, orphans, with_missing_owners
+from app.cluster.objects import (
+    check_preconditions,
+    copy_of,
+    key_of,
+    patched,
+    selection,
+    server_metadata,
+    shown,
+    without,
+)
+from app.kube.api import (
     ClusterError,
     Conflict,
     Forbidden,
@@ -27,23 +38,13 @@ from app.cluster.api import (
     PatchKind,
     WatchEvent,
 )
-from app.cluster.garbage import Places, orphans, with_missing_owners
-from app.cluster.objects import (
-    check_preconditions,
-    copy_of,
-    key_of,
-    patched,
-    selection,
-    server_metadata,
-    shown,
-    without,
-)
-from app.domain import kinds
-from app.domain.kinds import Resource
+from app.objects import resource as core
+from app.objects.resource import Resource
+from app.rules import kinds
 
 EVERYTHING: Mapping[Resource, str] = {resource: resource.versions[0] for resource in kinds.ALL}
 WITHOUT_STATUS: Collection[Resource] = frozenset(
-    {kinds.EVENT, kinds.SECRET, kinds.LEASE, kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS}
+    {core.EVENT, core.SECRET, core.LEASE, core.MUTATING_WEBHOOKS, core.VALIDATING_WEBHOOKS}
 )
 
 

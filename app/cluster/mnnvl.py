@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from app.cluster.api import Client, Conflict, NotFound, NotOurs, Object, PodCliqueSetReader, Store, Unavailable
 from app.cluster.facts import ready
-from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM, Resource
-from app.domain.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, Place
-from app.domain.mnnvl import Owner, Plan, desired_claim, desired_compute_domain
-from app.domain.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_gang, read_resource
-from app.domain.podcliqueset import PodCliqueSet
+from app.cluster.readers import NotOurs, PodCliqueSetReader
+from app.kube.api import Client, Conflict, NotFound, Object, Store, Unavailable
+from app.objects.resource import Resource
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, Place
+from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
+from app.rules.mnnvl.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_gang, read_resource
+from app.rules.mnnvl.plan import Owner, Plan
+from app.rules.podcliqueset import PodCliqueSet
 
 OF_GANG = "gang"
 """Index of the stores of resources: what a PodGang finds its own by."""

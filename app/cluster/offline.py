@@ -7,25 +7,18 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from app.cluster.api import Object
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, read_stored_gang, set_keys
 from app.cluster.memory import MemoryClient
 from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
-from app.cluster.store import WatchStore
-from app.domain.kinds import (
-    CLUSTER_TOPOLOGY,
-    COMPUTE_DOMAIN,
-    NODE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    RESOURCE_CLAIM,
-    Resource,
-)
-from app.domain.labels import labels_of
-from app.domain.ownership import read_resource
-from app.domain.podcliqueset import read_pod_clique_set
-from app.domain.topology import Level, desired_levels
+from app.kube.api import Object
+from app.kube.store import WatchStore
+from app.objects.metadata import labels_of
+from app.objects.resource import NODE, Resource
+from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.mnnvl.ownership import read_resource
+from app.rules.podcliqueset import read_pod_clique_set
+from app.rules.topology.levels import Level, desired_levels
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from app.cluster.api import Forbidden, Object
+from app.kube.api import Forbidden, Object
 
 Predicate = Callable[[Mapping[str, str]], bool]
 

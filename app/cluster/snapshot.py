@@ -9,18 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from app.cluster.api import Client, ClusterError, Gone, NotFound, Object
 from app.cluster.facts import CachedFacts, Levels, NodeLabels, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, set_keys
 from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
 from app.cluster.offline import desired_cluster_topology
-from app.cluster.store import WatchStore
-from app.cluster.watch import Pace, Selection, list_into
-from app.domain.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM, Resource
-from app.domain.labels import MNNVL_MANAGED, labels_of
-from app.domain.ownership import Gang, MnnvlResource, read_gang, read_resource
-from app.domain.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.domain.topology import Level
+from app.kube.api import Client, ClusterError, Gone, NotFound, Object
+from app.kube.store import WatchStore
+from app.kube.watch import Pace, Selection, list_into
+from app.objects.metadata import labels_of
+from app.objects.resource import Resource
+from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.labels import MNNVL_MANAGED
+from app.rules.mnnvl.ownership import Gang, MnnvlResource, read_gang, read_resource
+from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.rules.topology.levels import Level
 
 T = TypeVar("T")
 

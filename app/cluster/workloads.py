@@ -7,16 +7,16 @@ from typing import Any, NoReturn
 
 import orjson
 
-from app.cluster.api import Client, Key, Object
-from app.cluster.discovery import Discovery
 from app.cluster.gangs import packed
-from app.cluster.owners import Controller, controller_of
-from app.cluster.store import WatchStore
-from app.cluster.watch import run_store
-from app.domain.kai_podgroup import POD_GROUP_NAME, SKIP_PODGROUPER
-from app.domain.kinds import K8S_POD_GROUP, POD, POD_GROUP, WORKLOAD, Resource
-from app.domain.labels import MANAGED_BY, MANAGER
-from app.domain.workload import (
+from app.kube.api import Client, Key, Object
+from app.kube.discovery import Discovery
+from app.kube.owners import Controller, controller_of
+from app.kube.store import WatchStore
+from app.kube.watch import run_store
+from app.objects.resource import POD, Resource
+from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
+from app.rules.labels import MANAGED_BY, MANAGER
+from app.rules.workload.groups import (
     GroupRef,
     group_of_pod_group,
     group_ref,
@@ -24,6 +24,7 @@ from app.domain.workload import (
     instance_key,
     shared_key,
 )
+from app.rules.workload.kai_podgroup import POD_GROUP_NAME, SKIP_PODGROUPER
 
 BY_GROUP = "group"
 """Index of Pods: namespace and the key of the group that they name."""

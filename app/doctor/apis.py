@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from app.cluster.api import Client, NotFound, Object
 from app.doctor.report import Check, Status
-from app.domain.kinds import (
+from app.kube.api import Client, NotFound, Object
+from app.objects.resource import Resource
+from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
     KAI_TOPOLOGY,
@@ -16,7 +17,6 @@ from app.domain.kinds import (
     POD_GROUP,
     RESOURCE_CLAIM,
     WORKLOAD,
-    Resource,
 )
 
 SUBJECT = "APIs"

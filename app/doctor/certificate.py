@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.cluster.api import Client, ClusterError, NotFound
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
-from app.domain.kinds import SECRET
+from app.kube.api import Client, ClusterError, NotFound
+from app.objects.resource import SECRET
 from app.tls.issue import check_certificate, inspect, split_bundle
 from app.tls.probe import Handshake
 

@@ -13,12 +13,12 @@ from typing import Any
 import uvloop
 
 from app import logs
-from app.cluster.api import ClusterError
-from app.cluster.credentials import is_in_cluster
 from app.config import Configuration, configuration_or_defaults, with_overrides
 from app.doctor.examination import Patient, examine
 from app.doctor.permissions import Account
 from app.doctor.report import Check, document, exit_code, lines
+from app.kube.api import ClusterError
+from app.kube.credentials import is_in_cluster
 from app.options import LIKE_KUBECTL, add_cluster_options
 from app.runtime import looking_client
 from app.tls.probe import Handshake, handshake

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.cluster.api import Client, ClusterError, NotFound, Object
 from app.config import Configuration
 from app.doctor import apis, certificate, permissions, service, topology, webhooks
 from app.doctor.apis import Read
@@ -12,7 +11,8 @@ from app.doctor.certificate import Shake
 from app.doctor.permissions import Account
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
-from app.domain.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from app.kube.api import Client, ClusterError, NotFound, Object
+from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
 _ASK = "Look as somebody who may read it, and see whether the API server is well."

@@ -6,10 +6,10 @@ The table says the same as `manifests/base/rbac.yaml`; a test keeps both equal.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.cluster.api import Client, Object
 from app.config import Configuration
 from app.doctor.report import Check
-from app.domain.kinds import ACCESS_REVIEW, SELF_ACCESS_REVIEW
+from app.kube.api import Client, Object
+from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
 SUBJECT = "permissions"
 _REMEDY = "Apply manifests/base/rbac.yaml."

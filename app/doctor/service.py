@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.cluster.api import Client, NotFound, Object
 from app.doctor.report import Check
-from app.domain.kinds import ENDPOINT_SLICE, SERVICE
+from app.kube.api import Client, NotFound, Object
+from app.objects.resource import ENDPOINT_SLICE, SERVICE
 
 SUBJECT = "service"
 _PORT = 443

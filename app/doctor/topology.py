@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from app.cluster.api import Client, NotFound, Object
 from app.cluster.facts import read_topology_levels
 from app.doctor.report import Check
-from app.domain.kai_topology import READY, desired_kai_topology, is_owned
-from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.domain.topology import Level
+from app.kube.api import Client, NotFound, Object
+from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.topology.kai import READY, desired_kai_topology, is_owned
+from app.rules.topology.levels import Level
 
 SUBJECT = "topology"
 _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."

@@ -1,1 +1,1 @@
-"""Level-driven loops: read the stores, ask app.domain what is desired, write the difference. Leader only."""
+"""Level-driven loops: read the stores, ask app.rules what is desired, write the difference. Leader only."""

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable
 
-from app.cluster.api import Client, ClusterError, NotFound, Object
-from app.domain.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from app.reconcilers.rewrites import Rewrites, same
+from app.kube.api import Client, ClusterError, NotFound, Object
+from app.kube.rewrites import Rewrites, same
+from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.tls.ca_bundle import Service, injector_annotation, trusted_cas, with_ca_bundle
 from app.tls.trust import Trust
 

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from app.cluster.api import Client, ClusterError, Conflict, Key, NotFound, Object
-from app.domain.kinds import SECRET
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.kube.rewrites import Rewrites
+from app.objects.resource import SECRET
 from app.reconcilers.ca_bundles import CaBundles
-from app.reconcilers.rewrites import Rewrites
 from app.tls.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
 from app.tls.issue import CertificateInfo, inspect
 from app.tls.reload import BrokenPairError, ServingCertificate

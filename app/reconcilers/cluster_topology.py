@@ -8,12 +8,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from app.cluster.api import Client, ClusterError, Conflict, Key, NotFound, Object, Store
-from app.cluster.backoff import Backoff
-from app.domain.kinds import CLUSTER_TOPOLOGY
-from app.domain.topology import Level, desired_levels
-from app.reconcilers.events import Recorder, Regarding
-from app.reconcilers.rewrites import Rewrites
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, Store
+from app.kube.backoff import Backoff
+from app.kube.events import Recorder, Regarding
+from app.kube.rewrites import Rewrites
+from app.rules.kinds import CLUSTER_TOPOLOGY
+from app.rules.topology.levels import Level, desired_levels
 
 logger = logging.getLogger(__name__)
 

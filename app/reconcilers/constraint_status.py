@@ -4,14 +4,15 @@ import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from app.cluster.api import Client, Key, NotFound, Object, Store, TopologyReader, Unavailable
-from app.cluster.store import WatchStore
-from app.domain.conditions import with_condition, without_condition
-from app.domain.kinds import POD_CLIQUE_SET
-from app.domain.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
-from app.domain.satisfaction import constraint_condition
-from app.domain.topology import Topology
-from app.reconcilers.loop import Loop
+from app.cluster.readers import TopologyReader
+from app.kube.api import Client, Key, NotFound, Object, Store, Unavailable
+from app.kube.loop import Loop
+from app.kube.store import WatchStore
+from app.objects.conditions import with_condition, without_condition
+from app.rules.kinds import POD_CLIQUE_SET
+from app.rules.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
+from app.rules.topology.levels import Topology
+from app.rules.topology.satisfaction import constraint_condition
 
 
 class ConstraintStatusReconciler:

@@ -5,10 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.cluster.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
 from app.cluster.facts import read_topology_levels
-from app.domain.conditions import Condition, says, with_condition
-from app.domain.kai_topology import (
+from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
+from app.kube.events import Recorder, Regarding
+from app.kube.rewrites import Rewrites
+from app.objects.conditions import Condition, says, with_condition
+from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.topology.kai import (
     desired_kai_topology,
     is_orphan,
     is_owned,
@@ -16,9 +19,6 @@ from app.domain.kai_topology import (
     mapping_problem,
     ready_condition,
 )
-from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.reconcilers.events import Recorder, Regarding
-from app.reconcilers.rewrites import Rewrites
 
 AGAIN_SECONDS = 2.0
 """For what resolves by itself: something is being deleted."""

@@ -5,29 +5,21 @@ change of the levels or of the PodCliqueSet, a webhook that was not asked or kne
 that a PodGang only has once it is stored.
 """
 
-from app.admission.patch import Operation, operations
-from app.cluster.api import (
-    Client,
-    Key,
-    MnnvlResources,
-    NotFound,
-    PodCliqueSetReader,
-    Store,
-    TopologyReader,
-    Unavailable,
-)
 from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang
-from app.cluster.store import WatchStore
-from app.domain.edits import ABSENT, Change, Edit, value_at
-from app.domain.kinds import POD_GANG
-from app.domain.labels import MNNVL_ADOPTED
-from app.domain.ownership import MnnvlResource, adopted_annotation, ownership
-from app.domain.podcliqueset import PodCliqueSet
-from app.domain.podgang import constraint_changes
-from app.domain.topology import Topology
-from app.reconcilers.events import Recorder, Regarding
-from app.reconcilers.loop import Loop
-from app.reconcilers.rewrites import Rewrites, same
+from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
+from app.kube.api import Client, Key, NotFound, Store, Unavailable
+from app.kube.events import Recorder, Regarding
+from app.kube.loop import Loop
+from app.kube.rewrites import Rewrites, same
+from app.kube.store import WatchStore
+from app.objects.edits import ABSENT, Change, Edit, operations, value_at
+from app.objects.jsonpatch import Operation
+from app.rules.kinds import POD_GANG
+from app.rules.labels import MNNVL_ADOPTED
+from app.rules.mnnvl.ownership import MnnvlResource, adopted_annotation, ownership
+from app.rules.podcliqueset import PodCliqueSet
+from app.rules.topology.levels import Topology
+from app.rules.topology.podgang import constraint_changes
 
 CONTESTED_SECONDS = 1.0
 

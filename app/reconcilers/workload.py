@@ -9,22 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 
-from app.cluster.api import Client, ClusterError, Conflict, Key, NotFound, Object
-from app.cluster.discovery import Discovery
-from app.cluster.owners import Controller, Owners
 from app.cluster.workloads import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD, StoredPod, WorkloadCaches
-from app.domain.kai_podgroup import (
-    POD_GROUP_NAME,
-    SKIP_PODGROUPER,
-    Conventions,
-    desired_pod_group,
-    difference,
-    is_of_group,
-    owners_to_write,
-)
-from app.domain.kinds import K8S_POD_GROUP, POD, POD_GROUP, WORKLOAD, Resource
-from app.domain.labels import annotations_of
-from app.domain.workload import (
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.kube.discovery import Discovery
+from app.kube.events import Recorder, Regarding
+from app.kube.loop import Loop
+from app.kube.notices import Notices
+from app.kube.owners import Controller, Owners
+from app.kube.rewrites import Rewrites, same
+from app.objects.metadata import annotations_of
+from app.objects.resource import POD, Resource
+from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
+from app.rules.workload.groups import (
     IGNORE,
     Group,
     Layer,
@@ -33,10 +29,15 @@ from app.domain.workload import (
     instance_key,
     layer_of,
 )
-from app.reconcilers.events import Recorder, Regarding
-from app.reconcilers.loop import Loop
-from app.reconcilers.notices import Notices
-from app.reconcilers.rewrites import Rewrites, same
+from app.rules.workload.kai_podgroup import (
+    POD_GROUP_NAME,
+    SKIP_PODGROUPER,
+    Conventions,
+    desired_pod_group,
+    difference,
+    is_of_group,
+    owners_to_write,
+)
 
 NOT_SYNCED_SECONDS = 0.5
 TAKEN_SECONDS = 30.0

@@ -1,1 +1,1 @@
-"""Thin adapters, one per row of the webhook table: collect facts, call a rule of app.domain, give a verdict."""
+"""Thin adapters, one per row of the webhook table: collect facts, call a rule of app.rules, give a verdict."""

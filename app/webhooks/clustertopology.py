@@ -5,10 +5,10 @@ from typing import Any
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
-from app.cluster.api import PodCliqueSetReader
-from app.domain.authorization import refusal_to_write_managed_topology
-from app.domain.satisfaction import lost_levels_warning
-from app.domain.topology import read_levels, validate_cluster_topology
+from app.cluster.readers import PodCliqueSetReader
+from app.rules.topology.authorization import refusal_to_write_managed_topology
+from app.rules.topology.levels import read_levels, validate_cluster_topology
+from app.rules.topology.satisfaction import lost_levels_warning
 
 
 class ClusterTopologyWebhook:

@@ -13,11 +13,12 @@ import orjson
 import yaml
 
 from app.admission.handler import Route, decided
-from app.admission.patch import apply
 from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
 from app.admission.verdict import Verdict, bad_request
-from app.domain.fields import FieldError, FieldPath
-from app.domain.kinds import ALL, POD, Resource
+from app.objects.fields import FieldError, FieldPath
+from app.objects.jsonpatch import apply
+from app.objects.resource import POD, Resource
+from app.rules.kinds import ALL
 
 MAX_DOCUMENTS = 1000
 _MAX_NODES, _MAX_EVENTS = 1_000_000, 500_000

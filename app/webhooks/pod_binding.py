@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from app.admission.patch import operations
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
-from app.cluster.api import NodeReader, TopologyReader, Unavailable
-from app.domain.binding import binding_changes
+from app.cluster.readers import NodeReader, TopologyReader
+from app.kube.api import Unavailable
+from app.objects.edits import operations
+from app.rules.topology.node_labels import binding_changes
 
 
 class PodBindingWebhook:

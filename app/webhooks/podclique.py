@@ -5,11 +5,13 @@ Runs at CREATE and UPDATE, because Grove's operator resets a PodClique's spec fr
 
 from collections.abc import Awaitable
 
-from app.admission.patch import operations
 from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, judged, not_allowed, patched
-from app.cluster.api import MnnvlResources, NotOurs, PodCliqueSetReader
-from app.domain.mnnvl import ClaimMode, Plan, plan_injection, reservation_warning
+from app.cluster.readers import MnnvlResources, NotOurs, PodCliqueSetReader
+from app.objects.edits import operations
+from app.rules.mnnvl.claims import plan_injection, reservation_warning
+from app.rules.mnnvl.plan import ClaimMode
+from app.rules.mnnvl.plan import Plan
 
 
 class PodCliqueWebhook:

@@ -2,9 +2,9 @@
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.cluster.api import TopologyMissing, TopologyReader
-from app.domain.fields import FieldError
-from app.domain.hierarchy import ignored, is_unchanged, read_constraints, validate_pod_clique_set
+from app.cluster.readers import TopologyMissing, TopologyReader
+from app.objects.fields import FieldError
+from app.rules.topology.constraints import ignored, is_unchanged, read_constraints, validate_pod_clique_set
 
 
 class PodCliqueSetWebhook:

@@ -7,16 +7,16 @@ import logging
 from collections.abc import Awaitable
 from dataclasses import replace
 
-from app.admission.patch import operations
 from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, judged, patched
-from app.cluster.api import ClusterError, MnnvlResources, PodCliqueSetReader, TopologyReader
-from app.domain.edits import ABSENT, Change, Edit, value_at
-from app.domain.fields import FieldError, FieldPath, as_map, walk_list, walk_map
-from app.domain.labels import MNNVL_ADOPTED
-from app.domain.ownership import Gang, adopted_annotation, ownership, read_gang
-from app.domain.podcliqueset import PodCliqueSet
-from app.domain.podgang import constraint_changes
+from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
+from app.kube.api import ClusterError
+from app.objects.edits import ABSENT, Change, Edit, operations, value_at
+from app.objects.fields import FieldError, FieldPath, as_map, walk_list, walk_map
+from app.rules.labels import MNNVL_ADOPTED
+from app.rules.mnnvl.ownership import Gang, adopted_annotation, ownership, read_gang
+from app.rules.podcliqueset import PodCliqueSet
+from app.rules.topology.podgang import constraint_changes
 
 logger = logging.getLogger(__name__)
 

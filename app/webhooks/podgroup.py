@@ -2,7 +2,7 @@
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.domain.subgroups import validate_pod_group
+from app.rules.subgroups import validate_pod_group
 
 
 def pod_group_webhook(request: Request) -> Verdict:

@@ -8,25 +8,12 @@ from typing import Literal
 from app.admission.handler import Handler, Route
 from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
-from app.cluster.api import (
-    ClusterError,
-    Forbidden,
-    MnnvlResources,
-    NodeReader,
-    PodCliqueSetReader,
-    TopologyReader,
-)
-from app.domain.kinds import (
-    CLUSTER_TOPOLOGY,
-    POD,
-    POD_CLIQUE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    POD_GROUP,
-    Resource,
-)
-from app.domain.labels import MNNVL_ENABLED
-from app.domain.mnnvl import ClaimMode
+from app.cluster.readers import MnnvlResources, NodeReader, PodCliqueSetReader, TopologyReader
+from app.kube.api import ClusterError, Forbidden
+from app.objects.resource import POD, Resource
+from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.rules.labels import MNNVL_ENABLED
+from app.rules.mnnvl.plan import ClaimMode
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.pod_binding import PodBindingWebhook
 from app.webhooks.podclique import PodCliqueWebhook

@@ -18,7 +18,7 @@ from app.admission.verdict import (
     patched,
     unavailable,
 )
-from app.domain.fields import FieldError
+from app.objects.fields import FieldError
 from tests.reviews import load
 
 REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}

@@ -12,11 +12,12 @@ from app.audit.command import audit, auditor_of, need_namespace
 from app.audit.finding import Count, Finding
 from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
-from app.cluster.api import Forbidden, NotFound, Object
 from app.cluster.memory import MemoryClient
 from app.config import Configuration, read_configuration
-from app.domain import kinds
-from app.domain.kinds import POD_GROUP, Resource
+from app.kube.api import Forbidden, NotFound, Object
+from app.objects.resource import NAMESPACE, Resource
+from app.rules import kinds
+from app.rules.kinds import POD_GROUP
 from tests import builders
 
 TEXT = """
@@ -311,7 +312,7 @@ async def test_a_namespace_that_is_not_there_is_no_cluster_where_all_is_well() -
     client = MemoryClient([TOPOLOGY])
     with pytest.raises(NotFound):
         await need_namespace(client, "typo")
-    client.fail_next("get", kinds.NAMESPACE, Forbidden("not yours to read"))
+    client.fail_next("get", NAMESPACE, Forbidden("not yours to read"))
     await need_namespace(client, "typo")
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Client, Conflict, Forbidden, Gone, NotFound, Object, WatchEvent
-from app.domain.kinds import CLUSTER_TOPOLOGY, SECRET
+from app.kube.api import Client, Conflict, Forbidden, Gone, NotFound, Object, WatchEvent
+from app.objects.resource import SECRET
+from app.rules.kinds import CLUSTER_TOPOLOGY
 
 NAMESPACE = "default"
 _NUMBERS = itertools.count(1)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import NotFound, Object, Unavailable
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
 from app.cluster.memory import MemoryClient
 from app.cluster.offline import OfflineCluster
-from app.cluster.store import WatchStore
-from app.domain.kinds import POD_CLIQUE_SET
-from app.domain.topology import Level, Topology
+from app.kube.api import NotFound, Object, Unavailable
+from app.kube.store import WatchStore
+from app.rules.kinds import POD_CLIQUE_SET
+from app.rules.topology.levels import Level, Topology
 
 HOST, RACK = Level("host", "kubernetes.io/hostname"), Level("rack", "r")
 SET = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "pcs", "namespace": "ns"}}

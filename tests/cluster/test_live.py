@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Object, Unavailable
 from app.cluster.live import LiveCluster
-from app.domain.kinds import ALL, CLUSTER_TOPOLOGY, NODE, POD_CLIQUE_SET
-from app.domain.topology import Level
+from app.kube.api import Object, Unavailable
+from app.objects.resource import NODE
+from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, POD_CLIQUE_SET
+from app.rules.topology.levels import Level
 from tests.cluster.watched import WatchedMemory
 
 RACK = {"domain": "rack", "key": "k/rack"}

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from app.cluster.api import Client, Conflict, Gone, NotFound, NotServed, Object, Unavailable
 from app.cluster.memory import Call, MemoryClient
-from app.domain.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, NODE, POD_CLIQUE_SET, RESOURCE_CLAIM, SECRET
+from app.kube.api import Client, Conflict, Gone, NotFound, NotServed, Object, Unavailable
+from app.objects.resource import NODE, SECRET
+from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from tests.cluster.contract import ClientContract, secret, take, topology
 
 

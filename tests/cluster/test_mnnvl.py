@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Conflict, NotFound, NotOurs, Unavailable, WatchEvent
 from app.cluster.mnnvl import OF_GANG, gang_keys
 from app.cluster.offline import OfflineCluster
-from app.cluster.store import WatchStore
-from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.domain.mnnvl import Plan, plan_injection
-from app.domain.ownership import Gang, ownership, read_gang, read_resource
+from app.cluster.readers import NotOurs
+from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
+from app.kube.store import WatchStore
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.mnnvl.claims import plan_injection
+from app.rules.mnnvl.ownership import Gang, ownership, read_gang, read_resource
+from app.rules.mnnvl.plan import Plan
 
 LABELS = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
 MANAGED = {**LABELS, "grove.io/mnnvl-managed": "true"}

@@ -3,10 +3,11 @@
 import asyncio
 from typing import Any
 
-from app.cluster.api import Object, Page
-from app.cluster.discovery import Discovery
 from app.cluster.memory import MemoryClient
-from app.domain.kinds import Resource
+from app.kube.api import Object, Page
+from app.kube.discovery import Discovery
+from app.objects.resource import Resource
+from app.rules.kinds import ALL
 
 
 class WatchedMemory(MemoryClient):
@@ -14,7 +15,7 @@ class WatchedMemory(MemoryClient):
 
     def __init__(self, objects: Any = ()) -> None:
         super().__init__(objects)
-        self.discovery = Discovery(self._read)
+        self.discovery = Discovery(self._read, ALL)
 
     async def _read(self, path: str) -> Object:
         parts = path.strip("/").split("/")

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from app.cluster.api import Forbidden, Object
 from app.cluster.memory import MemoryClient
-from app.domain.kinds import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
+from app.kube.api import Forbidden, Object
+from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 
 Allows = Callable[[Object], bool]
 """Of the `spec` of a review."""

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.cluster.api import Forbidden
 from app.cluster.memory import MemoryClient
 from app.doctor.certificate import Bundle, Shown, Target, bundles_of, check_bundle, read_shown
 from app.doctor.service import Endpoint
-from app.domain.kinds import SECRET
+from app.kube.api import Forbidden
+from app.objects.resource import SECRET
 from app.tls.issue import make_ca, make_leaf
 from app.tls.probe import Handshake
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cluster.api import Forbidden, Object
 from app.config import Configuration, load_configuration, read_configuration
 from app.doctor.permissions import Account, Need, access_review, check_permissions, needs_of
 from app.doctor.report import Check
+from app.kube.api import Forbidden, Object
 from tests.doctor.answering import AnsweringClient
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"

@@ -6,8 +6,8 @@ import pytest
 
 from app.cluster.memory import MemoryClient
 from app.doctor.topology import check_topology
-from app.domain.kinds import KAI_TOPOLOGY
-from app.domain.topology import Level
+from app.rules.kinds import KAI_TOPOLOGY
+from app.rules.topology.levels import Level
 from tests import builders
 
 Object = dict[str, Any]

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.cluster.api import Object
 from app.config import Configuration, read_configuration
+from app.kube.api import Object
 from app.listener import free_port
 from app.local import ApiServer, beside
 from app.runtime import Served

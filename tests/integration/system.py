@@ -9,11 +9,12 @@ from typing import TypeVar
 import httpx
 import yaml
 
-from app.cluster.api import NotFound, Object
-from app.cluster.client import HttpClient, Limits
-from app.cluster.credentials import from_kubeconfig
-from app.domain.kinds import Resource
+from app.kube.api import NotFound, Object
+from app.kube.client import HttpClient, Limits
+from app.kube.credentials import from_kubeconfig
 from app.local import ApiServer
+from app.objects.resource import Resource
+from app.rules.kinds import ALL
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ async def users(api: ApiServer) -> AsyncIterator[Users]:
 
 async def connect(api: ApiServer, context: str) -> HttpClient:
     """A client of `api` that knows what it serves just now."""
-    client = HttpClient(await from_kubeconfig(api.kubeconfig, context), FAST)
+    client = HttpClient(await from_kubeconfig(api.kubeconfig, context), ALL, FAST)
     await client.discovery.refresh()
     return client
 

@@ -3,9 +3,9 @@
 import pytest
 import pytest_asyncio
 
-from app.cluster.api import Object
-from app.domain.kinds import NODE, POD
+from app.kube.api import Object
 from app.local import ApiServer
+from app.objects.resource import NODE, POD
 from app.runtime import Served
 from tests.integration.system import Users, eventually
 

@@ -8,11 +8,12 @@ import pytest
 import pytest_asyncio
 
 from app.cli import main
-from app.cluster.api import Forbidden, Object
 from app.config import Configuration, read_configuration
-from app.domain.kinds import MUTATING_WEBHOOKS, POD_GROUP, SECRET, VALIDATING_WEBHOOKS, Resource
+from app.kube.api import Forbidden, Object
 from app.listener import free_port
 from app.local import ApiServer, registered, unregistered
+from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
+from app.rules.kinds import POD_GROUP
 from app.runtime import Served
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.cluster.api import Client
-from app.cluster.client import HttpClient
+from app.kube.api import Client
+from app.kube.client import HttpClient
 from app.local import ApiServer
 from app.sandbox.sandbox import Sandbox
 from tests.cluster.contract import ClientContract

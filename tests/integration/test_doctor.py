@@ -11,9 +11,10 @@ import pytest
 import pytest_asyncio
 
 from app.config import Configuration, read_configuration
-from app.domain.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.listener import free_port
 from app.local import ApiServer, registered, unregistered
+from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.runtime import Served
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually

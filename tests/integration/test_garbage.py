@@ -2,9 +2,10 @@
 
 import pytest
 
-from app.cluster.api import Object
-from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, SECRET
+from app.kube.api import Object
 from app.local import ApiServer
+from app.objects.resource import SECRET
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.cluster.api import ClusterError, Object
-from app.cluster.client import HttpClient
 from app.config import read_configuration
-from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.kube.api import ClusterError, Object
+from app.kube.client import HttpClient
 from app.listener import free_port
 from app.local import ApiServer, unregistered
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.runtime import Served
 from tests import builders
 from tests.integration.conftest import CONFIGURATION

@@ -6,9 +6,9 @@ Grove's operator is played by the test: it creates PodCliques and PodGangs, and 
 import pytest
 import pytest_asyncio
 
-from app.cluster.api import Object
-from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.kube.api import Object
 from app.local import ApiServer
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.runtime import Served
 from tests import builders
 from tests.integration.system import Users, eventually, names

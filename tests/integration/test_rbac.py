@@ -14,22 +14,18 @@ import pytest_asyncio
 
 from app.config import Configuration, read_configuration
 from app.doctor.permissions import OWNERS
-from app.domain.kinds import (
+from app.local import ApiServer, registered, unregistered
+from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
+from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
-    EVENT,
     K8S_POD_GROUP,
     KAI_TOPOLOGY,
-    MUTATING_WEBHOOKS,
-    POD,
     POD_CLIQUE,
     POD_CLIQUE_SET,
     POD_GANG,
     POD_GROUP,
-    VALIDATING_WEBHOOKS,
     WORKLOAD,
-    Resource,
 )
-from app.local import ApiServer, registered, unregistered
 from app.runtime import Served
 from app.sandbox.sandbox import Sandbox
 from tests import builders

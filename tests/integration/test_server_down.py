@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.cluster.api import ClusterError
-from app.cluster.client import HttpClient
-from app.domain.kinds import MUTATING_WEBHOOKS, POD_GANG, POD_GROUP, VALIDATING_WEBHOOKS, Resource
+from app.kube.api import ClusterError
+from app.kube.client import HttpClient
 from app.local import ApiServer
+from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from app.rules.kinds import POD_GANG, POD_GROUP
 from app.webhooks.configurations import NAME, ServiceTarget, UrlTarget, webhook_configurations
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone

@@ -13,12 +13,13 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.cluster.api import ClusterError, NotFound, Object
-from app.cluster.client import HttpClient
 from app.config import read_configuration
-from app.domain.kinds import CLUSTER_TOPOLOGY, CRD, EVENT, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
+from app.kube.api import ClusterError, NotFound, Object
+from app.kube.client import HttpClient
 from app.listener import free_port
 from app.local import ApiServer, beside
+from app.objects.resource import CRD, EVENT
+from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.runtime import Served
 from app.sandbox.sandbox import Sandbox
 from tests import builders

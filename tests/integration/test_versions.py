@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from app.config import Configuration
-from app.domain.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.local import ApiServer
+from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.runtime import Served
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox

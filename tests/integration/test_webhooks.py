@@ -7,8 +7,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.cluster.api import Conflict, Forbidden, Object
-from app.domain.kinds import CLUSTER_TOPOLOGY, NODE, POD, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.kube.api import Conflict, Forbidden, Object
+from app.objects.resource import NODE, POD
+from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 from app.runtime import Served
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.cluster.api import Object
 from app.config import Configuration
-from app.domain.kinds import EVENT, K8S_POD_GROUP, POD, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, WORKLOAD
+from app.kube.api import Object
 from app.local import ApiServer
+from app.objects.resource import EVENT, POD
+from app.rules.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests import builders

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from app.cluster.api import Client, Conflict, Object
 from app.cluster.memory import MemoryClient
-from app.domain.kinds import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
+from app.kube.api import Client, Conflict, Object
+from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.reconcilers.certificates import CertificateReconciler, SelfManaged
 from app.tls.holdings import Holdings, read_holdings, written_holdings
 from app.tls.issue import Pair, check_pair, inspect

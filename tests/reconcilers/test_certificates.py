@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import ClusterError, Conflict, Forbidden, Object, Unavailable
 from app.cluster.memory import MemoryClient
-from app.domain.kinds import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
+from app.kube.api import ClusterError, Conflict, Forbidden, Object, Unavailable
+from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.reconcilers.certificates import LOOK_SECONDS, RETRY_SECONDS, SelfManaged
 from app.tls.holdings import Holdings, written_holdings
 from app.tls.issue import make_ca, make_leaf, split_bundle

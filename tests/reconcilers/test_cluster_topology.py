@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
 from app.cluster.facts import Levels, read_topology_levels
 from app.cluster.memory import MemoryClient
-from app.cluster.store import WatchStore
-from app.domain.kinds import CLUSTER_TOPOLOGY
-from app.domain.topology import Level
+from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
+from app.kube.events import Recorder
+from app.kube.rewrites import Rewrites
+from app.kube.store import WatchStore
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler, CreationFailed
-from app.reconcilers.events import Recorder
-from app.reconcilers.rewrites import Rewrites
+from app.rules.kinds import CLUSTER_TOPOLOGY
+from app.rules.topology.levels import Level
 from tests import builders
 from tests.cluster import virtual
 

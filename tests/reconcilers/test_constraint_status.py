@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Conflict, Key, NotFound, Object, Unavailable
 from app.cluster.memory import MemoryClient
-from app.cluster.store import WatchStore
-from app.domain.kinds import POD_CLIQUE_SET
-from app.domain.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.domain.topology import Level, Topology
+from app.kube.api import Conflict, Key, NotFound, Object, Unavailable
+from app.kube.store import WatchStore
 from app.reconcilers.constraint_status import ConstraintStatusReconciler
+from app.rules.kinds import POD_CLIQUE_SET
+from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.rules.topology.levels import Level, Topology
 from tests.builders import pod_clique_set
 
 KEY: Key = ("ml", "train")

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import Conflict, NotFound, Object, Unavailable
 from app.cluster.memory import MemoryClient
-from app.domain.kinds import CLUSTER_TOPOLOGY, EVENT, KAI_TOPOLOGY
-from app.reconcilers.events import Recorder
+from app.kube.api import Conflict, NotFound, Object, Unavailable
+from app.kube.events import Recorder
+from app.kube.rewrites import Rewrites
+from app.objects.resource import EVENT
 from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
-from app.reconcilers.rewrites import Rewrites
+from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from tests import builders
 
 KEY = ("", "grove-topology")

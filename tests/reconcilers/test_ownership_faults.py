@@ -12,22 +12,24 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app.cluster.api import Client, ClusterError, Conflict, Object, Unavailable, WatchEvent
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
 from app.cluster.memory import MemoryClient
 from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
-from app.cluster.store import WatchStore
-from app.cluster.watch import run_store
-from app.domain.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM, Resource
-from app.domain.labels import labels_of
-from app.domain.mnnvl import Plan, plan_injection
-from app.domain.ownership import read_gang, read_resource
-from app.domain.podcliqueset import read_pod_clique_set
-from app.reconcilers.events import Recorder
-from app.reconcilers.loop import Loop
+from app.kube.api import Client, ClusterError, Conflict, Object, Unavailable, WatchEvent
+from app.kube.events import Recorder
+from app.kube.loop import Loop
+from app.kube.rewrites import Rewrites
+from app.kube.store import WatchStore
+from app.kube.watch import run_store
+from app.objects.metadata import labels_of
+from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe
-from app.reconcilers.rewrites import Rewrites
+from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.mnnvl.claims import plan_injection
+from app.rules.mnnvl.ownership import read_gang, read_resource
+from app.rules.mnnvl.plan import Plan
+from app.rules.podcliqueset import read_pod_clique_set
 from tests import builders
 from tests.cluster import virtual
 

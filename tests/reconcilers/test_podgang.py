@@ -6,30 +6,22 @@ from typing import Any
 
 import pytest
 
-from app.cluster.api import ClusterError, Conflict, Object, Unavailable
 from app.cluster.facts import CachedFacts, Stores, read_topology_levels
 from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
 from app.cluster.memory import MemoryClient
 from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
 from app.cluster.offline import filled
-from app.cluster.store import WatchStore
-from app.domain.kinds import (
-    CLUSTER_TOPOLOGY,
-    COMPUTE_DOMAIN,
-    EVENT,
-    NODE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    RESOURCE_CLAIM,
-    Resource,
-)
-from app.domain.labels import labels_of
-from app.domain.ownership import MnnvlResource, read_resource
-from app.domain.podcliqueset import read_pod_clique_set
-from app.reconcilers.events import Recorder
-from app.reconcilers.loop import Loop
+from app.kube.api import ClusterError, Conflict, Object, Unavailable
+from app.kube.events import Recorder
+from app.kube.loop import Loop
+from app.kube.rewrites import Rewrites
+from app.kube.store import WatchStore
+from app.objects.metadata import labels_of
+from app.objects.resource import EVENT, NODE, Resource
 from app.reconcilers.podgang import CONTESTED_SECONDS, PodGangReconciler, subscribe
-from app.reconcilers.rewrites import Rewrites
+from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.mnnvl.ownership import MnnvlResource, read_resource
+from app.rules.podcliqueset import read_pod_clique_set
 from tests import builders
 
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"

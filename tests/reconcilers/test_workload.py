@@ -5,15 +5,16 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from app.cluster.api import Object
-from app.cluster.owners import FRESH_SECONDS, Owners
 from app.cluster.workloads import WorkloadCaches
-from app.domain.kai_podgroup import Conventions
-from app.domain.kinds import EVENT, K8S_POD_GROUP, POD, POD_GROUP, WORKLOAD, Resource
-from app.reconcilers.events import Recorder
-from app.reconcilers.loop import Loop
-from app.reconcilers.rewrites import TOLERATED, Rewrites
+from app.kube.api import Object
+from app.kube.events import Recorder
+from app.kube.loop import Loop
+from app.kube.owners import FRESH_SECONDS, Owners
+from app.kube.rewrites import TOLERATED, Rewrites
+from app.objects.resource import EVENT, POD, Resource
 from app.reconcilers.workload import TAKEN_SECONDS, WorkloadReconciler, subscribe
+from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
+from app.rules.workload.kai_podgroup import Conventions
 from tests.cluster import virtual
 from tests.cluster.watched import SlowMemory
 

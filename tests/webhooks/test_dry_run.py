@@ -6,8 +6,8 @@ import pytest
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Effect, Verdict, patched
-from app.domain.fields import FieldError
-from app.domain.kinds import ALL
+from app.objects.fields import FieldError
+from app.rules.kinds import ALL
 from app.webhooks.dry_run import Asker, Judgement, UnusableInput, describe, identify, judge, read_documents
 from app.webhooks.registry import WEBHOOKS
 from tests.reviews import cluster, load, routes_over

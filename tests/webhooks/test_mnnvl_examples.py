@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.admission.patch import apply
-from app.domain.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.objects.jsonpatch import apply
+from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from tests.reviews import Caller, cluster, load, patch_of
 
 REPLICA = "distributed-training"

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from app.admission.patch import apply
 from app.admission.review import dumps, parse
-from app.cluster.api import Object
 from app.cluster.live import LiveCluster
-from app.domain.kinds import CLUSTER_TOPOLOGY, NODE
+from app.kube.api import Object
+from app.objects.jsonpatch import apply
+from app.objects.resource import NODE
+from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.webhooks.pod_binding import PodBindingWebhook
 from tests import builders
 from tests.cluster.watched import SlowMemory

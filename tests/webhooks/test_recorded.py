@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.admission.patch import apply
+from app.objects.jsonpatch import apply
 from tests.reviews import DIRECTORY, Caller, load, names, patch_of, path_of
 
 EXPECTED: dict[str, Any] = json.loads((DIRECTORY.parent / "verdicts.json").read_text())

@@ -8,7 +8,7 @@ import pytest
 from app.admission.handler import decided
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, unavailable
-from app.cluster.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
+from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
 from app.webhooks.registry import MUTATE_POD_BINDING, MUTATE_POD_CLIQUE, VALIDATE_POD_GROUP, WEBHOOKS
 from tests.reviews import PATHS, cluster, routes_over
 

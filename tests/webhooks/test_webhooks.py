@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from app.admission.patch import apply
-from app.cluster.api import ClusterError, Conflict, Forbidden, Unavailable
 from app.cluster.offline import OfflineCluster
-from app.cluster.store import WatchStore
 from app.config import Configuration, PodBinding
-from app.domain.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
+from app.kube.store import WatchStore
+from app.objects.jsonpatch import apply
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.webhooks.registry import WEBHOOKS
 from tests.reviews import LEVELS, NODE, Caller, cluster, load, patch_of, path_of
 

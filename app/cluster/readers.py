@@ -1,0 +1,69 @@
+"""What webhooks may ask of the cluster, as Protocols."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from app.kube.api import Object, Unavailable
+from app.rules.mnnvl.ownership import Gang, MnnvlResource
+from app.rules.mnnvl.plan import Plan
+from app.rules.podcliqueset import PodCliqueSet
+from app.rules.topology.levels import Topology
+
+
+class TopologyMissing(Unavailable):
+    """The managed ClusterTopology does not exist (yet)."""
+
+
+class TopologyReader(Protocol):
+    """The managed ClusterTopology, as the rules see it."""
+
+    def topology(self) -> Topology:
+        """Unavailable while the cache isn't ready, or while the managed object doesn't exist though it should."""
+        ...
+
+
+class PodCliqueSetReader(Protocol):
+    def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """Unavailable while the cache isn't ready."""
+        ...
+
+    def sets_naming(self, domains: Collection[str]) -> list[PodCliqueSet]:
+        """The cached sets with a constraint on one of `domains`, by name. Unavailable while the cache isn't ready."""
+        ...
+
+    async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """From the cache, else by one read of the API; None where it doesn't exist."""
+        ...
+
+
+class NodeReader(Protocol):
+    def node_labels(self, name: str) -> Mapping[str, str] | None:
+        """The cached labels of a node, None for an unknown one. Unavailable while the cache isn't ready."""
+        ...
+
+
+class NotOurs(Exception):
+    """A resource of the planned name exists, but we didn't make it; or its API isn't installed. The text says which."""
+
+
+class MnnvlResources(Protocol):
+    """ComputeDomains and ResourceClaims, made for PodCliques and handed on to PodGangs."""
+
+    def is_ensured(self, plan: Plan) -> bool:
+        """Whether both resources of `plan` are known to be there, ours, staying and owned by somebody who lives: then
+        no call is needed. Unavailable while a cache isn't ready."""
+        ...
+
+    async def ensure(self, plan: Plan, *, dry_run: bool) -> list[Object]:
+        """Makes sure that the resources of `plan` exist; gives the objects that were created (on a dry run: that would
+        be). NotOurs where that is refused, Unavailable where a later try may succeed."""
+        ...
+
+    def resources_of(self, gang: Gang) -> list[MnnvlResource]:
+        """The cached resources that belong to `gang`. Unavailable while a cache isn't ready."""
+        ...
+
+    async def adopt(self, gang: Gang, *, dry_run: bool, seen: Sequence[MnnvlResource] | None = None) -> list[Object]:
+        """Makes `gang` (which has a uid) the owner of its resources that may be adopted; gives those written. Conflict
+        where one has changed since it was `seen`: by `resources_of`, before it was known that `gang` lives."""
+        ...

@@ -1,0 +1,160 @@
+"""Kubernetes Events on the object that a person would `kubectl describe`. Best effort: work never waits for them."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Literal, Never
+
+from app.kube.api import Client, ClusterError, Conflict, NotFound, Object
+from app.objects.resource import EVENT
+
+CONTROLLER = "grove-admission"
+NOTE_LIMIT = 1024
+QUEUE_LIMIT = 1000
+SERIES_LIMIT = 4096
+
+EventType = Literal["Normal", "Warning"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that an event is about; `namespace` "" for a cluster-scoped one, whose events go to `default`."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Regarding":
+        metadata = obj["metadata"]
+        namespace = str(metadata.get("namespace") or "")
+        return cls(obj["apiVersion"], obj["kind"], namespace, metadata["name"], str(metadata.get("uid") or ""))
+
+    def reference(self) -> Object:
+        held = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
+        return held | {key: value for key, value in (("namespace", self.namespace), ("uid", self.uid)) if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """What happened: `reason` is a fixed CamelCase word, `note` a sentence for people."""
+
+    regarding: Regarding
+    type: EventType
+    reason: str
+    note: str
+
+    @property
+    def name(self) -> str:
+        """The same happening has the same name, from every replica and after a restart too."""
+        parts = (self.regarding.kind, self.regarding.uid, self.type, self.reason, self.note)
+        digest = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
+        return f"{self.regarding.name[:200]}.{digest}"
+
+
+class Recorder:
+    """Writes events.k8s.io/v1 Events; the same happening again counts up the series of the first.
+
+    `identity` names this process. `now` is the wall clock, in UTC. What can't be written (the queue is full, the API
+    server refuses) is logged and counted in `lost`.
+    """
+
+    def __init__(
+        self, client: Client, identity: str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.lost = 0
+        self._client, self._identity, self._now = client, identity, now
+        self._waiting: asyncio.Queue[Happening] = asyncio.Queue(QUEUE_LIMIT)
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> None:
+        """Never waits and never fails."""
+        logger.log(
+            logging.INFO if kind == "Normal" else logging.WARNING,
+            "%s %s: %s: %s",
+            regarding.kind,
+            "/".join(filter(None, (regarding.namespace, regarding.name))),
+            reason,
+            note,
+        )
+        try:
+            self._waiting.put_nowait(Happening(regarding, kind, reason, _shortened(note)))
+        except asyncio.QueueFull:
+            self.lost += 1
+
+    async def run(self) -> Never:
+        while True:
+            happening = await self._waiting.get()
+            try:
+                await self._write(happening)
+            except ClusterError as error:
+                self.lost += 1
+                logger.info("event %s on %s not written: %s", happening.reason, happening.regarding.name, error.message)
+            finally:
+                self._waiting.task_done()
+
+    async def written(self) -> None:
+        """Waits until nothing waits to be written."""
+        await self._waiting.join()
+
+    async def _write(self, happening: Happening) -> None:
+        if happening.name in self._counts and await self._counted_up(happening):
+            return
+        try:
+            await self._client.create(EVENT, self._event(happening), _namespace(happening))
+        except Conflict:
+            await self._counted_up(happening)
+        else:
+            self._remember(happening.name, 1)
+
+    async def _counted_up(self, happening: Happening) -> bool:
+        """False where the event is gone (they live for an hour)."""
+        count = self._counts.get(happening.name, 1) + 1
+        series = {"count": count, "lastObservedTime": self._stamp()}
+        try:
+            await self._client.patch(EVENT, happening.name, {"series": series}, _namespace(happening))
+        except NotFound:
+            self._counts.pop(happening.name, None)
+            return False
+        self._remember(happening.name, count)
+        return True
+
+    def _remember(self, name: str, count: int) -> None:
+        self._counts[name] = count
+        self._counts.move_to_end(name)
+        while len(self._counts) > SERIES_LIMIT:
+            self._counts.popitem(last=False)
+
+    def _event(self, happening: Happening) -> Object:
+        return {
+            "apiVersion": EVENT.api_version(),
+            "kind": EVENT.kind,
+            "metadata": {"name": happening.name, "namespace": _namespace(happening)},
+            "eventTime": self._stamp(),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._identity[:128],
+            "action": "Reconcile",
+            "type": happening.type,
+            "reason": happening.reason,
+            "note": happening.note,
+            "regarding": happening.regarding.reference(),
+        }
+
+    def _stamp(self) -> str:
+        return self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _namespace(happening: Happening) -> str:
+    return happening.regarding.namespace or "default"
+
+
+def _shortened(note: str) -> str:
+    return note if len(note) <= NOTE_LIMIT else f"{note[: NOTE_LIMIT - 1]}…"

@@ -1,0 +1,274 @@
+"""The cache of one resource: what a projection keeps of each object, by key and by index.
+
+Only the projection and the resourceVersion are kept. Resource versions are compared as numbers, which Kubernetes
+promises since 1.35 (KEP-5504); where they aren't numbers, the last one to come in wins.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from sys import intern
+from typing import Generic, TypeVar
+
+from app.kube.api import Change, Key, Object, WatchEvent
+
+T = TypeVar("T")
+Version = int | str
+Projection = Callable[[Object], T | None]
+IndexFunction = Callable[[T], Iterable[Key]]
+
+
+class WatchStore(Generic[T]):
+    """`Store` that a watch fills (`app.kube.watch.run_store`).
+
+    `project` gives what is to be kept of an object, None for an object that isn't wanted. `indexes` gives for each
+    index the values under which a projection is found again. `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        project: Projection[T],
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.restarts: dict[str, int] = {}
+        """How often the watch began again, by reason: ended, quiet, silent, gone, error, not_served."""
+        self.problem = ""
+        """Why the store is not up to date, for people; empty where it is."""
+        self._project = project
+        self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
+        self._clock = clock
+        self._entries: dict[Key, tuple[Version, T]] = {}
+        self._seen: Version = 0
+        self._noted: set[Key] = set()
+        self._subscribers: list[Change[T]] = []
+        self._last_sign: float | None = None
+        self._synced = asyncio.Event()
+        self._served = True
+
+    # Reads.
+
+    @property
+    def synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def until_synced(self) -> None:
+        await self._synced.wait()
+
+    @property
+    def served(self) -> bool:
+        return self._served
+
+    def get(self, namespace: str, name: str) -> T | None:
+        entry = self._entries.get((namespace, name))
+        return None if entry is None else entry[1]
+
+    def resource_version(self, namespace: str, name: str) -> str | None:
+        """The version of the object that `get` shows, for preconditions."""
+        entry = self._entries.get((namespace, name))
+        return None if entry is None else str(entry[0])
+
+    def by_index(self, index: str, value: Key) -> list[T]:
+        return [self._entries[key][1] for key in self._indexes[index].keys(value)]
+
+    def values(self) -> list[T]:
+        return [kept for _, kept in self._entries.values()]
+
+    def known_keys(self) -> list[Key]:
+        return list(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def age(self) -> float | None:
+        """Seconds since the last sign of life (a list, an event or a bookmark); None before the first."""
+        return None if self._last_sign is None else self._clock() - self._last_sign
+
+    def subscribe(self, change: Change[T]) -> None:
+        self._subscribers.append(change)
+
+    # Writes by the rest of the program.
+
+    def note(self, obj: Object) -> None:
+        """An object that the watch has already passed is not taken in: it may have been deleted since."""
+        version = _version(obj)
+        if not _is_older(self._seen, version):
+            return
+        self._noted.add(_key(obj))
+        self._take(obj, version)
+
+    def forget(self) -> None:
+        """Empties the store: nothing is known until the next list is in. For a watch that was off for a while."""
+        for key in self.known_keys():
+            self._set(key, None)
+        self._noted.clear()
+        self._synced.clear()
+        self._seen, self._last_sign, self._served = 0, None, True
+
+    # Writes by the watch.
+
+    def replace(self) -> "Replacement[T]":
+        """Begins to take in a whole list."""
+        self._noted.clear()
+        return Replacement(self)
+
+    def apply(self, event: WatchEvent) -> Version:
+        """Takes in one event of the watch, a bookmark too. Gives the resourceVersion to go on from."""
+        self.sign_of_life()
+        version = _version(event.object)
+        self._seen = version
+        if event.type == "BOOKMARK":
+            return version
+        self._noted.discard(_key(event.object))
+        if event.type == "DELETED":
+            self._drop(_key(event.object), version)
+        else:
+            self._take(event.object, version)
+        return version
+
+    def sign_of_life(self) -> None:
+        self._last_sign = self._clock()
+
+    def mark_not_served(self) -> None:
+        """The cluster doesn't have this resource: there are no objects, and that is known."""
+        for key in self.known_keys():
+            self._set(key, None)
+        self._served, self.problem, self._seen = False, "", 0
+        self._synced.set()
+
+    def count_restart(self, reason: str) -> None:
+        self.restarts[reason] = self.restarts.get(reason, 0) + 1
+
+    def _list_item(self, obj: Object) -> Key:
+        """Takes in an object of a list. A list may show an earlier state than a write noted since it began, and, after
+        a restore of the cluster's database, lower versions than those cached: only what was noted is newer."""
+        key, version = _key(obj), _version(obj)
+        held = self._entries.get(key)
+        if held is None or key not in self._noted or not _is_older(version, held[0]):
+            self._keep(key, version, self._project(obj))
+        return key
+
+    def _list_vanished(self, keys: Iterable[Key], resource_version: str) -> None:
+        version = _number(resource_version)
+        for key in keys:
+            held = self._entries.get(key)
+            newer = held is not None and key in self._noted and _is_older(version, held[0])
+            if not newer:
+                self._set(key, None)
+
+    def _list_done(self, resource_version: str) -> None:
+        self._seen = _number(resource_version)
+        self._served, self.problem = True, ""
+        self._synced.set()
+        self.sign_of_life()
+
+    def _take(self, obj: Object, version: Version) -> None:
+        key = _key(obj)
+        held = self._entries.get(key)
+        if held is None or not _is_older(version, held[0]):
+            self._keep(key, version, self._project(obj))
+
+    def _drop(self, key: Key, version: Version) -> None:
+        held = self._entries.get(key)
+        if held is not None and not _is_older(version, held[0]):
+            self._set(key, None)
+
+    def _keep(self, key: Key, version: Version, kept: T | None) -> None:
+        self._set(key, None if kept is None else (version, kept))
+
+    def _set(self, key: Key, entry: tuple[Version, T] | None) -> None:
+        held = self._entries.get(key)
+        before, after = held and held[1], entry and entry[1]
+        if entry is None:
+            self._entries.pop(key, None)
+        elif before == after and held is not None:
+            self._entries[key] = (entry[0], held[1])
+        else:
+            self._entries[key] = entry
+        if before == after:
+            return
+        for index in self._indexes.values():
+            index.move(key, before, after)
+        for change in self._subscribers:
+            change(key, before, after)
+
+
+class Replacement(Generic[T]):
+    """A list that is being taken in: items slice by slice, then what has vanished, then `done`. One that is given up
+    half way leaves the store as it stands, and the next one puts it right."""
+
+    def __init__(self, store: WatchStore[T]) -> None:
+        self._store = store
+        self._keys: set[Key] = set()
+
+    def take(self, items: Iterable[Object]) -> None:
+        for item in items:
+            self._keys.add(self._store._list_item(item))
+
+    def held(self) -> list[Key]:
+        """The keys that the store has, vanished or not; a list, so that `drop` can be called in slices."""
+        return self._store.known_keys()
+
+    def drop(self, keys: Iterable[Key], resource_version: str) -> None:
+        """Drops those of `keys` that the list, which shows the cluster at `resource_version`, had not."""
+        self._store._list_vanished((key for key in keys if key not in self._keys), resource_version)
+
+    def done(self, resource_version: str) -> None:
+        self._store._list_done(resource_version)
+
+
+class _Index(Generic[T]):
+    """Keys by value. A value with one key holds just that key: most have one, and a set costs 200 bytes."""
+
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self._function = function
+        self._keys: dict[Key, Key | dict[Key, None]] = {}
+
+    def keys(self, value: Key) -> list[Key]:
+        held = self._keys.get(value)
+        if held is None:
+            return []
+        return list(held) if isinstance(held, dict) else [held]
+
+    def move(self, key: Key, before: T | None, after: T | None) -> None:
+        old = set() if before is None else set(self._function(before))
+        new = set() if after is None else set(self._function(after))
+        for value in old - new:
+            self._remove(value, key)
+        for value in new - old:
+            self._add(value, key)
+
+    def _add(self, value: Key, key: Key) -> None:
+        held = self._keys.get(value)
+        if held is None:
+            self._keys[value] = key
+        elif isinstance(held, dict):
+            held[key] = None
+        else:
+            self._keys[value] = {held: None, key: None}
+
+    def _remove(self, value: Key, key: Key) -> None:
+        held = self._keys.get(value)
+        if isinstance(held, dict) and len(held) > 1:
+            held.pop(key, None)
+        elif held is not None:
+            del self._keys[value]
+
+
+def _key(obj: Object) -> Key:
+    metadata = obj["metadata"]
+    return intern(metadata.get("namespace") or ""), intern(metadata["name"])
+
+
+def _version(obj: Object) -> Version:
+    return _number(obj["metadata"].get("resourceVersion") or "0")
+
+
+def _number(version: str) -> Version:
+    return int(version) if version.isascii() and version.isdigit() else version
+
+
+def _is_older(version: Version, other: Version) -> bool:
+    """Whether `version` is known to be older than `other`."""
+    return isinstance(version, int) and isinstance(other, int) and version < other

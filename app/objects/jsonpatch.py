@@ -1,0 +1,155 @@
+"""The two patch types in use, as pure functions: JSON merge patch (RFC 7386) and JSON patch (RFC 6902).
+
+Of JSON patch, the operations add, replace, remove and test: the ones this program sends.
+"""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+Object = dict[str, Any]
+
+
+class PatchError(ValueError):
+    """An operation doesn't apply; the message names it."""
+
+
+def apply_merge_patch(target: Any, patch: Any) -> Any:
+    """`target` with `patch` merged in: null deletes, maps merge, lists and scalars replace. Changes neither."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = apply_merge_patch(result.get(name), value)
+    return result
+
+
+def apply_json_patch(target: Any, operations: list[Object]) -> Any:
+    """`target` after `operations`; `target` itself is changed in place where it can be, so hand in a copy.
+
+    Raises PatchError for an operation that doesn't apply.
+    """
+    for operation in operations:
+        target = _apply(target, operation)
+    return target
+
+
+def _apply(target: Any, operation: Object) -> Any:
+    name, path = operation.get("op"), str(operation.get("path", ""))
+    if name not in ("add", "replace", "remove", "test"):
+        raise _refused(operation, f"unsupported operation {name!r}")
+    if name != "remove" and "value" not in operation:
+        raise _refused(operation, "no value")
+    tokens = _tokens(operation, path)
+    if not tokens:
+        return _apply_to_root(target, operation)
+    parent = target
+    for token in tokens[:-1]:
+        parent = _child(parent, token, operation)
+    _apply_to_child(parent, tokens[-1], operation)
+    return target
+
+
+def _tokens(operation: Object, path: str) -> list[str]:
+    if path and not path.startswith("/"):
+        raise _refused(operation, "a path begins with /")
+    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+
+
+def _apply_to_root(target: Any, operation: Object) -> Any:
+    if operation["op"] == "remove":
+        raise _refused(operation, "the whole object can't be removed")
+    if operation["op"] == "test":
+        _test(target, operation)
+        return target
+    return operation["value"]
+
+
+def _apply_to_child(parent: Any, token: str, operation: Object) -> None:
+    if operation["op"] == "add":
+        _add(parent, token, operation)
+        return
+    current = _child(parent, token, operation)
+    key: Any = int(token) if isinstance(parent, list) else token
+    if operation["op"] == "test":
+        _test(current, operation)
+    elif operation["op"] == "replace":
+        parent[key] = operation["value"]
+    else:
+        del parent[key]
+
+
+def _add(parent: Any, token: str, operation: Object) -> None:
+    if isinstance(parent, dict):
+        parent[token] = operation["value"]
+    elif isinstance(parent, list):
+        position = len(parent) if token == "-" else _position(token, len(parent) + 1, operation)
+        parent.insert(position, operation["value"])
+    else:
+        raise _refused(operation, "the parent is neither a map nor a list")
+
+
+def _child(parent: Any, token: str, operation: Object) -> Any:
+    if isinstance(parent, dict) and token in parent:
+        return parent[token]
+    if isinstance(parent, list):
+        return parent[_position(token, len(parent), operation)]
+    raise _refused(operation, "no such path")
+
+
+def _position(token: str, length: int, operation: Object) -> int:
+    if not token.isascii() or not token.isdigit() or int(token) >= length:
+        raise _refused(operation, "no such list position")
+    return int(token)
+
+
+def _test(current: Any, operation: Object) -> None:
+    if current != operation["value"]:
+        raise _refused(operation, "the test failed")
+
+
+def _refused(operation: Object, why: str) -> PatchError:
+    return PatchError(f"JSON patch operation {operation.get('op')} {operation.get('path')!r} doesn't apply: {why}")
+
+
+Operation = dict[str, Any]
+
+
+def applies(obj: Any, patch: Iterable[Operation]) -> bool:
+    """Whether every operation finds its place in `obj`: a parent to add to, a value to replace or remove. For patches
+    as `operations` makes them, where no operation reaches into what another one added."""
+    for operation in patch:
+        steps = operation["path"].split("/")
+        last = _unescaped(steps.pop())
+        parent = _resolve(obj, steps)
+        if isinstance(parent, list):
+            if last != "-":
+                return False
+        elif not isinstance(parent, dict) or (operation["op"] != "add" and last not in parent):
+            return False
+    return True
+
+
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~") if "~" in step else step
+
+
+def _resolve(target: Any, steps: list[str]) -> Any:
+    """What stands at a pointer, split at its slashes (so the first step is empty); None where nothing does."""
+    for step in steps[1:]:
+        if isinstance(target, dict):
+            target = target.get(_unescaped(step))
+        elif isinstance(target, list) and step.isdecimal() and int(step) < len(target):
+            target = target[int(step)]
+        else:
+            return None
+    return target
+
+
+def apply(obj: dict[str, Any], patch: Iterable[Operation]) -> dict[str, Any]:
+    """`obj` with `patch` applied; the original is left alone. PatchError where an operation doesn't apply."""
+    result: dict[str, Any] = apply_json_patch(copy.deepcopy(obj), copy.deepcopy(list(patch)))
+    return result

@@ -1,0 +1,72 @@
+"""The resources of the Kubernetes API: group, plural, kind, scope, and the versions known to this program."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of the Kubernetes API.
+
+    `versions` are the versions whose shape this program can write, best first; which of them a cluster serves is
+    found by discovery. `optional` resources may be absent from a cluster.
+    """
+
+    group: str
+    plural: str
+    kind: str
+    namespaced: bool
+    versions: tuple[str, ...]
+    optional: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def api_version(self, version: str | None = None) -> str:
+        """`group/version`, or `version` for the core group; the best known version unless told."""
+        chosen = version or self.versions[0]
+        return f"{self.group}/{chosen}" if self.group else chosen
+
+
+NODE = Resource("", "nodes", "Node", False, ("v1",), optional=False)
+
+POD = Resource("", "pods", "Pod", True, ("v1",), optional=False)
+
+EVENT = Resource("events.k8s.io", "events", "Event", True, ("v1",), optional=False)
+
+SECRET = Resource("", "secrets", "Secret", True, ("v1",), optional=False)
+
+LEASE = Resource("coordination.k8s.io", "leases", "Lease", True, ("v1",), optional=False)
+
+CRD = Resource("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", False, ("v1",), False)
+
+NAMESPACE = Resource("", "namespaces", "Namespace", False, ("v1",), optional=False)
+
+SERVICE = Resource("", "services", "Service", True, ("v1",), optional=False)
+
+ENDPOINT_SLICE = Resource("discovery.k8s.io", "endpointslices", "EndpointSlice", True, ("v1",), optional=False)
+
+_REVIEWS = "authorization.k8s.io"
+
+ACCESS_REVIEW = Resource(_REVIEWS, "subjectaccessreviews", "SubjectAccessReview", False, ("v1",), optional=False)
+
+SELF_ACCESS_REVIEW = Resource(
+    _REVIEWS, "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, ("v1",), optional=False
+)
+
+MUTATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    False,
+    ("v1",),
+    optional=False,
+)
+
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    False,
+    ("v1",),
+    optional=False,
+)

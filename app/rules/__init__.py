@@ -1,0 +1,1 @@
+"""What Grove, KAI, Kubernetes and this product require. Pure: no I/O, clock, randomness or logging."""

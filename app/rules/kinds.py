@@ -1,0 +1,60 @@
+"""The resources this program reads or writes: group, plural, kind, scope and the versions it knows, best first."""
+
+from app.objects.resource import (
+    ACCESS_REVIEW,
+    CRD,
+    ENDPOINT_SLICE,
+    EVENT,
+    LEASE,
+    MUTATING_WEBHOOKS,
+    NAMESPACE,
+    NODE,
+    POD,
+    SECRET,
+    SELF_ACCESS_REVIEW,
+    SERVICE,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+
+CLUSTER_TOPOLOGY = Resource("grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",))
+POD_CLIQUE_SET = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v1alpha1",))
+POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",))
+POD_CLIQUE_SCALING_GROUP = Resource("grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",))
+POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha1",))
+
+KAI_TOPOLOGY = Resource("kai.scheduler", "topologies", "Topology", False, ("v1alpha1",))
+POD_GROUP = Resource("scheduling.run.ai", "podgroups", "PodGroup", True, ("v2alpha2",))
+
+COMPUTE_DOMAIN = Resource("resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",))
+RESOURCE_CLAIM = Resource("resource.k8s.io", "resourceclaims", "ResourceClaim", True, ("v1", "v1beta2", "v1beta1"))
+
+WORKLOAD = Resource("scheduling.k8s.io", "workloads", "Workload", True, ("v1alpha2", "v1alpha1"))
+K8S_POD_GROUP = Resource("scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1alpha2",))
+
+ALL: tuple[Resource, ...] = (
+    NODE,
+    POD,
+    EVENT,
+    SECRET,
+    LEASE,
+    CRD,
+    NAMESPACE,
+    SERVICE,
+    ENDPOINT_SLICE,
+    ACCESS_REVIEW,
+    SELF_ACCESS_REVIEW,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    CLUSTER_TOPOLOGY,
+    POD_CLIQUE_SET,
+    POD_CLIQUE,
+    POD_CLIQUE_SCALING_GROUP,
+    POD_GANG,
+    KAI_TOPOLOGY,
+    POD_GROUP,
+    COMPUTE_DOMAIN,
+    RESOURCE_CLAIM,
+    WORKLOAD,
+    K8S_POD_GROUP,
+)

@@ -1,0 +1,1 @@
+"""MNNVL resources: their names, their claims, and who owns them."""

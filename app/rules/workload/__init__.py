@@ -1,0 +1,1 @@
+"""Kubernetes Workloads as KAI PodGroups."""

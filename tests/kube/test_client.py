@@ -1,0 +1,519 @@
+"""HttpClient against a small local server: what it sends, how it translates errors, that it never waits for ever."""
+
+import asyncio
+import base64
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from aiohttp import web
+
+from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Object, Unavailable, WatchEvent
+from app.kube.client import HttpClient, Limits
+from app.kube.credentials import PlainCredentials, from_kubeconfig, in_cluster
+from app.kube.lines import LineTooLong, lines_of
+from app.kube.ratelimit import TokenBucket
+from app.objects.resource import LEASE, NODE, POD, SECRET
+from app.rules.kinds import ALL, COMPUTE_DOMAIN
+from tests.cluster import virtual
+
+QUICK = Limits(connect=0.5, total=1.0, watch_silence=0.3, pause=0.01)
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Seen:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Server:
+    """A server that answers everything with `handler` and remembers what it was asked."""
+
+    handler: Handler
+    url: str = ""
+    seen: list[Seen] = field(default_factory=list)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        decoded = orjson.loads(body) if body else None
+        self.seen.append(Seen(request.method, request.path, dict(request.query), dict(request.headers), decoded))
+        return await self.handler(request)
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncGenerator[Server, None]:
+    server = Server(handler)
+    runner = web.ServerRunner(web.Server(server), shutdown_timeout=0.05)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def client_of(handler: Handler, limits: Limits = QUICK) -> AsyncGenerator[tuple[HttpClient, Server], None]:
+    async with (
+        serving(handler) as server,
+        HttpClient(PlainCredentials(server.url, "secret-token"), ALL, limits) as client,
+    ):
+        yield client, server
+
+
+def answering(*answers: tuple[Any, ...]) -> Handler:
+    """The given answers in turn, the last one for ever: status, body (JSON unless bytes) and headers."""
+    left = list(answers)
+
+    async def handler(_request: web.BaseRequest) -> web.StreamResponse:
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        code, body, *headers = answer
+        data = body if isinstance(body, bytes) else orjson.dumps(body)
+        return web.Response(status=code, body=data, headers=headers[0] if headers else None)
+
+    return handler
+
+
+def status(code: int, reason: str, message: str = "no", **details: Any) -> Object:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        "details": details,
+    }
+
+
+def streaming(*chunks: bytes, then: float = 0.0) -> Handler:
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in chunks:
+            await response.write(chunk)
+        await asyncio.sleep(then)
+        return response
+
+    return handler
+
+
+def line(kind: str, obj: Object) -> bytes:
+    return orjson.dumps({"type": kind, "object": obj}) + b"\n"
+
+
+async def watched(client: HttpClient) -> list[WatchEvent]:
+    async with aclosing(client.watch(NODE, resource_version="5")) as stream:
+        return [event async for event in stream]
+
+
+# What is sent.
+
+
+async def test_get() -> None:
+    async with client_of(answering((200, {"kind": "Secret"}))) as (client, server):
+        assert await client.get(SECRET, "a b/c", "ns") == {"kind": "Secret"}
+        (seen,) = server.seen
+        assert (seen.method, seen.path, seen.query) == ("GET", "/api/v1/namespaces/ns/secrets/a b/c", {})
+        assert seen.headers["Authorization"] == "Bearer secret-token"
+        assert seen.headers["Accept"] == "application/json"
+
+
+async def test_list_fills_in_what_items_lack() -> None:
+    answer = {
+        "kind": "NodeList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "7", "continue": "next"},
+        "items": [{"metadata": {"name": "a"}}],
+    }
+    async with client_of(answering((200, answer))) as (client, server):
+        page = await client.list(NODE, label_selector="a in (b,c)", limit=2, continue_token="before/+=")
+        assert page.items == [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}]
+        assert (page.resource_version, page.continue_token) == ("7", "next")
+        assert server.seen[0].query == {"labelSelector": "a in (b,c)", "limit": "2", "continue": "before/+="}
+
+
+@pytest.mark.parametrize(
+    ("call", "accept"),
+    [
+        (lambda c: c.get(NODE, "a", metadata_only=True), "PartialObjectMetadata;g=meta.k8s.io;v=v1"),
+        (lambda c: c.list(NODE, metadata_only=True), "PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+    ],
+    ids=["get", "list"],
+)
+async def test_metadata_only(call: Callable[[HttpClient], Awaitable[object]], accept: str) -> None:
+    async with client_of(answering((200, {}))) as (client, server):
+        await call(client)
+        assert server.seen[0].headers["Accept"] == f"application/json;as={accept}"
+
+
+async def test_writes() -> None:
+    async with client_of(answering((200, {}))) as (client, server):
+        await client.create(SECRET, {"metadata": {"name": "a"}}, "ns", dry_run=True)
+        await client.patch(NODE, "n", {"status": {}}, subresource="status")
+        await client.patch(NODE, "n", [{"op": "remove", "path": "/a"}], kind="json")
+        await client.delete(SECRET, "a", "ns", uid="u", resource_version="3")
+        create, merge, json, delete = server.seen
+    assert (create.method, create.path) == ("POST", "/api/v1/namespaces/ns/secrets")
+    assert create.query == {"fieldManager": "grove-admission", "dryRun": "All"}
+    assert create.body == {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
+    assert (merge.method, merge.path, merge.body) == ("PATCH", "/api/v1/nodes/n/status", {"status": {}})
+    assert merge.headers["Content-Type"] == "application/merge-patch+json"
+    assert (json.path, json.body) == ("/api/v1/nodes/n", [{"op": "remove", "path": "/a"}])
+    assert json.headers["Content-Type"] == "application/json-patch+json"
+    assert (delete.method, delete.path) == ("DELETE", "/api/v1/namespaces/ns/secrets/a")
+    assert delete.body["preconditions"] == {"uid": "u", "resourceVersion": "3"}
+    assert delete.body["propagationPolicy"] == "Background"
+
+
+# What comes back.
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "kind", "reason"),
+    [
+        (400, status(400, "BadRequest"), Forbidden, "BadRequest"),
+        (403, status(403, "Forbidden"), Forbidden, "Forbidden"),
+        (404, status(404, "NotFound", name="a"), NotFound, "NotFound"),
+        (404, b"404 page not found\n", NotServed, ""),
+        (405, status(405, "MethodNotAllowed"), Forbidden, "MethodNotAllowed"),
+        (409, status(409, "AlreadyExists"), Conflict, "AlreadyExists"),
+        (409, status(409, "Conflict"), Conflict, "Conflict"),
+        (410, status(410, "Expired"), Gone, "Expired"),
+        (413, b"too large", Forbidden, ""),
+        (422, status(422, "Invalid"), Forbidden, "Invalid"),
+        (429, status(429, "TooManyRequests"), Unavailable, "TooManyRequests"),
+        (500, status(500, "InternalError"), Unavailable, "InternalError"),
+        (502, b"<html>a proxy</html>", Unavailable, ""),
+        (504, status(504, "Timeout"), Unavailable, "Timeout"),
+        (302, b"", Forbidden, ""),
+    ],
+)
+async def test_errors_are_translated(code: int, body: Any, kind: type[ClusterError], reason: str) -> None:
+    async with client_of(answering((code, body))) as (client, _):
+        with pytest.raises(ClusterError) as raised:
+            await client.patch(NODE, "a", {})
+    assert (type(raised.value), raised.value.code, raised.value.reason) == (kind, code, reason)
+    assert raised.value.message
+
+
+async def test_an_answer_that_is_not_json_is_unavailable() -> None:
+    async with client_of(answering((200, b"<html>"))) as (client, _):
+        with pytest.raises(Unavailable, match="not JSON"):
+            await client.get(NODE, "a")
+
+
+async def test_a_resource_that_discovery_did_not_find_is_not_asked_for() -> None:
+    async with client_of(answering((200, {}))) as (client, server):
+        with pytest.raises(NotServed):
+            await client.list(COMPUTE_DOMAIN)
+        assert server.seen == []
+
+
+BUSY = (429, status(429, "TooManyRequests", retryAfterSeconds=0.02))
+DOWN = (503, status(503, "ServiceUnavailable"))
+FINE = (200, {"kind": "Node"})
+
+
+@pytest.mark.parametrize(
+    ("verb", "answers", "tries", "works"),
+    [
+        pytest.param("get", [DOWN, FINE], 2, True, id="a read is tried twice"),
+        pytest.param("get", [DOWN], 2, False, id="and not more often"),
+        pytest.param("get", [(404, status(404, "NotFound", name="a"))], 1, False, id="a plain no is not asked again"),
+        pytest.param("patch", [DOWN, FINE], 1, False, id="a write may have had an effect"),
+        pytest.param("patch", [BUSY, FINE], 2, True, id="a write that was turned away goes again"),
+        pytest.param("patch", [BUSY], 2, False, id="once"),
+        pytest.param("patch", [(429, b"busy", {"Retry-After": "0.01"}), FINE], 2, True, id="by the header too"),
+        pytest.param("patch", [(429, b"busy"), FINE], 1, False, id="only if it is told when"),
+        pytest.param("patch", [(429, b"busy", {"Retry-After": "60"}), FINE], 1, False, id="and that is soon"),
+    ],
+)
+async def test_retries(verb: str, answers: list[Any], tries: int, works: bool) -> None:
+    async with client_of(answering(*answers)) as (client, server):
+        call = client.get(NODE, "a") if verb == "get" else client.patch(NODE, "a", {})
+        if works:
+            assert await call == {"kind": "Node"}
+        else:
+            with pytest.raises(ClusterError):
+                await call
+        assert len(server.seen) == tries
+
+
+async def test_calls_are_counted() -> None:
+    async with client_of(answering(DOWN, FINE)) as (client, _):
+        await client.get(NODE, "a")
+        assert client.calls == {("get", "nodes", "503"): 1, ("get", "nodes", "200"): 1}
+
+
+async def test_a_connection_that_is_refused_is_unavailable() -> None:
+    async with HttpClient(PlainCredentials("http://127.0.0.1:1"), ALL, QUICK) as client:
+        with pytest.raises(Unavailable) as raised:
+            await client.patch(NODE, "a", {})
+        assert client.calls == {("patch", "nodes", "error"): 1}
+    assert (raised.value.code, raised.value.reason) == (0, "Connection")
+
+
+async def test_a_server_that_never_answers_costs_no_more_than_the_limit() -> None:
+    async def silent(_request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    async with client_of(silent, Limits(total=0.2)) as (client, _):
+        begun = time.monotonic()
+        with pytest.raises(Unavailable) as raised:
+            await client.get(NODE, "a")
+        assert raised.value.reason == "Timeout"
+        assert time.monotonic() - begun < 2
+
+
+async def test_credentials_are_renewed_after_a_401() -> None:
+    @dataclass
+    class Rotating:
+        host: str
+        token: str = "old"
+        proxy: str | None = None
+        server_hostname: str | None = None
+
+        def ssl_context(self) -> ssl.SSLContext | None:
+            return None
+
+        async def authorization(self) -> str | None:
+            return f"Bearer {self.token}"
+
+        async def renew(self) -> None:
+            self.token = "new"
+
+    async def only_new(request: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response({}, status=200 if request.headers["Authorization"] == "Bearer new" else 401)
+
+    async with serving(only_new) as server, HttpClient(Rotating(server.url), ALL, QUICK) as client:
+        await client.create(SECRET, {"metadata": {"name": "a"}}, "ns")
+        assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
+
+
+# Watches.
+
+
+async def test_a_watch_asks_for_bookmarks_and_an_end() -> None:
+    bookmark = {"kind": "Node", "metadata": {"resourceVersion": "9"}}
+    chunks = line("ADDED", {"metadata": {"name": "a"}}) + line("BOOKMARK", bookmark) + line("NEW-KIND", {})
+    async with client_of(streaming(chunks)) as (client, server):
+        events = await watched(client)
+        assert events == [WatchEvent("ADDED", {"metadata": {"name": "a"}}), WatchEvent("BOOKMARK", bookmark)]
+        assert server.seen[0].query == {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": "5",
+            "timeoutSeconds": "270",
+        }
+
+
+async def test_a_watch_event_of_a_megabyte_in_small_pieces() -> None:
+    text = line("ADDED", {"metadata": {"name": "big"}, "data": "x" * 2**20})
+    pieces = [text[start : start + 50_000] for start in range(0, len(text), 50_000)]
+    async with client_of(streaming(*pieces)) as (client, _):
+        (event,) = await watched(client)
+        assert len(event.object["data"]) == 2**20
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        pytest.param(line("ERROR", status(410, "Expired")), Gone, id="an expired version"),
+        pytest.param(line("ERROR", status(500, "InternalError")), Unavailable, id="a server's error"),
+        pytest.param(line("ERROR", status(403, "Forbidden")), Forbidden, id="a lost permission"),
+        pytest.param(b'{"type": "ADDED", "obj', Unavailable, id="a line cut short"),
+        pytest.param(b'{"type": "ADDED"}\n', Unavailable, id="an event without object"),
+    ],
+)
+async def test_errors_in_a_watch(sent: bytes, kind: type[ClusterError]) -> None:
+    async with client_of(streaming(sent)) as (client, _):
+        with pytest.raises(kind):
+            await watched(client)
+
+
+async def test_a_watch_that_is_refused() -> None:
+    async with client_of(answering((410, status(410, "Expired")))) as (client, _):
+        with pytest.raises(Gone):
+            await watched(client)
+
+
+async def test_a_half_open_watch_ends() -> None:
+    async with client_of(streaming(line("ADDED", {}), then=30)) as (client, _):
+        begun = time.monotonic()
+        with pytest.raises(Unavailable):
+            await watched(client)
+        assert time.monotonic() - begun < 2
+
+
+async def test_a_watch_may_be_left_at_any_event() -> None:
+    async with client_of(streaming(line("ADDED", {}) * 3, then=30)) as (client, _):
+        stream = client.watch(NODE, resource_version="5")
+        assert (await anext(stream)).type == "ADDED"
+        await stream.aclose()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "wanted"),
+    [
+        ([b"a\nb\n"], [b"a", b"b"]),
+        ([b"a", b"b\nc"], [b"ab", b"c"]),
+        ([b"\n\n", b"a\n"], [b"a"]),
+        ([], []),
+    ],
+)
+async def test_lines(chunks: list[bytes], wanted: list[bytes]) -> None:
+    assert [found async for found in lines_of(_stream(chunks), 100)] == wanted
+
+
+async def test_a_line_that_is_too_long() -> None:
+    with pytest.raises(LineTooLong):
+        _ = [found async for found in lines_of(_stream([b"x" * 60, b"y" * 60]), 100)]
+
+
+async def _stream(chunks: list[bytes]) -> AsyncGenerator[bytes, None]:
+    for chunk in chunks:
+        yield chunk
+
+
+# The rate limit.
+
+
+def test_a_burst_and_then_an_even_flow() -> None:
+    async def main() -> list[float]:
+        bucket = TokenBucket(10, 3, clock=virtual.now)
+        taken: list[float] = []
+
+        async def take() -> None:
+            await bucket.take()
+            taken.append(round(virtual.now(), 3))
+
+        await asyncio.gather(*(take() for _ in range(5)))
+        await asyncio.sleep(10)
+        await asyncio.gather(*(take() for _ in range(4)))
+        return taken
+
+    assert virtual.run(main()) == [0.0, 0.0, 0.0, 0.1, 0.2, 10.2, 10.2, 10.2, 10.3]
+
+
+def test_who_gives_up_waiting_gives_the_turn_back() -> None:
+    """Otherwise the turns of verdicts that ran out of time add up, until nobody gets one in time."""
+
+    async def main() -> float:
+        bucket = TokenBucket(10, 1, clock=virtual.now)
+
+        async def take() -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await bucket.take()
+
+        await asyncio.gather(*(take() for _ in range(500)))
+        begin = virtual.now()
+        await bucket.take()
+        return round(virtual.now() - begin, 3)
+
+    assert virtual.run(main()) <= 0.2
+
+
+async def test_leases_do_not_wait_their_turn() -> None:
+    async with client_of(answering(FINE), Limits(qps=0.1, burst=1, total=5.0)) as (client, _):
+        await client.get(NODE, "a")
+        begun = time.monotonic()
+        await client.get(LEASE, "leader", "ns")
+        assert time.monotonic() - begun < 2
+
+
+# Credentials.
+
+
+def kubeconfig(path: Path, **users: dict[str, str]) -> Path:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "first",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:7/prefix/"}}],
+        "users": [{"name": name, "user": user} for name, user in users.items()],
+        "contexts": [{"name": name, "context": {"cluster": "c", "user": name}} for name in users],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def test_kubeconfig_contexts(tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("from-file\n")
+    users = {
+        "first": {"token": "plain"},
+        "second": {"tokenFile": str(token_file)},
+        "third": {"username": "u", "password": "p"},
+    }
+    path = kubeconfig(tmp_path / "config", **users)
+    basic = base64.b64encode(b"u:p").decode()
+    wanted = {None: "Bearer plain", "second": "Bearer from-file", "third": f"Basic {basic}"}
+    for context, header in wanted.items():
+        credentials = await from_kubeconfig(path, context)
+        assert (credentials.host, await credentials.authorization()) == ("http://127.0.0.1:7/prefix", header)
+
+
+async def test_a_token_file_is_read_again_on_renewal(tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("one")
+    credentials = await from_kubeconfig(kubeconfig(tmp_path / "config", first={"tokenFile": str(token_file)}))
+    token_file.write_text("two")
+    await credentials.renew()
+    assert await credentials.authorization() == "Bearer two"
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "[", "current-context: absent"])
+async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ClusterError, match="no credentials"):
+        await from_kubeconfig(path)
+
+
+async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    token, ca = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("pod-token\n")
+    ca.write_text("not checked here")
+    credentials = await in_cluster(token, ca)
+    assert (credentials.host, await credentials.authorization()) == ("https://[fd00::1]:443", "Bearer pod-token")
+    token.write_text("rotated")
+    await credentials.renew()
+    assert await credentials.authorization() == "Bearer rotated"
+
+
+async def test_outside_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ClusterError, match="no credentials"):
+        await in_cluster(tmp_path / "token", tmp_path / "ca.crt")
+
+
+async def test_discovery_reads_through_the_client() -> None:
+    async def documents(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/apis":
+            return web.json_response({"kind": "APIGroupList", "groups": []})
+        return web.json_response({"kind": "APIResourceList", "resources": [{"name": "nodes"}]})
+
+    async with client_of(documents) as (client, _):
+        await client.discovery.refresh()
+        assert (client.served_version(NODE), client.served_version(POD)) == ("v1", None)

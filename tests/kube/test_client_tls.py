@@ -1,0 +1,114 @@
+"""HttpClient over TLS, with a kubeconfig: the server's CA is checked and the client shows its certificate."""
+
+import base64
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from app.kube.api import Unavailable
+from app.kube.client import HttpClient, Limits
+from app.kube.credentials import from_kubeconfig
+from app.objects.resource import NODE
+from app.rules.kinds import ALL
+
+
+@dataclass(frozen=True)
+class Pair:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def key_pem(self) -> bytes:
+        plain = serialization.NoEncryption()
+        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+
+
+def issue(name: str, issuer: Pair | None = None) -> Pair:
+    """A CA, or a leaf of `issuer` for 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer = issuer or Pair(None, key)  # type: ignore[arg-type]
+    begin = datetime.now(UTC) - timedelta(minutes=1)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+    )
+    return Pair(builder.sign(signer.key, hashes.SHA256()), key)
+
+
+def written(path: Path, *parts: bytes) -> str:
+    path.write_bytes(b"".join(parts))
+    return str(path)
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, ca: Pair) -> AsyncGenerator[str, None]:
+    """A server that asks for a certificate of `ca` and answers with the name in it."""
+    leaf = issue("server", ca)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=written(tmp_path / "server-ca", ca.pem()))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(written(tmp_path / "server", leaf.pem(), leaf.key_pem()))
+
+    async def who(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        subject = dict(part[0] for part in request.transport.get_extra_info("peercert")["subject"])
+        return web.json_response({"user": subject["commonName"]})
+
+    runner = web.ServerRunner(web.Server(who), shutdown_timeout=0.05)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def kubeconfig(path: Path, url: str, ca: Pair, client: Pair) -> Path:
+    def encoded(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    user = {"client-certificate-data": encoded(client.pem()), "client-key-data": encoded(client.key_pem())}
+    cluster = {"server": url, "certificate-authority-data": encoded(ca.pem())}
+    document = {
+        "current-context": "only",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "only", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.mark.parametrize("trusted", [True, False], ids=["the right CA", "another CA"])
+async def test_client_certificates(tmp_path: Path, trusted: bool) -> None:
+    ca = issue("ca")
+    async with serving(tmp_path, ca) as url:
+        shown = kubeconfig(tmp_path / "config", url, ca if trusted else issue("other"), issue("alice", ca))
+        async with HttpClient(await from_kubeconfig(shown), ALL, Limits(total=5.0)) as client:
+            if trusted:
+                assert await client.get(NODE, "a") == {"user": "alice"}
+                return
+            with pytest.raises(Unavailable) as raised:
+                await client.patch(NODE, "a", {})
+            assert raised.value.reason == "TLS"

@@ -1,0 +1,204 @@
+"""Discovery: what is served, and who hears of it when it changes. In virtual time."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from app.cluster.memory import MemoryClient
+from app.kube.api import NotFound, Object, Unavailable
+from app.kube.discovery import Discovery, watch_crds
+from app.objects.resource import CRD, NODE, POD, Resource
+from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD
+from tests.cluster import virtual
+
+RESOURCES = (NODE, COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD)
+CORE = {"v1": ["nodes", "pods"]}
+
+
+class ApiServer:
+    """The discovery documents of a cluster: plurals by group and version."""
+
+    def __init__(self, **groups: dict[str, list[str]]) -> None:
+        self.groups = {name.replace("_", "."): versions for name, versions in groups.items()}
+        self.broken: set[str] = set()
+        self.asked: list[str] = []
+
+    async def read(self, path: str) -> Object:
+        self.asked.append(path)
+        if path in self.broken:
+            raise Unavailable(f"{path} is down", code=503)
+        if path == "/apis":
+            return {"groups": [_group(name, list(versions)) for name, versions in self.groups.items()]}
+        group, _, version = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
+        plurals = (CORE if path.startswith("/api/") else self.groups.get(group, {})).get(version)
+        if plurals is None:
+            raise NotFound("404 page not found", code=404)
+        return {"resources": [{"name": plural} for plural in plurals]}
+
+
+def _group(name: str, versions: list[str]) -> Object:
+    return {"name": name, "versions": [{"version": v, "groupVersion": f"{name}/{v}"} for v in versions]}
+
+
+def discovery(server: ApiServer) -> Discovery:
+    return Discovery(server.read, RESOURCES, random=lambda: 0.0)
+
+
+def answers(given: Discovery) -> dict[str, str | None]:
+    return {str(resource): given.served_version(resource) for resource in RESOURCES}
+
+
+NOTHING_OPTIONAL: dict[str, str | None] = {
+    "nodes": "v1",
+    "computedomains.resource.nvidia.com": None,
+    "resourceclaims.resource.k8s.io": None,
+    "workloads.scheduling.k8s.io": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "wanted"),
+    [
+        pytest.param(ApiServer(), {}, id="a cluster with nothing optional"),
+        pytest.param(
+            ApiServer(resource_k8s_io={"v1beta1": ["resourceclaims"], "v1": ["resourceclaims"]}),
+            {"resourceclaims.resource.k8s.io": "v1"},
+            id="the best of several versions, whatever their order",
+        ),
+        pytest.param(
+            ApiServer(resource_k8s_io={"v1alpha3": ["resourceclaims"], "v1beta1": ["resourceclaims"]}),
+            {"resourceclaims.resource.k8s.io": "v1beta1"},
+            id="an older cluster",
+        ),
+        pytest.param(
+            ApiServer(scheduling_k8s_io={"v1": ["priorityclasses"], "v1alpha1": ["workloads"]}),
+            {"workloads.scheduling.k8s.io": "v1alpha1"},
+            id="the group without the resource in another version",
+        ),
+        pytest.param(
+            ApiServer(resource_nvidia_com={"v2": ["computedomains"]}), {}, id="only a version that we don't know"
+        ),
+    ],
+)
+def test_served_versions(server: ApiServer, wanted: dict[str, str]) -> None:
+    async def main() -> None:
+        given = discovery(server)
+        assert (given.known, answers(given)) == (False, NOTHING_OPTIONAL)
+        await given.refresh()
+        assert (given.known, answers(given)) == (True, NOTHING_OPTIONAL | wanted)
+
+    virtual.run(main())
+
+
+def test_only_groups_that_we_know_are_read() -> None:
+    async def main() -> None:
+        server = ApiServer(apps={"v1": ["deployments"]}, resource_nvidia_com={"v1beta1": ["computedomains"]})
+        await discovery(server).refresh()
+        assert sorted(server.asked) == ["/api/v1", "/apis", "/apis/resource.nvidia.com/v1beta1"]
+
+    virtual.run(main())
+
+
+def test_a_group_that_is_down_counts_as_before() -> None:
+    async def main() -> None:
+        server = ApiServer(resource_nvidia_com={"v1beta1": ["computedomains"]})
+        given = discovery(server)
+        await given.refresh()
+        server.broken.add("/apis/resource.nvidia.com/v1beta1")
+        await given.refresh()
+        assert given.served_version(COMPUTE_DOMAIN) == "v1beta1"
+
+    virtual.run(main())
+
+
+def test_subscribers_hear_what_changed_and_only_that() -> None:
+    async def main() -> None:
+        heard: list[tuple[Resource, str | None]] = []
+        server = ApiServer(resource_k8s_io={"v1beta1": ["resourceclaims"]})
+        given = discovery(server)
+        given.subscribe(lambda resource, version: heard.append((resource, version)))
+        await given.refresh()
+        await given.refresh()
+        server.groups["resource.k8s.io"] = {"v1": ["resourceclaims"]}
+        await given.refresh()
+        server.groups.clear()
+        await given.refresh()
+        assert heard == [(RESOURCE_CLAIM, "v1beta1"), (RESOURCE_CLAIM, "v1"), (RESOURCE_CLAIM, None)]
+
+    virtual.run(main())
+
+
+@asynccontextmanager
+async def running(given: Discovery) -> AsyncGenerator[None, None]:
+    task = asyncio.create_task(given.run())
+    try:
+        await asyncio.sleep(0.1)
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_it_refreshes_by_itself_and_waits_are_woken() -> None:
+    async def main() -> None:
+        server = ApiServer()
+        given = discovery(server)
+        async with running(given), asyncio.timeout(301):
+            server.groups["resource.nvidia.com"] = {"v1beta1": ["computedomains"]}
+            await given.changed()
+            assert given.served_version(COMPUTE_DOMAIN) == "v1beta1"
+
+    virtual.run(main())
+
+
+@pytest.mark.parametrize("served_after", [0.5, 4.0], ids=["at once", "a little later"])
+def test_a_new_crd_is_found_within_moments(served_after: float) -> None:
+    async def main() -> None:
+        server, client = ApiServer(), MemoryClient()
+        given = discovery(server)
+        async with running(given), asyncio.timeout(10):
+            watching = asyncio.create_task(watch_crds(client, given))
+            await asyncio.sleep(3)
+            name = str(COMPUTE_DOMAIN)
+            await client.create(CRD, {"metadata": {"name": name}})
+            await asyncio.sleep(served_after)
+            server.groups["resource.nvidia.com"] = {"v1beta1": ["computedomains"]}
+            await given.changed()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    virtual.run(main())
+
+
+def test_a_crd_that_is_not_ours_is_passed_over() -> None:
+    async def main() -> None:
+        server, client = ApiServer(), MemoryClient()
+        given = discovery(server)
+        async with running(given):
+            watching = asyncio.create_task(watch_crds(client, given))
+            await client.create(CRD, {"metadata": {"name": "widgets.example.com"}})
+            await asyncio.sleep(100)
+            assert server.asked.count("/apis") == 1
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    virtual.run(main())
+
+
+def test_an_api_server_that_is_down_is_asked_again() -> None:
+    async def main() -> None:
+        server = ApiServer()
+        server.broken.add("/apis")
+        given = discovery(server)
+        async with running(given):
+            await asyncio.sleep(10)
+            assert (given.known, given.problem) == (False, "/apis is down")
+            server.broken.clear()
+            await asyncio.sleep(20)
+            assert (given.known, given.problem) == (True, "")
+            assert given.served_version(POD) is None
+
+    virtual.run(main())

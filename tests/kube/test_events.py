@@ -1,0 +1,117 @@
+"""Events: one per happening, counted up when it happens again."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+from app.cluster.memory import MemoryClient
+from app.kube.api import Forbidden, Unavailable
+from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Recorder, Regarding
+from app.objects.resource import EVENT
+
+GANG = Regarding("scheduler.grove.io/v1alpha1", "PodGang", "ml", "train-0", "uid-1")
+TOPOLOGY = Regarding("grove.io/v1alpha1", "ClusterTopology", "", "grove-topology", "uid-2")
+
+
+@contextlib.asynccontextmanager
+async def recorder(client: MemoryClient) -> AsyncIterator[Recorder]:
+    recorder = Recorder(client, "pod-1", now=lambda: datetime(2026, 11, 21, 12, 0, 0, 5, UTC))
+    running = asyncio.create_task(recorder.run())
+    yield recorder
+    await recorder.written()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def stored(client: MemoryClient) -> list[dict[str, Any]]:
+    return list(client.objects(EVENT))
+
+
+async def test_an_event_says_what_happened_to_which_object() -> None:
+    client = MemoryClient()
+    async with recorder(client) as events:
+        events.record(GANG, "Normal", "MnnvlResourcesAdopted", "2 resources")
+    (event,) = stored(client)
+    event["metadata"] = {key: event["metadata"][key] for key in ("name", "namespace")}
+    assert event["metadata"].pop("name").startswith("train-0.")
+    assert event == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": "ml"},
+        "eventTime": "2026-11-21T12:00:00.000005Z",
+        "reportingController": "grove-admission",
+        "reportingInstance": "pod-1",
+        "action": "Reconcile",
+        "type": "Normal",
+        "reason": "MnnvlResourcesAdopted",
+        "note": "2 resources",
+        "regarding": {
+            "apiVersion": "scheduler.grove.io/v1alpha1",
+            "kind": "PodGang",
+            "namespace": "ml",
+            "name": "train-0",
+            "uid": "uid-1",
+        },
+    }
+
+
+async def test_the_same_again_counts_up_after_a_restart_too() -> None:
+    client = MemoryClient()
+    async with recorder(client) as events:
+        events.record(GANG, "Warning", "X", "same")
+        events.record(GANG, "Warning", "X", "same")
+        events.record(GANG, "Warning", "X", "other")
+    async with recorder(client) as events:
+        events.record(GANG, "Warning", "X", "same")
+    found = {event["note"]: event.get("series", {}).get("count") for event in stored(client)}
+    assert found == {"same": 2, "other": None}
+
+
+async def test_an_event_that_has_expired_is_written_anew() -> None:
+    client = MemoryClient()
+    async with recorder(client) as events:
+        events.record(GANG, "Normal", "X", "same")
+        await events.written()
+        await client.delete(EVENT, stored(client)[0]["metadata"]["name"], "ml")
+        events.record(GANG, "Normal", "X", "same")
+    assert [event["note"] for event in stored(client)] == ["same"]
+
+
+async def test_events_on_cluster_scoped_objects_go_to_default() -> None:
+    client = MemoryClient()
+    async with recorder(client) as events:
+        events.record(TOPOLOGY, "Normal", "X", "y")
+    assert stored(client)[0]["metadata"]["namespace"] == "default"
+    assert "namespace" not in stored(client)[0]["regarding"]
+
+
+async def test_what_the_cluster_refuses_is_counted_and_the_next_one_is_written() -> None:
+    client = MemoryClient()
+    client.fail_next("create", EVENT, Forbidden("no", code=403))
+    client.fail_next("create", EVENT, Unavailable("down", code=503))
+    async with recorder(client) as events:
+        for note in ("one", "two", "three"):
+            events.record(GANG, "Normal", "X", note)
+    assert ([event["note"] for event in stored(client)], events.lost) == (["three"], 2)
+
+
+async def test_a_flood_is_bounded_and_a_long_note_cut() -> None:
+    client = MemoryClient()
+    events = Recorder(client, "pod-1")
+    for number in range(QUEUE_LIMIT + 3):
+        events.record(GANG, "Normal", "X", f"{number} {'x' * 2000}")
+    assert events.lost == 3
+    async with asyncio.timeout(20):
+        running = asyncio.create_task(events.run())
+        await events.written()
+        running.cancel()
+    assert {len(event["note"]) for event in stored(client)} == {NOTE_LIMIT}
+
+
+def test_an_object_becomes_what_an_event_regards() -> None:
+    metadata = {"namespace": "ml", "name": "train-0", "uid": "uid-1"}
+    obj = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "metadata": metadata}
+    assert Regarding.of(obj) == GANG

@@ -1,0 +1,178 @@
+"""Top owners: who is found at the end of the way, and how often the API server is asked."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from app.cluster.memory import MemoryClient
+from app.kube import owners
+from app.kube.api import ClusterError, Forbidden, NotFound, Object, Unavailable
+from app.kube.owners import FRESH_SECONDS, Controller, Kinds, Owners, controller_of
+from app.objects.resource import Resource
+from tests.cluster import virtual
+
+JOB = Resource("batch", "jobs", "Job", True, ("v1",))
+CRON_JOB = Resource("batch", "cronjobs", "CronJob", True, ("v1",))
+KINDS = {"Job": JOB, "CronJob": CRON_JOB}
+
+
+def reference(kind: str, name: str, uid: str = "", controller: bool = True) -> Object:
+    found = {"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": uid or f"uid-{name}"}
+    return {**found, "controller": True} if controller else found
+
+
+def owned(kind: str, name: str, *references: Object, **metadata: object) -> Object:
+    held = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "ownerReferences": list(references), **metadata}
+    return {"apiVersion": "batch/v1", "kind": kind, "metadata": held, "spec": {"big": "spec"}}
+
+
+def cluster(*objects: Object) -> MemoryClient:
+    client = MemoryClient()
+    client.served |= {JOB: "v1", CRON_JOB: "v1"}
+    client.load(objects)
+    return client
+
+
+def looking(client: MemoryClient) -> Owners:
+    async def find(api_version: str, kind: str) -> Resource | None:
+        return KINDS.get(kind)
+
+    return Owners(client, find, clock=virtual.now)
+
+
+def controller(kind: str, name: str, uid: str = "") -> Controller:
+    return Controller("batch/v1", kind, name, uid or f"uid-{name}")
+
+
+@pytest.mark.parametrize(
+    ("references", "found"),
+    [
+        pytest.param([], None, id="nobody"),
+        pytest.param([reference("Job", "j", controller=False)], None, id="an owner that doesn't control"),
+        pytest.param(
+            [reference("Job", "i", controller=False), reference("Job", "j")],
+            controller("Job", "j"),
+            id="the controller",
+        ),
+    ],
+)
+def test_who_controls_an_object(references: Sequence[Object], found: Controller | None) -> None:
+    assert controller_of(owned("Job", "x", *references)) == found
+
+
+CHAIN = (owned("Job", "j", reference("CronJob", "c")), owned("CronJob", "c", labels={"a": "b"}))
+LOOP = (owned("Job", "j", reference("CronJob", "c")), owned("CronJob", "c", reference("Job", "j")))
+
+
+@pytest.mark.parametrize(
+    ("objects", "start", "top"),
+    [
+        pytest.param(CHAIN, controller("Job", "j"), ("CronJob", "c", "uid-c"), id="the last on the way up"),
+        pytest.param((CHAIN[0],), controller("Job", "j"), ("Job", "j", "uid-j"), id="an owner that is gone ends it"),
+        pytest.param((), controller("Job", "j"), ("Job", "j", "uid-j"), id="the reference stands for one that is gone"),
+        pytest.param(
+            CHAIN, controller("Job", "j", "other"), ("Job", "j", "other"), id="another of that name is somebody else"
+        ),
+        pytest.param((), controller("Ray", "r"), ("Ray", "r", "uid-r"), id="a kind that isn't served"),
+        pytest.param(
+            (owned("Job", "j", reference("Ray", "r")),),
+            controller("Job", "j"),
+            ("Job", "j", "uid-j"),
+            id="a kind that isn't served, above",
+        ),
+        pytest.param(LOOP, controller("Job", "j"), ("CronJob", "c", "uid-c"), id="a ring ends somewhere"),
+    ],
+)
+def test_the_top_owner(objects: tuple[Object, ...], start: Controller, top: tuple[str, str, str]) -> None:
+    async def story() -> None:
+        found = await looking(cluster(*objects)).top_owner("ns", start)
+        assert (found["kind"], found["metadata"]["name"], found["metadata"]["uid"]) == top
+        assert "spec" not in found
+
+    virtual.run(story())
+
+
+@pytest.mark.parametrize("error", [Forbidden("no", code=403), NotFound("gone", code=404)], ids=["not ours", "gone"])
+def test_what_may_not_be_read_ends_the_way(error: ClusterError) -> None:
+    async def story() -> None:
+        client = cluster(*CHAIN)
+        client.fail_next("get", CRON_JOB, error)
+        found = await looking(client).top_owner("ns", controller("Job", "j"))
+        assert found["metadata"]["name"] == "j"
+
+    virtual.run(story())
+
+
+def test_an_api_server_in_trouble_is_no_answer_and_is_not_remembered() -> None:
+    async def story() -> None:
+        client = cluster(*CHAIN)
+        client.fail_next("get", CRON_JOB, Unavailable("later", code=503))
+        found = looking(client)
+        with pytest.raises(Unavailable):
+            await found.top_owner("ns", controller("Job", "j"))
+        assert (await found.top_owner("ns", controller("Job", "j")))["metadata"]["name"] == "c"
+
+    virtual.run(story())
+
+
+def test_an_owner_is_read_once_until_it_is_no_longer_fresh() -> None:
+    async def story() -> None:
+        client = cluster(*CHAIN)
+        found = looking(client)
+        for wait in (0.0, FRESH_SECONDS - 1, 2.0):
+            await asyncio.sleep(wait)
+            await found.top_owner("ns", controller("Job", "j"))
+        assert [call.name for call in client.calls] == ["j", "c", "j", "c"]
+
+    virtual.run(story())
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    async def story() -> None:
+        client = cluster(*(owned("Job", f"j{number}") for number in range(owners.REMEMBERED + 1)))
+        found = looking(client)
+        for number in range(owners.REMEMBERED + 1):
+            await found.top_owner("ns", controller("Job", f"j{number}"))
+        client.calls.clear()
+        await found.top_owner("ns", controller("Job", f"j{owners.REMEMBERED}"))
+        await found.top_owner("ns", controller("Job", "j0"))
+        assert [call.name for call in client.calls] == ["j0"]
+
+    virtual.run(story())
+
+
+LISTS = {
+    "/apis/batch/v1": [("jobs", "Job", True), ("jobs/status", "Job", True)],
+    "/api/v1": [("nodes", "Node", False)],
+}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "resource"),
+    [
+        pytest.param("batch/v1", "Job", JOB, id="of a group"),
+        pytest.param("v1", "Node", Resource("", "nodes", "Node", False, ("v1",)), id="of the core"),
+        pytest.param("batch/v1", "CronJob", None, id="a kind that isn't there"),
+        pytest.param("ray.io/v1", "RayCluster", None, id="a group that isn't there"),
+    ],
+)
+async def test_kinds_are_found_by_discovery(api_version: str, kind: str, resource: Resource | None) -> None:
+    async def read(path: str) -> Object:
+        if path not in LISTS:
+            raise NotFound(path, code=404)
+        return {"resources": [{"name": n, "kind": k, "namespaced": scoped} for n, k, scoped in LISTS[path]]}
+
+    assert await Kinds(read).find(api_version, kind) == resource
+
+
+async def test_a_list_is_asked_for_once() -> None:
+    asked: list[str] = []
+
+    async def read(path: str) -> Object:
+        asked.append(path)
+        return {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]}
+
+    kinds = Kinds(read)
+    assert [await kinds.find("batch/v1", "Job") for _ in range(2)] == [JOB, JOB]
+    assert asked == ["/apis/batch/v1"]

@@ -1,0 +1,70 @@
+"""Paging through a list that may lapse under way."""
+
+import pytest
+
+from app.cluster.memory import MemoryClient
+from app.kube.api import Forbidden, Gone, Object
+from app.kube.pages import pages
+from app.objects.resource import SECRET
+from tests.cluster.contract import secret
+
+NAMES = [("a", "one"), ("a", "two"), ("a-b", "one"), ("b", "one"), ("b", "three"), ("b", "two")]
+LAPSED = Gone("too old", code=410, reason="Expired")
+
+
+def cluster() -> MemoryClient:
+    return MemoryClient([placed(namespace, name) for namespace, name in NAMES])
+
+
+def placed(namespace: str, name: str) -> Object:
+    made = secret(name)
+    return {**made, "apiVersion": "v1", "kind": "Secret", "metadata": {**made["metadata"], "namespace": namespace}}
+
+
+def keys(items: list[Object]) -> list[tuple[str, str]]:
+    return [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items]
+
+
+async def test_every_object_comes_once_in_pages() -> None:
+    found = [keys(page.items) async for page in pages(cluster(), SECRET, limit=4)]
+    assert found == [NAMES[:4], NAMES[4:]]
+
+
+async def test_one_namespace() -> None:
+    assert [keys(page.items) async for page in pages(cluster(), SECRET, "b")] == [NAMES[3:]]
+
+
+@pytest.mark.parametrize("lapses_after", [1, 2, 3, 4, 5])
+async def test_a_list_that_lapses_goes_on_where_it_was(lapses_after: int) -> None:
+    client, found = cluster(), list[tuple[str, str]]()
+    async for page in pages(client, SECRET, limit=1):
+        found += keys(page.items)
+        if len(found) == lapses_after:
+            client.forget_history()
+    assert found == NAMES
+
+
+async def test_what_came_before_the_place_meanwhile_is_passed_over_and_what_comes_after_is_given() -> None:
+    client, found = cluster(), list[tuple[str, str]]()
+    async for page in pages(client, SECRET, limit=3):
+        found += keys(page.items)
+        if len(found) == 3:
+            client.forget_history()
+            client.load([placed("a", "again"), placed("b", "zulu")])
+    assert found == [*NAMES, ("b", "zulu")]
+
+
+async def test_a_list_that_lapses_without_getting_further_is_gone() -> None:
+    client = cluster()
+    listing = pages(client, SECRET, limit=1)
+    await anext(listing)
+    client.fail_next("list", SECRET, LAPSED, times=2)
+    with pytest.raises(Gone):
+        await anext(listing)
+
+
+async def test_other_errors_come_as_they_are() -> None:
+    client = cluster()
+    client.fail_next("list", SECRET, Forbidden("no", code=403))
+    with pytest.raises(Forbidden):
+        await anext(pages(client, SECRET))

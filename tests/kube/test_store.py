@@ -1,0 +1,195 @@
+"""WatchStore: what it keeps, in which order versions win, and what subscribers hear."""
+
+import tracemalloc
+from typing import NamedTuple
+
+import pytest
+
+from app.kube.api import Key, Object, WatchEvent
+from app.kube.store import WatchStore
+
+
+class Kept(NamedTuple):
+    name: str
+    owner: str
+
+
+Heard = list[tuple[Key, Kept | None, Kept | None]]
+
+
+def obj(name: str, version: int | str, owner: str = "", **labels: str) -> Object:
+    metadata = {"namespace": "ns", "name": name, "resourceVersion": str(version), "labels": labels}
+    return {"metadata": metadata, "owner": owner}
+
+
+def project(given: Object) -> Kept | None:
+    if "unwanted" in given["metadata"].get("labels", {}):
+        return None
+    return Kept(given["metadata"]["name"], given.get("owner", ""))
+
+
+@pytest.fixture
+def store() -> WatchStore[Kept]:
+    return WatchStore(project, {"owner": lambda kept: [("ns", kept.owner)] if kept.owner else []}, clock=lambda: 0.0)
+
+
+def listed(store: WatchStore[Kept], version: int, *objects: Object) -> None:
+    replacement = store.replace()
+    replacement.take(objects)
+    replacement.drop(replacement.held(), str(version))
+    replacement.done(str(version))
+
+
+def names(store: WatchStore[Kept]) -> list[str]:
+    return sorted(kept.name for kept in store.values())
+
+
+def heard_by(store: WatchStore[Kept]) -> Heard:
+    heard: Heard = []
+    store.subscribe(lambda key, before, after: heard.append((key, before, after)))
+    return heard
+
+
+def test_a_store_is_synced_after_the_last_page(store: WatchStore[Kept]) -> None:
+    replacement = store.replace()
+    replacement.take([obj("a", 1)])
+    assert (store.synced, names(store)) == (False, ["a"])
+    replacement.take([obj("b", 2)])
+    replacement.done("2")
+    assert (store.synced, store.served, names(store), len(store)) == (True, True, ["a", "b"], 2)
+
+
+def test_what_a_later_list_lacks_is_dropped(store: WatchStore[Kept]) -> None:
+    listed(store, 2, obj("a", 1), obj("b", 2))
+    heard = heard_by(store)
+    listed(store, 5, obj("b", 2), obj("c", 4))
+    assert names(store) == ["b", "c"]
+    assert heard == [(("ns", "c"), None, Kept("c", "")), (("ns", "a"), Kept("a", ""), None)]
+
+
+def test_events_are_applied(store: WatchStore[Kept]) -> None:
+    listed(store, 1, obj("a", 1))
+    heard = heard_by(store)
+    events = [
+        WatchEvent("ADDED", obj("b", 2, "x")),
+        WatchEvent("MODIFIED", obj("a", 3, "x")),
+        WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "7"}}),
+        WatchEvent("DELETED", obj("b", 8, "x")),
+    ]
+    assert [store.apply(event) for event in events] == [2, 3, 7, 8]
+    assert store.by_index("owner", ("ns", "x")) == [Kept("a", "x")]
+    assert heard == [
+        (("ns", "b"), None, Kept("b", "x")),
+        (("ns", "a"), Kept("a", ""), Kept("a", "x")),
+        (("ns", "b"), Kept("b", "x"), None),
+    ]
+
+
+def test_an_object_that_is_no_longer_wanted_leaves(store: WatchStore[Kept]) -> None:
+    listed(store, 1, obj("a", 1), obj("b", 1, unwanted="1"))
+    assert names(store) == ["a"]
+    store.apply(WatchEvent("MODIFIED", obj("a", 2, unwanted="1")))
+    assert names(store) == []
+
+
+def test_a_change_that_the_projection_does_not_show_is_not_told(store: WatchStore[Kept]) -> None:
+    listed(store, 1, obj("a", 1))
+    heard = heard_by(store)
+    store.apply(WatchEvent("MODIFIED", obj("a", 2, other="label")))
+    assert heard == []
+
+
+def test_indexes_follow_their_objects(store: WatchStore[Kept]) -> None:
+    listed(store, 3, obj("a", 1, "x"), obj("b", 2, "x"), obj("c", 3, "y"))
+    assert [kept.name for kept in store.by_index("owner", ("ns", "x"))] == ["a", "b"]
+    store.apply(WatchEvent("MODIFIED", obj("a", 4, "y")))
+    store.apply(WatchEvent("DELETED", obj("c", 5)))
+    assert [kept.name for kept in store.by_index("owner", ("ns", "x"))] == ["b"]
+    assert [kept.name for kept in store.by_index("owner", ("ns", "y"))] == ["a"]
+    store.apply(WatchEvent("DELETED", obj("a", 6)))
+    assert store.by_index("owner", ("ns", "y")) == []
+
+
+def test_an_index_that_was_not_declared_is_an_error(store: WatchStore[Kept]) -> None:
+    with pytest.raises(KeyError):
+        store.by_index("absent", ("ns", "x"))
+
+
+@pytest.mark.parametrize(
+    ("noted", "wanted"),
+    [
+        pytest.param(obj("a", 9, "new"), [Kept("a", "new")], id="newer than the cache is taken in"),
+        pytest.param(obj("a", 2, "old"), [Kept("a", "")], id="older than the cache is passed over"),
+        pytest.param(obj("b", 4, "x"), [Kept("a", "")], id="absent but already passed by the watch was deleted"),
+        pytest.param(obj("b", 9, "x"), [Kept("a", ""), Kept("b", "x")], id="absent and ahead of the watch is taken"),
+    ],
+)
+def test_notes(store: WatchStore[Kept], noted: Object, wanted: list[Kept]) -> None:
+    listed(store, 5, obj("a", 3))
+    store.note(noted)
+    assert sorted(store.values()) == wanted
+
+
+def test_the_watch_catching_up_does_not_undo_a_note(store: WatchStore[Kept]) -> None:
+    listed(store, 1, obj("a", 1))
+    store.note(obj("a", 7, "new"))
+    store.apply(WatchEvent("MODIFIED", obj("a", 3, "middle")))
+    store.apply(WatchEvent("DELETED", obj("a", 5)))
+    assert store.values() == [Kept("a", "new")]
+    store.apply(WatchEvent("DELETED", obj("a", 8)))
+    assert store.values() == []
+
+
+def test_a_note_made_while_a_list_comes_in_outlives_it_only_if_newer(store: WatchStore[Kept]) -> None:
+    replacement = store.replace()
+    for name, version in (("newer", 9), ("deleted", 4), ("both", 8)):
+        store.note(obj(name, version, "noted"))
+    replacement.take([obj("both", 2, "listed")])
+    replacement.drop(replacement.held(), "5")
+    replacement.done("5")
+    assert sorted(store.values()) == [Kept("both", "noted"), Kept("newer", "noted")]
+
+
+def test_a_list_after_a_database_restore_replaces_higher_versions(store: WatchStore[Kept]) -> None:
+    listed(store, 900, obj("a", 800, "before"), obj("b", 801))
+    listed(store, 50, obj("a", 40, "restored"))
+    assert store.values() == [Kept("a", "restored")]
+
+
+def test_versions_that_are_no_numbers_last_one_wins(store: WatchStore[Kept]) -> None:
+    listed(store, 1, obj("a", "abc", "first"))
+    store.apply(WatchEvent("MODIFIED", obj("a", "aaa", "second")))
+    assert store.values() == [Kept("a", "second")]
+
+
+def test_a_resource_that_is_not_served_is_synced_and_empty(store: WatchStore[Kept]) -> None:
+    listed(store, 1, obj("a", 1))
+    heard = heard_by(store)
+    store.mark_not_served()
+    assert (store.synced, store.served, len(store)) == (True, False, 0)
+    assert heard == [(("ns", "a"), Kept("a", ""), None)]
+    listed(store, 1, obj("a", 1))
+    assert store.served
+
+
+def test_age_counts_from_the_last_sign_of_life() -> None:
+    clock = [10.0]
+    store = WatchStore(project, clock=lambda: clock[0])
+    assert store.age() is None
+    listed(store, 1)
+    clock[0] = 15.0
+    assert store.age() == 5.0
+    store.apply(WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "2"}}))
+    assert store.age() == 0.0
+
+
+def test_a_cached_object_costs_less_than_a_kibibyte() -> None:
+    count = 5_000
+    tracemalloc.start()
+    store = WatchStore(project, {"owner": lambda kept: [("ns", kept.owner)]})
+    before = tracemalloc.get_traced_memory()[0]
+    for number in range(count):
+        store.apply(WatchEvent("ADDED", obj(f"workload-0-decode-{number:06d}", 1_000_000 + number, f"owner-{number}")))
+    used = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert used / count < 1024

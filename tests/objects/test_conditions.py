@@ -1,0 +1,56 @@
+"""Conditions are merged by type."""
+
+from typing import Any
+
+import pytest
+
+from app.objects.conditions import Condition, says, with_condition, without_condition
+
+NOW, BEFORE = "2026-11-21T12:00:00Z", "2026-01-01T00:00:00Z"
+OTHER = {"type": "Other", "status": "True"}
+READY = Condition("Ready", "True", "Fine", "all is well", 3)
+WRITTEN = {
+    "type": "Ready",
+    "status": "True",
+    "observedGeneration": 3,
+    "lastTransitionTime": NOW,
+    "reason": "Fine",
+    "message": "all is well",
+}
+
+
+def held(**changes: Any) -> dict[str, Any]:
+    return {**WRITTEN, "lastTransitionTime": BEFORE, **changes}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(None, [WRITTEN], id="the first one"),
+        pytest.param("nonsense", [WRITTEN], id="what is no list counts as empty"),
+        pytest.param([OTHER, "nonsense"], [OTHER, WRITTEN], id="others stay, in their places"),
+        pytest.param([held(status="False"), OTHER], [WRITTEN, OTHER], id="another status is a transition"),
+        pytest.param([held(message="x", reason="Y")], [held()], id="another message is none"),
+        pytest.param([{"type": "Ready", "status": "True"}], [WRITTEN], id="one that nobody timed is timed now"),
+    ],
+)
+def test_a_condition_is_put_in_its_place(before: Any, after: list[Any]) -> None:
+    assert with_condition(before, READY, NOW) == after
+
+
+def test_a_condition_is_removed_alone() -> None:
+    assert without_condition([OTHER, WRITTEN], "Ready") == [OTHER]
+    assert without_condition(None, "Ready") == []
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        pytest.param([OTHER, held()], True, id="whenever it began"),
+        pytest.param([held(observedGeneration=2)], False, id="of another generation"),
+        pytest.param([held(message="")], False, id="in other words"),
+        pytest.param([OTHER], False, id="not at all"),
+    ],
+)
+def test_what_is_said_already(conditions: Any, said: bool) -> None:
+    assert says(conditions, READY) is said

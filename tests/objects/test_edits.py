@@ -1,0 +1,66 @@
+"""Operations from edits: missing parents made once, nothing emitted for what is so, everything applicable."""
+
+from typing import Any
+
+import pytest
+
+from app.objects.edits import ABSENT, Append, Edit, operations, pointer
+from app.objects.jsonpatch import PatchError, applies, apply
+
+CASES: list[Any] = [
+    pytest.param({"a": 1}, [Edit(("a",), 1)], [], id="what is so"),
+    pytest.param({"a": 1}, [Edit(("a",), True)], [("replace", "/a", True)], id="true is not 1"),
+    pytest.param({"a": 1}, [Edit(("a",), 2)], [("replace", "/a", 2)], id="another value"),
+    pytest.param({}, [Edit(("a",), 1)], [("add", "/a", 1)], id="a new value"),
+    pytest.param({}, [Edit(("a", "b/c~d"), 1)], [("add", "/a", {"b/c~d": 1})], id="a missing parent"),
+    pytest.param({"a": None}, [Edit(("a", "b", "c"), 1)], [("add", "/a", {"b": {"c": 1}})], id="a null parent"),
+    pytest.param({"a": {}}, [Edit(("a", "b/c~d"), 1)], [("add", "/a/b~1c~0d", 1)], id="escapes"),
+    pytest.param({}, [Edit(("a", "b"), 1), Edit(("a", "c"), 2)], [("add", "/a", {"b": 1, "c": 2})], id="one parent"),
+    pytest.param({}, [Edit(("a", "b"), 1), Edit(("a", "b"), ABSENT)], [("add", "/a", {})], id="made and unmade"),
+    pytest.param({"a": 1}, [Edit(("a",), ABSENT)], [("remove", "/a", None)], id="removed"),
+    pytest.param({}, [Edit(("a",), ABSENT)], [], id="nothing to remove"),
+    pytest.param(
+        {"a": {"b": 1}},
+        [Edit(("a",), ABSENT), Edit(("a", "c"), 2)],
+        [("remove", "/a", None), ("add", "/a", {"c": 2})],
+        id="removed and made again",
+    ),
+    pytest.param({"l": [1]}, [Append(("l",), 2)], [("add", "/l/-", 2)], id="appended"),
+    pytest.param({}, [Append(("l",), 1), Append(("l",), 2)], [("add", "/l", [1, 2])], id="a new list"),
+    pytest.param({"l": None}, [Append(("l",), 1)], [("add", "/l", [1])], id="a null list"),
+    pytest.param({"l": [{}]}, [Edit(("l", 0, "a"), 1)], [("add", "/l/0/a", 1)], id="inside a list"),
+]
+
+
+@pytest.mark.parametrize(("obj", "changes", "expected"), CASES)
+def test_operations(obj: dict[str, Any], changes: list[Any], expected: list[Any]) -> None:
+    patch = operations(obj, changes)
+    assert [(one["op"], one["path"], one.get("value")) for one in patch] == expected
+    result = apply(obj, patch)
+    assert len(patch) > 1 or applies(obj, patch)
+    last = changes[-1]
+    if isinstance(last, Edit):
+        assert operations(result, [last]) == []
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "remove", "path": "/x"},
+        {"op": "replace", "path": "/a/x", "value": 1},
+        {"op": "add", "path": "/x/y", "value": 1},
+        {"op": "add", "path": "/l/9/x", "value": 1},
+        {"op": "add", "path": "/l/x", "value": 1},
+        {"op": "add", "path": "/s/x", "value": 1},
+        {"op": "add", "path": "/s/x/y", "value": 1},
+    ],
+)
+def test_what_does_not_apply(operation: dict[str, Any]) -> None:
+    obj = {"a": {}, "l": [1], "s": "text"}
+    assert not applies(obj, [operation])
+    with pytest.raises(PatchError, match="doesn't apply"):
+        apply(obj, [operation])
+
+
+def test_pointers() -> None:
+    assert pointer(("a", 0, "b/c", "~")) == "/a/0/b~1c/~0"

@@ -1,0 +1,45 @@
+"""Paths and findings."""
+
+import pytest
+
+from app.objects.edits import ABSENT, value_at
+from app.objects.fields import FieldPath, duplicate, invalid, quote, required, summary
+
+
+def test_a_path_is_written_as_kubernetes_writes_it() -> None:
+    path = FieldPath("spec").child("template", "cliques").index(0).child("labels").key("a/b")
+    assert str(path) == "spec.template.cliques[0].labels[a/b]"
+    assert str(FieldPath("").child("metadata").child("name")) == "metadata.name"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", '"a"'),
+        ("é", '"é"'),
+        ("a\nb", '"a\\nb"'),
+        ("\u202e", '"\\u202e"'),
+        ("\ud800", '"\\ud800"'),
+        (None, "null"),
+        ({"a": [1]}, '{"a": [1]}'),
+        ("x" * 300, '"' + "x" * 199 + "... (302 characters)"),
+    ],
+)
+def test_a_value_is_quoted_on_one_line(value: object, text: str) -> None:
+    assert quote(value) == text
+
+
+def test_several_findings_are_one_list() -> None:
+    one, two = required(FieldPath("a"), "needed"), duplicate(FieldPath("b"), 1)
+    assert summary([one]) == "a: Required value: needed"
+    assert summary([one, two]) == "[a: Required value: needed, b: Duplicate value: 1]"
+    assert str(invalid(FieldPath("c"), "x", "no")) == 'c: Invalid value: "x": no'
+
+
+def test_values_at_paths() -> None:
+    obj = {"a": [{"b": None}]}
+    assert value_at(obj, ("a", 0, "b")) is None
+    assert value_at(obj, ("a", 1, "b")) is ABSENT
+    assert value_at(obj, ("a", "b")) is ABSENT
+    assert value_at(obj, ("a", 0, "b", "c")) is ABSENT
+    assert repr(ABSENT) == "ABSENT"

@@ -1,0 +1,349 @@
+"""What a PodClique needs for MNNVL."""
+
+from typing import Any
+
+import pytest
+
+from app.objects.edits import operations
+from app.objects.jsonpatch import apply
+from app.rules.mnnvl.claims import desired_compute_domain, is_gpu, plan_injection, reservation_warning
+from app.rules.mnnvl.plan import Plan
+from app.rules.podcliqueset import Clique, Group, PodCliqueSet
+
+DESIGN = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
+GROVE = {
+    "app.kubernetes.io/part-of": "pcs",
+    "grove.io/podcliqueset-replica-index": "0",
+    "grove.io/podcliquescalinggroup": "pcs-0-pool",
+    "grove.io/podcliquescalinggroup-replica-index": "2",
+    "grove.io/podgang": "pcs-0-pool-1",
+}
+OWNER = {"kind": "PodCliqueSet", "name": "pcs", "uid": "u"}
+
+
+def container(name: str = "c", **resources: Any) -> dict[str, Any]:
+    return {"name": name, "resources": resources} if resources else {"name": name}
+
+
+GPU = container("gpu", limits={"nvidia.com/gpu": 8})
+CPU = container("cpu", limits={"cpu": 1})
+
+
+def clique(
+    name: str = "pcs-0-worker",
+    scope: Any = "replica",
+    labels: Any = None,
+    containers: Any = None,
+    enabled: Any = "true",
+    device_class: Any = None,
+    **pod_spec: Any,
+) -> dict[str, Any]:
+    annotations = {"grove.io/mnnvl-enabled": enabled, "grove.io/mnnvl-scope": scope}
+    if device_class is not None:
+        annotations["grove.io/mnnvl-device-class"] = device_class
+    return {
+        "metadata": {
+            "name": name,
+            "labels": DESIGN if labels is None else labels,
+            "annotations": {key: value for key, value in annotations.items() if value is not None},
+            "ownerReferences": [OWNER],
+        },
+        "spec": {"replicas": 4, "podSpec": {"containers": [GPU] if containers is None else containers, **pod_spec}},
+    }
+
+
+def planned(obj: dict[str, Any], mode: Any = "shared") -> Plan:
+    injection = plan_injection(obj, "ns", mode)
+    assert injection.findings == ()
+    assert injection.plan is not None
+    return injection.plan
+
+
+def patched(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
+    return apply(obj, operations(obj, planned(obj, mode).changes))
+
+
+@pytest.mark.parametrize("enabled", ["false", "True", "1", "", True, None, ["true"]])
+def test_only_exactly_true_enables(enabled: Any) -> None:
+    injection = plan_injection(clique(enabled=enabled), "ns", "shared")
+    assert (injection.plan, injection.findings, injection.warnings) == (None, (), ())
+
+
+def test_a_clique_on_its_way_out_needs_nothing() -> None:
+    obj = clique()
+    obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert plan_injection(obj, "ns", "shared").plan is None
+
+
+@pytest.mark.parametrize(
+    ("obj", "base", "labels"),
+    [
+        pytest.param(clique(), "pcs-0", {}, id="replica scope"),
+        pytest.param(clique(scope=None), "pcs-0", {}, id="replica scope is the default"),
+        pytest.param(clique(scope="clique"), "pcs-0-worker", {"grove.io/clique-name": "worker"}, id="clique scope"),
+        pytest.param(
+            clique("pcs-0-pool-2-worker", "scalingGroupReplica", GROVE),
+            "pcs-0-pool-2",
+            {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "2", "grove.io/podgang": "pcs-0-pool-1"},
+            id="scaling group scope, in Grove's labels",
+        ),
+        pytest.param(
+            clique("pcs-0-pool-2-worker", "clique", GROVE),
+            "pcs-0-pool-2-worker",
+            {
+                "grove.io/pcsg-name": "pool",
+                "grove.io/pcsg-replica-index": "2",
+                "grove.io/clique-name": "worker",
+                "grove.io/podgang": "pcs-0-pool-1",
+            },
+            id="clique scope keeps the replicas of a scaling group apart",
+        ),
+        pytest.param(
+            clique("pcs-0-pool-2-worker", "replica", {**GROVE, "grove.io/base-podgang": "pcs-0"}),
+            "pcs-0",
+            {},
+            id="replica scope belongs to the base PodGang, also when a scaled clique comes first",
+        ),
+        pytest.param(
+            clique(labels={**DESIGN, "grove.io/podgang": ""}), "pcs-0", {"grove.io/podgang": None}, id="no PodGang yet"
+        ),
+        pytest.param(
+            clique(f"pcs-0-{'w' * 64}", "clique"),
+            f"pcs-0-{'w' * 64}",
+            {"grove.io/clique-name": None},
+            id="a clique name too long for a label is left out",
+        ),
+    ],
+)
+def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]) -> None:
+    plan = planned(obj)
+    wanted = {
+        "grove.io/pcs-name": "pcs",
+        "grove.io/pcs-replica-index": "0",
+        "grove.io/podgang": "pcs-0",
+        "grove.io/mnnvl-managed": "true",
+        "app.kubernetes.io/managed-by": "grove-admission",
+        **labels,
+    }
+    assert (plan.compute_domain, plan.claim) == (f"{base}-cd", f"{base}-mnnvl-claim")
+    assert plan.labels == {key: value for key, value in wanted.items() if value is not None}
+    assert plan.owner.uid == "u"
+
+
+@pytest.mark.parametrize(
+    ("obj", "findings"),
+    [
+        pytest.param(
+            clique(scope="galaxy", labels={}, device_class="a b"),
+            [
+                "metadata.annotations[grove.io/mnnvl-scope]",
+                "metadata.labels[grove.io/pcs-name]",
+                "metadata.labels[grove.io/pcs-replica-index]",
+                "metadata.annotations[grove.io/mnnvl-device-class]",
+            ],
+            id="everything at once",
+        ),
+        pytest.param(
+            clique(scope="scalingGroupReplica"),
+            ["metadata.labels[grove.io/pcsg-name]", "metadata.labels[grove.io/pcsg-replica-index]"],
+            id="no scaling group",
+        ),
+        pytest.param(clique("other-0-worker"), ["metadata.name"], id="a name of another set"),
+        pytest.param(clique("pcs-1-worker"), ["metadata.name"], id="a name of another replica"),
+        pytest.param(clique(""), ["metadata.name"], id="no name"),
+        pytest.param(clique(f"pcs-0-{'w' * 240}", "clique"), ["metadata.name"], id="a name too long to build on"),
+        pytest.param(
+            clique(labels={**DESIGN, "grove.io/pcs-replica-index": "0\n"}),
+            ["metadata.labels[grove.io/pcs-replica-index]"],
+            id="a trailing newline in an index",
+        ),
+        pytest.param(
+            clique(labels={**DESIGN, "grove.io/podgang": "gang\n"}), ["metadata.labels[grove.io/podgang]"], id="PodGang"
+        ),
+        pytest.param(
+            clique(device_class="class\n"), ["metadata.annotations[grove.io/mnnvl-device-class]"], id="device class"
+        ),
+        pytest.param(clique(containers={}), ["spec.podSpec.containers"], id="containers is a map"),
+        pytest.param(clique(containers=[1]), ["spec.podSpec.containers[0]"], id="a container is a number"),
+        pytest.param(
+            clique(containers=[{"resources": []}]), ["spec.podSpec.containers[0].resources"], id="resources a list"
+        ),
+        pytest.param(
+            clique(containers=[container(limits=["nvidia.com/gpu"])]),
+            ["spec.podSpec.containers[0].resources.limits"],
+            id="limits is a list",
+        ),
+        pytest.param(clique(resourceClaims="mnnvl"), ["spec.podSpec.resourceClaims"], id="resourceClaims is text"),
+        pytest.param(
+            clique(resourceClaims=[{"name": "other"}, {"name": "mnnvl", "resourceClaimName": "mine"}]),
+            ["spec.podSpec.resourceClaims[1]"],
+            id="another claim called mnnvl",
+        ),
+    ],
+)
+def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
+    injection = plan_injection(obj, "ns", "shared")
+    assert [one.field for one in injection.findings] == findings
+    assert injection.plan is None
+
+
+@pytest.mark.parametrize(
+    ("found", "asks"),
+    [
+        pytest.param(container(limits={"nvidia.com/gpu": 1}), True, id="a limit"),
+        pytest.param(container(requests={"nvidia.com/gpu": "1"}), True, id="a request"),
+        pytest.param(container(limits={"nvidia.com/mig-1g.5gb": 1}), True, id="a MIG slice"),
+        pytest.param(container(limits={"nvidia.com/gpu": "1k"}), True, id="a quantity with a suffix"),
+        pytest.param(container(limits={"nvidia.com/gpu": 0}), False, id="zero"),
+        pytest.param(container(limits={"nvidia.com/gpu": "0"}, requests={"nvidia.com/gpu": "0.0"}), False, id="zeros"),
+        pytest.param(container(limits={"cpu": 8}), False, id="only CPU"),
+        pytest.param(container(limits={"amd.com/gpu": 8}), False, id="another vendor"),
+        pytest.param(container(limits=None, requests={}), False, id="nulls"),
+        pytest.param(container(), False, id="no resources"),
+    ],
+)
+def test_which_containers_ask_for_a_gpu(found: dict[str, Any], asks: bool) -> None:
+    for listed in ("containers", "initContainers"):
+        obj = clique(containers=[CPU])
+        obj["spec"]["podSpec"][listed] = [found]
+        injection = plan_injection(obj, "ns", "shared")
+        assert (injection.plan is not None) is asks
+        assert (injection.warnings != ()) is not asks
+
+
+def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:
+    (warning,) = plan_injection(clique(containers=[CPU]), "ns", "shared").warnings
+    assert '"pcs-0-worker"' in warning
+    assert "no claim was injected and no ComputeDomain created" in warning
+
+
+def test_every_gpu_container_uses_the_claim_and_no_other() -> None:
+    after = patched(clique(containers=[GPU, CPU, GPU], initContainers=[CPU, GPU]))["spec"]["podSpec"]
+    assert after["resourceClaims"] == [{"name": "mnnvl", "resourceClaimName": "pcs-0-mnnvl-claim"}]
+    using = {**GPU, "resources": {**GPU["resources"], "claims": [{"name": "mnnvl"}]}}
+    assert after["containers"] == [using, CPU, using]
+    assert after["initContainers"] == [CPU, using]
+
+
+def test_other_claims_stay() -> None:
+    gpu = container("gpu", limits={"nvidia.com/gpu": 1}, claims=[{"name": "other"}])
+    after = patched(clique(containers=[gpu], resourceClaims=[{"name": "other"}]))["spec"]["podSpec"]
+    assert [one["name"] for one in after["resourceClaims"]] == ["other", "mnnvl"]
+    assert after["containers"][0]["resources"]["claims"] == [{"name": "other"}, {"name": "mnnvl"}]
+
+
+def test_nulls_are_filled() -> None:
+    gpu = container("gpu", limits={"nvidia.com/gpu": 1}, claims=None)
+    after = patched(clique(containers=[gpu], initContainers=None, resourceClaims=None))["spec"]["podSpec"]
+    assert after["containers"][0]["resources"]["claims"] == [{"name": "mnnvl"}]
+    assert len(after["resourceClaims"]) == 1
+
+
+def test_the_other_mode_names_the_template() -> None:
+    after = patched(clique(), "template")
+    assert after["spec"]["podSpec"]["resourceClaims"] == [
+        {"name": "mnnvl", "resourceClaimTemplateName": "pcs-0-mnnvl-template"}
+    ]
+    domain = desired_compute_domain(planned(clique(), "template"), "v1beta1")
+    assert domain["spec"]["channel"]["resourceClaimTemplate"]["name"] == "pcs-0-mnnvl-template"
+
+
+@pytest.mark.parametrize("first", ["shared", "template"])
+@pytest.mark.parametrize("then", ["shared", "template"])
+def test_a_claim_that_is_there_stays_whatever_the_mode(first: str, then: str) -> None:
+    after = patched(clique(), first)
+    plan = planned(after, then)
+    assert plan.mode == first
+    assert operations(after, plan.changes) == []
+
+
+@pytest.mark.parametrize("first", ["shared", "template"])
+@pytest.mark.parametrize("then", ["shared", "template"])
+def test_a_claim_that_was_stored_stays_when_the_spec_is_reset_from_its_template(first: str, then: str) -> None:
+    """As Grove's operator does at each reconcile: a changed mode restarts no pods."""
+    stored = patched(clique(), first)
+    injection = plan_injection(clique(), "ns", then, stored)  # type: ignore[arg-type]
+    assert injection.plan is not None
+    assert apply(clique(), operations(clique(), injection.plan.changes)) == stored
+
+
+def test_what_was_stored_decides_nothing_where_it_is_not_ours() -> None:
+    entry = {"name": "mnnvl", "resourceClaimName": "somebody-s"}
+    stored = clique(resourceClaims=[entry])
+    injection = plan_injection(clique(), "ns", "template", stored)
+    assert injection.plan is not None
+    assert (injection.plan.mode, injection.findings) == ("template", ())
+
+
+def test_a_container_added_later_gets_the_claim() -> None:
+    after = patched(clique())
+    after["spec"]["podSpec"]["containers"].append(GPU)
+    plan = planned(after)
+    assert operations(after, plan.changes) == [
+        {"op": "add", "path": "/spec/podSpec/containers/1/resources/claims", "value": [{"name": "mnnvl"}]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("references", "uid"),
+    [
+        pytest.param([OWNER], "u", id="the set"),
+        pytest.param([{**OWNER, "name": "other"}], "", id="another set"),
+        pytest.param([{"kind": "PodCliqueScalingGroup", "name": "pcs-0-pool", "uid": "g"}], "", id="a scaling group"),
+        pytest.param(None, "", id="nobody"),
+        pytest.param(["x"], "", id="nonsense"),
+    ],
+)
+def test_the_owner_is_the_set(references: Any, uid: str) -> None:
+    obj = clique()
+    obj["metadata"]["ownerReferences"] = references
+    assert planned(obj).owner.uid == uid
+
+
+def pcs(replicas: int) -> PodCliqueSet:
+    cliques = (Clique("worker", replicas, None), Clique("leader", 1, None), Clique("pooled", replicas, None))
+    return PodCliqueSet("ns", "pcs", "u", 1, False, None, cliques, (Group("pool", ("pooled",), None),))
+
+
+@pytest.mark.parametrize(
+    ("obj", "known", "mode", "pods"),
+    [
+        pytest.param(clique(), pcs(200), "shared", None, id="201 pods are fine"),
+        pytest.param(clique(), pcs(256), "shared", 257, id="257 pods of a replica are too many"),
+        pytest.param(clique(), pcs(256), "template", None, id="templates have a claim for each pod"),
+        pytest.param(clique(scope="clique"), pcs(999), "shared", None, id="clique scope counts its own"),
+        pytest.param(
+            clique("pcs-0-pool-2-pooled", "scalingGroupReplica", GROVE),
+            pcs(300),
+            "shared",
+            300,
+            id="the group's cliques",
+        ),
+        pytest.param(
+            clique("pcs-0-x-2-pooled", "scalingGroupReplica", {**GROVE, "grove.io/podcliquescalinggroup": "pcs-0-x"}),
+            pcs(300),
+            "shared",
+            None,
+            id="a group that the set doesn't have",
+        ),
+        pytest.param(clique(), None, "shared", None, id="an unknown set counts this clique alone"),
+    ],
+)
+def test_a_claim_can_be_reserved_by_256_pods(obj: Any, known: Any, mode: Any, pods: int | None) -> None:
+    warning = reservation_warning(planned(obj, mode), known)
+    assert (warning is not None) is (pods is not None)
+    assert warning is None or f"by {pods} pods" in warning
+
+
+def test_replicas_that_are_no_number_count_as_one() -> None:
+    obj = clique()
+    obj["spec"]["replicas"] = "many"
+    assert planned(obj).replicas == 1
+
+
+def test_gpu_resources() -> None:
+    assert [is_gpu(name) for name in ("nvidia.com/gpu", "nvidia.com/mig-2g.10gb", "nvidia.com/gpu.shared")] == [
+        True,
+        True,
+        False,
+    ]

@@ -1,0 +1,123 @@
+"""Whose MNNVL resources are whose."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.labels import Place, read_place
+from app.rules.mnnvl.ownership import Gang, adopted_annotation, belongs_to, ownership, read_gang, read_resource
+
+BASE = Gang("ns", "pcs-0", "g", Place("pcs", "0"))
+SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
+AS_GROVE_WRITES_IT = Gang("ns", "pcs-0", "g", Place("pcs"))
+SET = {"kind": "PodCliqueSet", "name": "pcs", "uid": "u", "controller": True}
+
+
+def resource(labels: Any = None, owners: Any = None, **metadata: Any) -> Any:
+    found = {"grove.io/mnnvl-managed": "true", "grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0"}
+    metadata = {
+        "name": "cd",
+        "namespace": "ns",
+        "labels": {**found, **(labels or {})},
+        "ownerReferences": [SET] if owners is None else owners,
+        **metadata,
+    }
+    return read_resource({"kind": "ComputeDomain", "metadata": metadata})
+
+
+GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "base", "scaled"),
+    [
+        pytest.param({"grove.io/podgang": "pcs-0"}, True, False, id="made for the base"),
+        pytest.param({"grove.io/podgang": "pcs-0-pool-0", **GROUPED}, False, True, id="made for the scaled one"),
+        pytest.param({"grove.io/podgang": "pcs-0", **GROUPED}, True, False, id="the PodGang's name decides"),
+        pytest.param({}, True, False, id="the design's labels, of a replica"),
+        pytest.param(GROUPED, False, True, id="a base PodGang never takes what is more specific"),
+        pytest.param({**GROUPED, "grove.io/pcsg-replica-index": "2"}, False, False, id="another replica of the group"),
+        pytest.param({"grove.io/pcs-replica-index": "1"}, False, False, id="another replica"),
+        pytest.param({"grove.io/mnnvl-managed": "no"}, False, False, id="not ours"),
+    ],
+)
+def test_what_belongs_to_whom(labels: dict[str, str], base: bool, scaled: bool) -> None:
+    one = resource(labels)
+    assert (belongs_to(one, BASE), belongs_to(one, SCALED)) == (base, scaled)
+
+
+def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothing_else() -> None:
+    named = resource({"grove.io/podgang": "pcs-0"})
+    scaled = resource({"grove.io/podgang": "pcs-0-pool-0", **GROUPED})
+    assert [belongs_to(one, AS_GROVE_WRITES_IT) for one in (named, scaled, resource())] == [True, False, False]
+
+
+def test_another_namespace_is_another_world() -> None:
+    assert not belongs_to(resource(namespace="other"), BASE)
+
+
+def test_labels_that_name_nothing_match_nothing() -> None:
+    one = resource({"grove.io/pcs-name": "", "grove.io/pcs-replica-index": ""})
+    assert not belongs_to(one, Gang("ns", "x", "", Place()))
+
+
+def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
+    assert not belongs_to(resource(owners=[{"kind": "Pod", "name": "p", "uid": "p", "controller": True}]), BASE)
+
+
+@pytest.mark.parametrize(
+    ("owners", "state"),
+    [
+        pytest.param([SET], "adoptable", id="its set has it"),
+        pytest.param([], "adoptable", id="nobody has it"),
+        pytest.param([{"kind": "PodGang", "name": "pcs-0", "uid": "g", "controller": True}], "owned", id="we have it"),
+        pytest.param([{"kind": "PodGang", "name": "pcs-0", "uid": "g"}], "adoptable", id="we don't control it"),
+        pytest.param(
+            [{"kind": "PodGang", "name": "pcs-0", "uid": "old", "controller": True}], "adoptable", id="a former one"
+        ),
+        pytest.param(
+            [{"kind": "PodGang", "name": "pcs-1", "uid": "x", "controller": True}], "foreign", id="another PodGang"
+        ),
+        pytest.param([{**SET, "name": "other"}], "foreign", id="another set has it"),
+        pytest.param([SET, {"kind": "Thing", "name": "t", "uid": "t"}], "foreign", id="somebody else as well"),
+        pytest.param(["x"], "adoptable", id="nonsense"),
+    ],
+)
+def test_how_a_resource_stands_to_its_gang(owners: Any, state: str) -> None:
+    assert ownership(resource(owners=owners), BASE) == state
+
+
+def test_what_is_being_deleted_is_nobodys() -> None:
+    assert ownership(resource(deletionTimestamp="2026-01-01T00:00:00Z"), BASE) == "going"
+
+
+def test_the_annotation_says_what_is_written() -> None:
+    waiting = resource()
+    owned = resource(owners=[{"kind": "PodGang", "name": "pcs-0", "uid": "g", "controller": True}])
+    assert adopted_annotation([], BASE) is None
+    assert adopted_annotation([owned, owned], BASE) == "true"
+    assert adopted_annotation([owned, waiting], BASE) == "false"
+    assert adopted_annotation([owned, waiting], BASE, adopting=True) == "true"
+    foreign = resource(owners=[{"kind": "Thing", "name": "t", "uid": "t"}])
+    assert adopted_annotation([foreign], BASE, adopting=True) == "false"
+
+
+def test_a_gang_is_read_with_either_vocabulary() -> None:
+    labels = {
+        "app.kubernetes.io/part-of": "pcs",
+        "grove.io/podcliqueset-replica-index": "0",
+        "grove.io/podcliquescalinggroup": "pcs-0-pool",
+        "grove.io/podcliquescalinggroup-replica-index": "1",
+    }
+    metadata = {"name": "pcs-0-pool-0", "uid": "s", "labels": labels}
+    assert read_gang({"metadata": metadata}, "ns") == SCALED
+    assert read_gang({"metadata": None}, "ns") == Gang("ns", "", "", Place())
+    assert BASE.reference()["controller"] is True
+
+
+def test_the_designs_labels_come_first_and_a_foreign_group_label_is_none() -> None:
+    both = {"grove.io/pcs-name": "a", "app.kubernetes.io/part-of": "b", "grove.io/pcs-replica-index": 3}
+    assert read_place(both) == Place("a")
+    assert read_place({**both, "grove.io/podcliquescalinggroup": "b-0-pool"}).group == ""
+    mixed = {"grove.io/pcs-name": "a", "grove.io/pcs-replica-index": "0", "grove.io/podcliquescalinggroup": "b-0-x"}
+    assert read_place(mixed).group == ""

@@ -1,0 +1,71 @@
+"""What an audit says of a stored ComputeDomain or claim."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.rules.labels import Place
+from app.rules.mnnvl.ownership import Gang, MnnvlResource, OwnerRef, OwnershipProblem, ownership_problem
+
+PLACE = Place("train", "0", podgang="train-0")
+GANG = Gang("ns", "train-0", "uid-gang", PLACE)
+OWNED = MnnvlResource(
+    "ComputeDomain", "ns", "cd", "u", "1", True, False, PLACE, (OwnerRef("PodGang", "train-0", "uid-gang", True),)
+)
+BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
+
+
+@pytest.mark.parametrize(
+    ("resource", "gang", "set_exists", "problem"),
+    [
+        pytest.param(OWNED, GANG, True, None, id="owned"),
+        pytest.param(replace(OWNED, managed=False), None, False, None, id="not ours"),
+        pytest.param(replace(OWNED, deleting=True), None, False, None, id="going"),
+        pytest.param(
+            replace(OWNED, owners=BY_SET),
+            GANG,
+            True,
+            OwnershipProblem(
+                'not adopted: PodGang "train-0" should own it, and the reconciler has not made it so yet',
+                "See whether a replica leads (/readyz?verbose) and what its log says.",
+                settling=True,
+            ),
+            id="waits",
+        ),
+        pytest.param(
+            replace(OWNED, owners=(OwnerRef("Job", "j", "uid-j", True),)),
+            GANG,
+            True,
+            OwnershipProblem(
+                'controlled by something else than PodGang "train-0", which uses it',
+                "Remove the controller in its ownerReferences that is not its PodGang.",
+            ),
+            id="foreign",
+        ),
+        pytest.param(
+            OWNED,
+            None,
+            True,
+            OwnershipProblem(
+                'orphaned: PodGang "train-0" does not exist',
+                "It goes with its PodCliqueSet; delete it before where no Pod uses it.",
+                settling=True,
+            ),
+            id="without its PodGang",
+        ),
+        pytest.param(
+            replace(OWNED, place=Place("train", "0")),
+            None,
+            False,
+            OwnershipProblem(
+                'orphaned: the PodGang of its labels does not exist, and neither does PodCliqueSet "train"',
+                "Delete it, unless the garbage collector is quicker.",
+            ),
+            id="without anything",
+        ),
+    ],
+)
+def test_what_is_wrong(
+    resource: MnnvlResource, gang: Gang | None, set_exists: bool, problem: OwnershipProblem | None
+) -> None:
+    assert ownership_problem(resource, gang, set_exists=set_exists) == problem

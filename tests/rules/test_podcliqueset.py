@@ -1,0 +1,97 @@
+"""What is kept of a PodCliqueSet, a Binding's labels, and who may write the managed ClusterTopology."""
+
+from typing import Any
+
+import pytest
+
+from app.objects.edits import operations
+from app.objects.jsonpatch import apply
+from app.objects.resource import NODE
+from app.rules.kinds import POD_CLIQUE
+from app.rules.podcliqueset import Clique, Group, PodCliqueSet, read_pod_clique_set
+from app.rules.topology.authorization import refusal_to_write_managed_topology
+from app.rules.topology.node_labels import binding_changes
+
+
+def test_a_set_is_read_whole() -> None:
+    obj = {
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u", "generation": 3, "deletionTimestamp": "t"},
+        "spec": {
+            "template": {
+                "topologyConstraint": {"packDomain": "zone"},
+                "cliques": [{"name": "w", "spec": {"replicas": 4}, "topologyConstraint": {"packDomain": "host"}}],
+                "podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["w", 3]}],
+            }
+        },
+        "status": {
+            "conditions": [
+                {"type": "Other"},
+                {"type": "TopologyConstraintSatisfied", "status": "True", "observedGeneration": 2},
+            ]
+        },
+    }
+    found = read_pod_clique_set(obj)
+    cliques, groups = (Clique("w", 4, "host"),), (Group("g", ("w",), None),)
+    assert found == PodCliqueSet("ns", "a", "u", 3, True, "zone", cliques, groups, ("True", "", "", 2))
+    assert found.domains == {"zone", "host"}
+    assert (found.group_of("x"), found.clique_of("x")) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {},
+        {"metadata": [], "spec": 1, "status": "x"},
+        {"spec": {"template": {"cliques": {}, "podCliqueScalingGroups": [1, {"name": 2}], "topologyConstraint": "x"}}},
+        {"metadata": {"generation": True}, "spec": {"template": {"topologyConstraint": {"packDomain": 1}}}},
+        {"status": {"conditions": [1, {"type": "Other"}]}},
+    ],
+)
+def test_what_has_another_shape_counts_as_absent(obj: Any) -> None:
+    assert read_pod_clique_set(obj) == PodCliqueSet("", "", "", 0, False, None, (), ())
+
+
+RACK, ZONE = "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(
+    ("labels", "node", "result"),
+    [
+        pytest.param(None, {RACK: "r1"}, {RACK: "r1"}, id="added where there are none"),
+        pytest.param({RACK: "fake", "a": "b"}, {RACK: "r1"}, {RACK: "r1", "a": "b"}, id="a fake is overwritten"),
+        pytest.param({RACK: "fake", "a": "b"}, {}, {"a": "b"}, id="a fake is removed where the node has none"),
+        pytest.param({RACK: "r1"}, {RACK: "r1"}, {RACK: "r1"}, id="what is right stays"),
+        pytest.param({"a": "b"}, {"a": "c", ZONE: ""}, {"a": "b", ZONE: ""}, id="other labels are not ours"),
+    ],
+)
+def test_the_node_is_the_authority_for_its_labels(labels: Any, node: dict[str, str], result: dict[str, str]) -> None:
+    binding = {"metadata": {"name": "p"} if labels is None else {"name": "p", "labels": labels}}
+    after = apply(binding, operations(binding, binding_changes(binding, node, [RACK, ZONE])))
+    assert after["metadata"]["labels"] == result
+    assert operations(after, binding_changes(after, node, [RACK, ZONE])) == []
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
+@pytest.mark.parametrize(
+    ("name", "user", "refused"),
+    [("managed", "admin", True), ("managed", "operator", False), ("other", "admin", False), ("managed", "", True)],
+)
+def test_only_the_authorized_write_the_managed_topology(operation: str, name: str, user: str, refused: bool) -> None:
+    refusal = refusal_to_write_managed_topology(
+        name=name, managed_name="managed", operation=operation, username=user, authorized=["operator"]
+    )
+    assert (refusal is not None) is refused
+    assert refusal is None or f'user "{user}" cannot {operation.lower()} it; only these can: operator' in refusal
+
+
+def test_nobody_may_where_nobody_is_configured() -> None:
+    refusal = refusal_to_write_managed_topology(
+        name="m", managed_name="m", operation="CREATE", username="x", authorized=[]
+    )
+    assert refusal is not None
+    assert "nobody (authorizedUsers is empty)" in refusal
+
+
+def test_resources_say_their_name_and_version() -> None:
+    assert (str(NODE), NODE.api_version()) == ("nodes", "v1")
+    assert (str(POD_CLIQUE), POD_CLIQUE.api_version("v2")) == ("podcliques.grove.io", "grove.io/v2")

@@ -1,0 +1,125 @@
+"""SubGroup names; the messages are the design's."""
+
+from typing import Any
+
+import pytest
+
+from app.objects.names import LABEL_RULE, is_label, label_key_problem
+from app.rules.subgroups import validate_pod_group
+
+
+def names(*subgroups: Any) -> dict[str, Any]:
+    """A PodGroup; a subgroup is a name, or (name, parent)."""
+    built = [
+        dict(zip(("name", "parent"), one, strict=True)) if isinstance(one, tuple) else {"name": one}
+        for one in subgroups
+    ]
+    return {"spec": {"subGroups": built}}
+
+
+VALID: list[Any] = [
+    pytest.param(names("workers"), id="lowercase"),
+    pytest.param(names("decode-workers", "a", "worker1", "1"), id="hyphens, digits, one character"),
+    pytest.param(names("a" * 63), id="63 characters"),
+    pytest.param(names("a", ("b", "a"), ("c", "b")), id="parents before children"),
+    pytest.param(names(("b", "a"), "a"), id="children before parents"),
+    pytest.param(names(("b", None)), id="a null parent"),
+    pytest.param({}, id="no spec"),
+    pytest.param({"spec": None}, id="null spec"),
+    pytest.param({"spec": {"subGroups": None}}, id="null subGroups"),
+    pytest.param({"spec": {"subGroups": []}}, id="no subGroups"),
+]
+
+
+@pytest.mark.parametrize("obj", VALID)
+def test_valid(obj: Any) -> None:
+    assert validate_pod_group(obj) == []
+
+
+def bad(name: str) -> str:
+    return f'invalid subgroup name "{name}": {LABEL_RULE}'
+
+
+INVALID: list[Any] = [
+    pytest.param(names("Workers"), [bad("Workers")], id="uppercase"),
+    pytest.param(names("decodeWorkers"), [bad("decodeWorkers")], id="mixed case"),
+    pytest.param(names("decode_workers"), [bad("decode_workers")], id="underscore"),
+    pytest.param(names("-workers", "workers-"), [bad("-workers"), bad("workers-")], id="hyphens at the ends"),
+    pytest.param(names("workers\n"), [bad("workers\\n")], id="a trailing newline"),
+    pytest.param(names("wörker"), [bad("wörker")], id="not ASCII"),
+    pytest.param(names(""), ['invalid subgroup name "": name cannot be empty'], id="empty"),
+    pytest.param(
+        names("a" * 64), [f'invalid subgroup name "{"a" * 64}": name must be no more than 63 characters'], id="64"
+    ),
+    pytest.param(
+        names("workers", ("leaders", "Workers")),
+        [f'invalid parent name "Workers" for subgroup "leaders": {LABEL_RULE}'],
+        id="parent in uppercase",
+    ),
+    pytest.param(names("a", "a"), ["duplicate subgroup name a"], id="twice"),
+    pytest.param(names("a", "a", "a"), ["duplicate subgroup name a"] * 2, id="three times"),
+    pytest.param(names(("a", "z")), ["parent z of a was not found"], id="no such parent"),
+    pytest.param(names(("a", "a")), ["cycle detected in subgroups"], id="its own parent"),
+    pytest.param(names(("a", "b"), ("b", "a")), ["cycle detected in subgroups"], id="a cycle of two"),
+    pytest.param(
+        names(("t", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("u", "c")),
+        ["cycle detected in subgroups"],
+        id="a cycle of three with tails, once",
+    ),
+    pytest.param(names(("a", "a"), ("b", "b")), ["cycle detected in subgroups"] * 2, id="two cycles"),
+    pytest.param(
+        names("X", ("b", "Y"), "b", ("c", "z"), ("d", "d")),
+        [
+            bad("X"),
+            f'invalid parent name "Y" for subgroup "b": {LABEL_RULE}',
+            "duplicate subgroup name b",
+            "parent z of c was not found",
+            "cycle detected in subgroups",
+        ],
+        id="everything at once, in order",
+    ),
+    pytest.param({"spec": 1}, ["spec: Invalid value: 1: must be a map"], id="spec is a number"),
+    pytest.param({"spec": {"subGroups": "a"}}, ['spec.subGroups: Invalid value: "a": must be a list'], id="text"),
+    pytest.param({"spec": {"subGroups": [1]}}, ["spec.subGroups[0]: Invalid value: 1: must be a map"], id="a number"),
+    pytest.param(
+        names(7, ("a", 7)),
+        [
+            "spec.subGroups[0].name: Invalid value: 7: must be a string",
+            "spec.subGroups[1].parent: Invalid value: 7: must be a string",
+        ],
+        id="numbers for names",
+    ),
+    pytest.param({"spec": {"subGroups": [{}]}}, ['invalid subgroup name "": name cannot be empty'], id="no name"),
+]
+
+
+@pytest.mark.parametrize(("obj", "messages"), INVALID)
+def test_invalid(obj: Any, messages: list[str]) -> None:
+    assert list(map(str, validate_pod_group(obj))) == messages
+
+
+def test_causes_name_fields_that_exist() -> None:
+    found = validate_pod_group(names(("a", "B"), ("c", "z"), ("d", "e"), ("e", "d"), "a"))
+    assert [one.field for one in found] == [
+        "spec.subGroups[0].parent",
+        "spec.subGroups[4].name",
+        "spec.subGroups[1].parent",
+        "spec.subGroups[2].parent",
+    ]
+
+
+def test_many_subgroups_take_one_pass() -> None:
+    chain = [("0", None), *((str(index), str(index - 1)) for index in range(1, 5000))]
+    assert validate_pod_group(names(*chain)) == []
+    assert validate_pod_group(names(*reversed(chain))) == []
+
+
+@pytest.mark.parametrize("key", ["a", "a/b", "topology.kubernetes.io/rack", "A_b.c-1", f"{'a' * 63}"])
+def test_label_keys(key: str) -> None:
+    assert label_key_problem(key) is None
+
+
+@pytest.mark.parametrize("key", ["", "a/", "/a", "a\n", "a/b/c", "-a", f"{'a' * 64}", "A/b"])
+def test_what_is_no_label_key(key: str) -> None:
+    assert label_key_problem(key) is not None
+    assert not is_label(f"{key}\n")

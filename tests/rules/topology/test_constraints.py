@@ -1,0 +1,149 @@
+"""Topology constraints of a PodCliqueSet: set -> scaling group -> clique."""
+
+from typing import Any
+
+import pytest
+
+from app.objects.fields import FieldError
+from app.rules.topology.constraints import NOT_ENABLED, read_constraints, validate_pod_clique_set
+from app.rules.topology.levels import DOMAINS, Level, Topology
+
+ALL = Topology("grove-topology", enabled=True, levels=tuple(Level(domain, f"key/{domain}") for domain in DOMAINS))
+FEW = Topology("grove-topology", enabled=True, levels=(Level("rack", "key/rack"), Level("host", "key/host")))
+OFF = Topology("grove-topology", enabled=False)
+
+CLIQUE = "spec.template.cliques[0].topologyConstraint.packDomain"
+GROUP = "spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain"
+SET = "spec.template.topologyConstraint.packDomain"
+
+
+def pcs(top: Any = None, group: Any = None, clique: Any = None, **template: Any) -> dict[str, Any]:
+    """A set with one scaling group of one clique, and a packDomain at each level."""
+
+    def constraint(domain: Any) -> dict[str, Any]:
+        return {} if domain is None else {"topologyConstraint": {"packDomain": domain}}
+
+    return {
+        "spec": {
+            "template": {
+                "cliques": [{"name": "a", **constraint(clique)}, {"name": "b"}],
+                "podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["a"], **constraint(group)}],
+                **constraint(top),
+                **template,
+            }
+        }
+    }
+
+
+def judged(obj: Any, topology: Topology = ALL, old: Any = None) -> tuple[list[FieldError], list[str]]:
+    findings: list[FieldError] = []
+    constraints = read_constraints(obj, findings)
+    assert findings == []
+    return validate_pod_clique_set(constraints, old, topology)
+
+
+@pytest.mark.parametrize(
+    ("obj", "findings"),
+    [
+        pytest.param(pcs(), [], id="no constraint"),
+        pytest.param(pcs("rack", "rack", "rack"), [], id="equal at every level"),
+        pytest.param(pcs("zone", "rack", "host"), [], id="stricter at every level"),
+        pytest.param(pcs("host", None, "numa"), [], id="a group without a constraint is skipped"),
+        pytest.param(pcs("host", None, "rack"), [(CLIQUE, '"host" of the PodCliqueSet')], id="clique against the set"),
+        pytest.param(pcs(None, "host", "rack"), [(CLIQUE, 'scaling group "g"')], id="clique against its group"),
+        pytest.param(pcs("host", "rack"), [(GROUP, "allowed: host, numa")], id="group against the set"),
+        pytest.param(
+            pcs("host", "rack", "zone"),
+            [(GROUP, '"host" of the PodCliqueSet'), (CLIQUE, '"host" of the PodCliqueSet')],
+            id="both, each against the strictest above it",
+        ),
+        pytest.param(pcs("galaxy", "rack"), [(SET, "Unsupported value")], id="an unknown domain has no order"),
+        pytest.param(pcs(None, "rack", "rack\n"), [(CLIQUE, "Unsupported value")], id="a trailing newline"),
+        pytest.param(pcs("", None, ""), [], id="empty is none"),
+        pytest.param(pcs(topologyConstraint=None, cliques=None, podCliqueScalingGroups=None), [], id="nulls"),
+    ],
+)
+def test_hierarchy(obj: Any, findings: list[tuple[str, str]]) -> None:
+    found, warnings = judged(obj)
+    assert [one.field for one in found] == [field for field, _ in findings]
+    assert all(text in str(one) for one, (_, text) in zip(found, findings, strict=True))
+    assert warnings == []
+
+
+def test_a_level_that_is_not_configured_is_named_with_those_that_are() -> None:
+    found, _ = judged(pcs("zone", "rack"), FEW)
+    detail = 'topology level not found in ClusterTopology "grove-topology", which has: rack, host'
+    assert list(map(str, found)) == [f'{SET}: Invalid value: "zone": {detail}']
+
+
+def test_disabled_topology_refuses_every_constraint() -> None:
+    found, _ = judged(pcs("zone", None, "host"), OFF)
+    assert list(map(str, found)) == [f"{SET}: Forbidden: {NOT_ENABLED}", f"{CLIQUE}: Forbidden: {NOT_ENABLED}"]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "topology", "kept"),
+    [
+        pytest.param(pcs("zone"), pcs("zone"), FEW, True, id="a level that is gone"),
+        pytest.param(pcs("zone"), pcs("zone"), OFF, True, id="topology switched off"),
+        pytest.param(pcs("host", None, "rack"), pcs("host", None, "rack"), ALL, True, id="an old violation"),
+        pytest.param(pcs("zone"), pcs("block"), FEW, False, id="changed to something invalid"),
+        pytest.param(pcs("zone"), pcs(), FEW, False, id="added"),
+        pytest.param(pcs("zone", "rack"), pcs("zone"), FEW, False, id="one kept, one added"),
+        pytest.param(
+            pcs(None, "host", "rack"),
+            pcs(None, "host", "rack", podCliqueScalingGroups=[{"name": "g", "cliqueNames": ["b"]}]),
+            ALL,
+            False,
+            id="the clique moved into another group",
+        ),
+    ],
+)
+def test_what_was_stored_before_stays_usable(new: Any, old: Any, topology: Topology, kept: bool) -> None:
+    findings, warnings = judged(new, topology, old)
+    assert (findings == []) is kept
+    assert (warnings != []) is kept
+    assert all(warning.startswith("topology constraint ignored, it was stored before: spec.") for warning in warnings)
+
+
+def test_reordered_cliques_are_unchanged() -> None:
+    old = pcs("zone", None, "host")
+    new = pcs("zone", None, "host")
+    new["spec"]["template"]["cliques"].reverse()
+    findings, warnings = judged(new, OFF, old)
+    assert (findings, len(warnings)) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("obj", "findings"),
+    [
+        pytest.param({"spec": []}, ["spec"], id="spec is a list"),
+        pytest.param({"spec": {"template": 1}}, ["spec.template"], id="template is a number"),
+        pytest.param(pcs(topologyConstraint="rack"), ["spec.template.topologyConstraint"], id="constraint is text"),
+        pytest.param(pcs(top=["rack"]), [SET], id="packDomain is a list"),
+        pytest.param(pcs(cliques={}), ["spec.template.cliques"], id="cliques is a map"),
+        pytest.param(
+            pcs(cliques=[1], podCliqueScalingGroups=["g"]),
+            ["spec.template.podCliqueScalingGroups[0]", "spec.template.cliques[0]"],
+            id="entries that are no maps",
+        ),
+        pytest.param(
+            pcs(podCliqueScalingGroups=[{"name": "g", "cliqueNames": "a"}]),
+            ["spec.template.podCliqueScalingGroups[0].cliqueNames"],
+            id="cliqueNames is text",
+        ),
+    ],
+)
+def test_shapes_that_the_crd_does_not_allow(obj: Any, findings: list[str]) -> None:
+    found: list[FieldError] = []
+    read_constraints(obj, found)
+    assert [one.field for one in found] == findings
+
+
+def test_a_clique_in_two_groups_answers_to_both() -> None:
+    groups = [
+        {"name": "g", "cliqueNames": ["a"], "topologyConstraint": {"packDomain": "rack"}},
+        {"name": "h", "cliqueNames": ["a"], "topologyConstraint": {"packDomain": "host"}},
+    ]
+    found, _ = judged(pcs(None, None, "zone", podCliqueScalingGroups=groups))
+    assert [str(one) for one in found if 'scaling group "h"' in str(one)] == list(map(str, found))

@@ -1,0 +1,91 @@
+"""The KAI Topology of a ClusterTopology."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.topology.kai import (
+    desired_kai_topology,
+    is_orphan,
+    is_owned,
+    last_errors,
+    mapping_problem,
+    ready_condition,
+)
+from app.rules.topology.levels import Level
+
+NOW, BEFORE = "2026-11-21T12:00:00Z", "2026-01-01T00:00:00Z"
+RACK, HOST, NUMA = Level("rack", "k/rack"), Level("host", "kubernetes.io/hostname"), Level("numa", "k/numa")
+
+
+def test_it_has_the_levels_broadest_first_and_its_owner() -> None:
+    stored = {"metadata": {"name": "grove-topology", "uid": "u1"}, "spec": {}}
+    assert desired_kai_topology(stored, [RACK, HOST]) == {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {
+            "name": "grove-topology",
+            "ownerReferences": [
+                {
+                    "apiVersion": "grove.io/v1alpha1",
+                    "kind": "ClusterTopology",
+                    "name": "grove-topology",
+                    "uid": "u1",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {"levels": [{"nodeLabel": "k/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("levels", "problem"),
+    [
+        pytest.param([RACK, HOST], None, id="host last"),
+        pytest.param([RACK, NUMA], None, id="no host"),
+        pytest.param([HOST, NUMA], "numa is below it", id="numa below host"),
+        pytest.param([], "no levels", id="nothing"),
+    ],
+)
+def test_what_kai_cannot_have(levels: list[Level], problem: str | None) -> None:
+    found = mapping_problem(levels)
+    assert (found is None) if problem is None else (problem in (found or ""))
+
+
+OURS = {"kind": "ClusterTopology", "name": "grove-topology", "uid": "u1", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("owners", "owned", "orphan"),
+    [
+        pytest.param(None, False, False, id="nobody's"),
+        pytest.param([OURS], True, False, id="ours"),
+        pytest.param([{**OURS, "controller": False}], False, False, id="ours, but not controlled"),
+        pytest.param([{**OURS, "uid": "u0"}], False, True, id="a former one's"),
+        pytest.param([{**OURS, "name": "other", "uid": "u2"}], False, False, id="another topology's"),
+        pytest.param([{**OURS, "kind": "Other", "uid": "u2"}], False, False, id="another kind's"),
+    ],
+)
+def test_whose_it_is(owners: Any, owned: bool, orphan: bool) -> None:
+    kai = {"metadata": {"name": "grove-topology", "ownerReferences": owners}}
+    assert (is_owned(kai, "u1"), is_orphan(kai, "grove-topology", "u1")) == (owned, orphan)
+
+
+def test_the_ready_condition_has_the_designs_reasons() -> None:
+    assert [(one.status, one.reason) for one in (ready_condition(None, 1), ready_condition("x", 1))] == [
+        ("True", "TopologyReady"),
+        ("False", "TopologyCreationOrUpdateFailed"),
+    ]
+    assert ready_condition("x", 1, pending=True).status == "Unknown"
+
+
+def test_last_errors_keep_the_time_they_were_first_seen() -> None:
+    failed = ready_condition("broken", 1)
+    error = {"code": "KAI_TOPOLOGY_CREATE_ERROR", "description": "broken", "observedAt": BEFORE}
+    assert last_errors(failed, None, NOW) == [{**error, "observedAt": NOW}]
+    assert last_errors(failed, ["nonsense", error], NOW) == [error]
+    assert last_errors(failed, [{**error, "description": "other"}], NOW) == [{**error, "observedAt": NOW}]
+    assert last_errors(ready_condition(None, 1), [error], NOW) == []
+    assert last_errors(ready_condition("waits", 1, pending=True), [error], NOW) == []

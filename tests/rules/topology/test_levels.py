@@ -1,0 +1,82 @@
+"""Levels of a ClusterTopology."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.topology.levels import Level, Topology, rank, read_levels, validate_cluster_topology
+
+RACK = {"domain": "rack", "key": "topology.kubernetes.io/rack"}
+HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
+
+
+def topology(*levels: Any) -> dict[str, Any]:
+    return {"spec": {"levels": list(levels)}}
+
+
+CASES: list[Any] = [
+    pytest.param(topology(HOST), [], id="one level"),
+    pytest.param(topology(HOST, RACK), [], id="levels in any order"),
+    pytest.param(
+        topology(RACK, {**RACK, "key": "a"}), [("spec.levels[1].domain", 'Duplicate value: "rack"')], id="domain"
+    ),
+    pytest.param(topology(RACK, {**HOST, "key": RACK["key"]}), [("spec.levels[1].key", "Duplicate value")], id="key"),
+    pytest.param(
+        topology({"domain": "galaxy", "key": "-"}, {"domain": None, "key": ""}),
+        [
+            ("spec.levels[0].domain", 'Unsupported value: "galaxy"'),
+            ("spec.levels[0].key", "must be a qualified label name"),
+            ("spec.levels[1].domain", "Required value"),
+            ("spec.levels[1].key", "Required value"),
+        ],
+        id="everything at once, in list order",
+    ),
+    pytest.param(
+        topology({"domain": 1, "key": 2}),
+        [("spec.levels[0].domain", "must be a string"), ("spec.levels[0].key", "must be a string")],
+        id="numbers where strings belong",
+    ),
+    pytest.param(topology({**RACK, "key": "rack\n"}), [("spec.levels[0].key", r"rack\n")], id="a trailing newline"),
+    pytest.param(
+        topology({**RACK, "domain": "rack\n"}), [("spec.levels[0].domain", "Unsupported")], id="domain newline"
+    ),
+    pytest.param(topology({**RACK, "key": "a" * 64}), [("spec.levels[0].key", "no more than 63")], id="a long key"),
+    pytest.param(topology({**RACK, "key": "UP.per/x"}), [("spec.levels[0].key", "prefix must be")], id="a bad prefix"),
+    pytest.param(topology({**RACK, "key": "/x"}), [("spec.levels[0].key", "prefix must be")], id="an empty prefix"),
+    pytest.param(topology("rack"), [("spec.levels[0]", "must be a map")], id="a level that is no map"),
+    pytest.param(topology(), [("spec.levels", "at least one level")], id="no level"),
+    pytest.param({}, [("spec.levels", "at least one level")], id="no spec"),
+    pytest.param({"spec": []}, [("spec", "must be a map")], id="spec is a list"),
+    pytest.param({"spec": {"levels": {}}}, [("spec.levels", "must be a list")], id="levels is a map"),
+]
+
+
+@pytest.mark.parametrize(("obj", "findings"), CASES)
+def test_validation(obj: Any, findings: list[tuple[str, str]]) -> None:
+    found = validate_cluster_topology(obj)
+    assert [one.field for one in found] == [field for field, _ in findings]
+    for one, (_, text) in zip(found, findings, strict=True):
+        assert text in str(one)
+
+
+def test_more_levels_than_there_are_domains() -> None:
+    levels = [{"domain": "rack", "key": f"key-{index}"} for index in range(8)]
+    found = validate_cluster_topology(topology(*levels))
+    assert str(found[0]) == "spec.levels: Invalid value: 8: must have at most 7 levels"
+    assert len(found) == 8
+
+
+def test_stored_levels_are_read_broadest_first() -> None:
+    stored = [HOST, "x", {"domain": "galaxy", "key": "k"}, {"domain": "numa"}, {"domain": ["rack"], "key": "k"}, RACK]
+    levels = read_levels(stored)
+    assert levels == (Level("rack", RACK["key"]), Level("host", HOST["key"]))
+    assert read_levels({"a": 1}) == ()
+    known = Topology("t", enabled=True, levels=levels)
+    assert (known.strictest_key, known.key_of("rack"), known.key_of("zone")) == (HOST["key"], RACK["key"], None)
+    assert known.keys == (RACK["key"], HOST["key"])
+    assert Topology("t", enabled=True).strictest_key is None
+
+
+def test_the_semantic_order() -> None:
+    domains = ["region", "zone", "datacenter", "block", "rack", "host", "numa"]
+    assert [rank(domain) for domain in domains] == list(range(7))

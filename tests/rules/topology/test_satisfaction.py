@@ -1,0 +1,90 @@
+"""What the status of a PodCliqueSet says of its constraints."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.rules.podcliqueset import Clique, Group, PodCliqueSet
+from app.rules.topology.levels import Level, Topology
+from app.rules.topology.satisfaction import constraint_condition, lost_levels_warning
+
+TOPOLOGY = Topology("grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host")))
+FREE = PodCliqueSet("ns", "train", "u", 5, False, None, (Clique("worker", 1, None),), ())
+IGNORED = "Topology constraint will be ignored. Please remove packDomain or update ClusterTopology."
+
+
+@pytest.mark.parametrize(
+    ("pcs", "topology", "wanted"),
+    [
+        pytest.param(FREE, TOPOLOGY, None, id="a set without constraints gets no condition"),
+        pytest.param(
+            replace(FREE, pack_domain="zone", cliques=(Clique("worker", 1, "host"),)),
+            TOPOLOGY,
+            ("True", "TopologyConstraintsValid", "All topology constraints name levels of the ClusterTopology"),
+            id="all levels are there",
+        ),
+        pytest.param(
+            replace(FREE, pack_domain="block"),
+            TOPOLOGY,
+            (
+                "False",
+                "TopologyLevelNotFound",
+                f"Topology level 'block' not found in ClusterTopology 'grove-topology'. {IGNORED}",
+            ),
+            id="the design's message",
+        ),
+        pytest.param(
+            replace(FREE, pack_domain="block", groups=(Group("pool", ("worker",), "rack"),)),
+            TOPOLOGY,
+            (
+                "False",
+                "TopologyLevelNotFound",
+                f"Topology levels 'block', 'rack' not found in ClusterTopology 'grove-topology'. {IGNORED}",
+            ),
+            id="several, broadest first",
+        ),
+        pytest.param(
+            replace(FREE, pack_domain="zone"),
+            Topology("grove-topology", enabled=False),
+            ("False", "TopologyDisabled", "Topology support disabled in operator configuration"),
+            id="switched off",
+        ),
+        pytest.param(
+            replace(FREE, pack_domain="zone"),
+            None,
+            ("Unknown", "TopologyUnknown", "The managed ClusterTopology does not exist yet"),
+            id="not to be seen",
+        ),
+    ],
+)
+def test_the_condition(pcs: PodCliqueSet, topology: Topology | None, wanted: tuple[str, str, str] | None) -> None:
+    found = constraint_condition(pcs, topology)
+    assert (found and (found.status, found.reason, found.message)) == wanted
+    assert found is None or found.generation == 5
+
+
+@pytest.mark.parametrize(
+    ("count", "warning"),
+    [
+        pytest.param(0, None, id="nobody names them"),
+        pytest.param(
+            1,
+            "1 PodCliqueSet has constraints on the removed levels ('block', 'rack'), which will be ignored: ns/s0",
+            id="one is one",
+        ),
+        pytest.param(
+            2,
+            "2 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: "
+            "ns/s0, ns/s1",
+            id="a few are all named",
+        ),
+        pytest.param(
+            7,
+            "7 PodCliqueSets have constraints on the removed levels ('block', 'rack'), which will be ignored: "
+            "ns/s0, ns/s1, ns/s2, ns/s3, ns/s4 and 2 more",
+            id="of many the first",
+        ),
+    ],
+)
+def test_who_takes_levels_away_is_told_whom_it_hits(count: int, warning: str | None) -> None:
+    assert lost_levels_warning({"rack", "block"}, [replace(FREE, name=f"s{n}") for n in range(count)]) == warning
