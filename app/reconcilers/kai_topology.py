@@ -23,6 +23,11 @@ from app.rules.topology.kai import (
 AGAIN_SECONDS = 2.0
 """For what resolves by itself: something is being deleted."""
 
+_NO_STATUS = (
+    f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds, whose CRD has one. Until then, "
+    "topologies are synced, and their state is only in events"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -51,6 +56,8 @@ class KaiTopologyReconciler:
         self.statuses_lost = 0
         """Writes of a status that the CRD of this cluster doesn't have."""
         self._client, self._name, self._events, self._now = client, topology_name, events, now
+        self._reported: tuple[str, Condition, str] | None = None
+        """The uid, condition and reason of the last StatusNotWritten event, None after a status was written."""
 
     def all_keys(self) -> list[Key]:
         return [("", self._name)]
@@ -71,7 +78,10 @@ class KaiTopologyReconciler:
             raise
         except ClusterError as error:
             outcome, failure = Outcome(f"KAI Topology could not be written: {error.message}"), error
-        await self._say(topology, outcome)
+        try:
+            await self._say(topology, outcome)
+        except NotFound:
+            return None  # deleted since it was read
         if failure is not None:
             raise failure
         return outcome.again
@@ -133,16 +143,32 @@ class KaiTopologyReconciler:
         status = topology.get("status") or {}
         if says(status.get("conditions"), condition) and status.get("observedGeneration") == generation:
             return
-        try:
-            await self._client.patch(
-                CLUSTER_TOPOLOGY, self._name, self._status(topology, condition), subresource="status"
-            )
-        except (NotFound, Forbidden) as refused:
+        problem = await self._write_status(topology, condition)
+        if problem is None:
+            self._reported = None
+        else:
             self.statuses_lost += 1
-            text = f"the status could not be written ({refused.message}); it would be: {condition.message}"
+            report = (str(topology["metadata"].get("uid")), condition, problem)
+            if report == self._reported:
+                return
+            self._reported = report
+            text = f"{problem}. The status would be: {condition.message}"
             self._events.record(Regarding.of(topology), "Warning", "StatusNotWritten", text)
         if condition.status == "False":
             self._events.record(Regarding.of(topology), "Warning", condition.reason, condition.message)
+
+    async def _write_status(self, topology: Object, condition: Condition) -> str | None:
+        """The reason if the status can't be written, else None. NotFound if the ClusterTopology no longer exists: the
+        API server gives the same answer if the CRD has no status."""
+        try:
+            status = self._status(topology, condition)
+            await self._client.patch(CLUSTER_TOPOLOGY, self._name, status, subresource="status")
+        except NotFound:
+            await self._client.get(CLUSTER_TOPOLOGY, self._name, metadata_only=True)
+            return _NO_STATUS
+        except Forbidden as error:
+            return f"the API server does not accept the status: {error.message}"
+        return None
 
     def _status(self, topology: Object, condition: Condition) -> Object:
         status = topology.get("status") or {}

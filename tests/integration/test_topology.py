@@ -192,11 +192,12 @@ async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_syn
         await until_kai(clients, ZONE, RACK, HOST)
         uid = (await clients.admin.get(CLUSTER_TOPOLOGY, NAME))["metadata"]["uid"]
 
-        async def reasons() -> list[str]:
+        async def notes() -> list[str]:
             page = await clients.admin.list(EVENT, "default")
-            return [one["reason"] for one in page.items if one["regarding"].get("uid") == uid]
+            return [one["note"] for one in page.items if one["regarding"].get("uid") == uid]
 
-        assert "StatusNotWritten" in await eventually(reasons)
+        (note,) = {note for note in await eventually(notes) if "status" in note}
+        assert note.startswith(f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds")
 
 
 async def gauge(served: Served, name: str) -> float:

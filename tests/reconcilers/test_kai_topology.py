@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.cluster.memory import MemoryClient
-from app.kube.api import Conflict, NotFound, Object, Unavailable
+from app.kube.api import Conflict, Forbidden, NotFound, Object, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
-from app.objects.resource import EVENT
+from app.objects.resource import EVENT, Resource
 from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from tests import builders
@@ -106,13 +106,75 @@ async def test_one_of_a_former_cluster_topology_is_left_to_the_garbage_collector
     assert [call.resource for call in client.writes()] == [CLUSTER_TOPOLOGY]
 
 
-async def test_a_crd_without_status_is_said_and_the_sync_goes_on() -> None:
+NO_STATUS = (
+    "the CRD clustertopologies.grove.io has no status subresource: apply manifests/crds, whose CRD has one. Until "
+    "then, topologies are synced, and their state is only in events. The status would be: "
+)
+
+
+async def notes(client: MemoryClient, found: KaiTopologyReconciler) -> list[tuple[str, str, int]]:
+    """Reason, note and count of each event, sorted."""
+    await reasons(client, found)
+    events = client.objects(EVENT)
+    return sorted((one["reason"], one["note"], one.get("series", {"count": 1})["count"]) for one in events)
+
+
+async def test_a_crd_without_status_is_reported_once_and_the_sync_goes_on() -> None:
     client = MemoryClient([TOPOLOGY], without_status=[CLUSTER_TOPOLOGY])
     found = reconciler(client)
-    assert await found.reconcile(KEY) is None
+    for _ in range(3):  # the watches of both objects ask for further looks after each sync
+        assert await found.reconcile(KEY) is None
     assert [one["spec"]["levels"] for one in client.objects(KAI_TOPOLOGY)] == [LEVELS]
-    assert found.statuses_lost == 1
-    assert await reasons(client, found) == ["StatusNotWritten"]
+    assert found.statuses_lost == 3
+    assert await notes(client, found) == [
+        ("StatusNotWritten", f"{NO_STATUS}KAI Topology is in step with the ClusterTopology", 1)
+    ]
+
+
+async def test_a_crd_without_status_is_reported_again_if_the_condition_is_another() -> None:
+    client = MemoryClient([TOPOLOGY], without_status=[CLUSTER_TOPOLOGY])
+    client.load([kai("k/theirs")])
+    found = reconciler(client)
+    for _ in range(2):
+        await found.reconcile(KEY)
+    await client.delete(KAI_TOPOLOGY, "grove-topology")
+    await found.reconcile(KEY)
+    theirs = 'KAI Topology "grove-topology" exists, but is not controlled by this ClusterTopology: left alone'
+    assert await notes(client, found) == [
+        ("StatusNotWritten", NO_STATUS + theirs, 1),
+        ("StatusNotWritten", f"{NO_STATUS}KAI Topology is in step with the ClusterTopology", 1),
+        ("TopologyCreationOrUpdateFailed", theirs, 1),
+    ]
+
+
+async def test_a_status_that_is_refused_is_reported_with_the_api_servers_reason() -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.fail_next("patch", CLUSTER_TOPOLOGY, Forbidden("may not patch the status", code=403))
+    found = reconciler(client)
+    await found.reconcile(KEY)
+    assert await notes(client, found) == [
+        (
+            "StatusNotWritten",
+            "the API server does not accept the status: may not patch the status. The status would be: "
+            "KAI Topology is in step with the ClusterTopology",
+            1,
+        )
+    ]
+
+
+class DeletingClient(MemoryClient):
+    """Deletes an object just before its status is written."""
+
+    async def patch(self, resource: Resource, name: str, *patch: Any, **options: Any) -> Object:
+        await self.delete(resource, name)
+        return await super().patch(resource, name, *patch, **options)
+
+
+async def test_a_topology_that_is_deleted_while_its_status_is_written_is_not_reported() -> None:
+    client = DeletingClient([TOPOLOGY])
+    found = reconciler(client)
+    assert await found.reconcile(KEY) is None
+    assert (found.statuses_lost, await notes(client, found)) == (0, [])
 
 
 async def test_somebody_who_changes_it_again_and_again_is_not_fought() -> None:
