@@ -10,8 +10,7 @@ from app.admission.verdict import Effect, Verdict, judged, not_allowed, patched
 from app.cluster.readers import MnnvlResources, NotOurs, PodCliqueSetReader
 from app.objects.edits import operations
 from app.rules.mnnvl.claims import plan_injection, reservation_warning
-from app.rules.mnnvl.plan import ClaimMode
-from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.plan import ClaimMode, Plan
 
 
 class PodCliqueWebhook:
