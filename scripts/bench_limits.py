@@ -20,11 +20,12 @@ import orjson
 from bench_common import Connection, answer, cached_objects, memory, process, server_options, until
 from bench_restarts import Load
 
-from app import runtime
-from app.admission.handler import decide
+from app.admission.decide import decide
 from app.admission.review import parse
-from app.config import configuration_or_defaults
-from app.listener import free_port
+from app.cluster.connect import offline_cluster
+from app.config.read import configuration_or_defaults
+from app.server.listener import free_port
+from app.webhooks.registry import routes_over
 
 SERVERS = ("ours", "floor")
 TURNS = 5
@@ -110,8 +111,8 @@ def listening_on(port: int) -> int:
 def large_set() -> float:
     """Handler time for 1,000 replicas, as a part of that for 1."""
     configuration = configuration_or_defaults(None)
-    cluster = runtime.offline_cluster(configuration, orjson.loads(bench_verdicts.facts())["items"])
-    route = runtime.build_routes(configuration, cluster)["/validate/podcliqueset"]
+    cluster = offline_cluster(configuration, orjson.loads(bench_verdicts.facts())["items"])
+    route = routes_over(configuration, cluster)["/validate/podcliqueset"]
     review = bench_verdicts.review("podcliqueset.topology-three-levels")
     times = {}
     for replicas in ("0001", "1000"):

@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 from bench_common import api_calls, cached_objects, memory, process, server_options, until
 
-from app.listener import free_port
 from app.sandbox.sandbox import Sandbox
+from app.server.listener import free_port
 
 NODES, GANGS, CLIQUES, SETS = 15_000, 10_000, 20_000, 2_000
 CONFIGURATION = """

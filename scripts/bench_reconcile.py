@@ -26,14 +26,14 @@ import httpx
 from bench_common import ENVIRONMENT, ROOT, memory, process, until_async
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.commands.sandbox import with_bundle
 from app.kube.api import Unavailable
 from app.kube.client import HttpClient, Limits
 from app.kube.credentials import from_kubeconfig
-from app.listener import free_port
-from app.local import with_bundle
 from app.objects.resource import EVENT, LEASE, Resource
 from app.rules.kinds import ALL, COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.sandbox.sandbox import Sandbox
+from app.server.listener import free_port
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests import builders
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import bench_common
 from bench_common import ENVIRONMENT, ROOT, Connection
 
-from app.listener import free_port
+from app.server.listener import free_port
 
 LATE_SECONDS = 1.0
 CONFIGURATION = """

@@ -23,8 +23,8 @@ from pathlib import Path
 import orjson
 from bench_common import ENVIRONMENT, ROOT
 
-from app.listener import free_port
-from app.tls.development import ensure_development_certificate
+from app.certificates.development import ensure_development_certificate
+from app.server.listener import free_port
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
 CONNECTIONS = 16

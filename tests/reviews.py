@@ -8,14 +8,14 @@ from typing import Any
 
 import httpx
 
-from app.admission.handler import Route
+from app.admission.decide import Route
 from app.admission.http import AdmissionApp
 from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.cluster.offline import OfflineCluster
-from app.config import Configuration
+from app.config.schema import Configuration
 from app.rules.topology.levels import Level
-from app.runtime import build_routes
+from app.webhooks.registry import routes_over
 
 DIRECTORY = Path(__file__).parent / "testdata" / "reviews"
 OPERATOR = "system:serviceaccount:grove-system:grove-admission"
@@ -70,8 +70,8 @@ def cluster(*objects: dict[str, Any], enabled: bool = True) -> OfflineCluster:
     return OfflineCluster([*recorded_sets(), NODE, *objects], topology_enabled=enabled, levels=LEVELS)
 
 
-def routes_over(offline: OfflineCluster) -> dict[str, Route]:
-    return build_routes(Configuration(), offline)
+def default_routes(offline: OfflineCluster) -> dict[str, Route]:
+    return routes_over(Configuration(), offline)
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Caller:
     def __init__(self, offline: OfflineCluster | None = None, configuration: Configuration | None = None) -> None:
         self.cluster = offline or cluster()
         self.seen = Seen()
-        routes = build_routes(configuration or Configuration(), self.cluster)
+        routes = routes_over(configuration or Configuration(), self.cluster)
         self.app = AdmissionApp(routes, not_found, self.seen)
 
     async def post(self, path: str, body: bytes, content_type: str | None = "application/json") -> httpx.Response:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.config import read_configuration, with_overrides
+from app.config.environment import with_overrides
+from app.config.read import read_configuration
 from app.sandbox.manifests import OWN
 from app.sandbox.real import RealApiServer, find_binaries
 from app.webhooks.configurations import ServiceTarget

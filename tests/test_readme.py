@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from app.cli import main
-from app.config import Configuration
+from app.config.schema import Configuration
 from tests.test_manifests import exposed
 
 ROOT = Path(__file__).parents[1]

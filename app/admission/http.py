@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
-from app.admission.handler import Route, decide
+from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, dumps, encode, parse, salvage_uid
 from app.admission.verdict import Verdict, bad_request
 

@@ -7,12 +7,13 @@ that memory doesn't grow with what is judged. ComputeDomains and ResourceClaims 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from app.admission.handler import Route
+from app.admission.decide import Route
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
 from app.cluster.gangs import BY_SET
 from app.cluster.snapshot import DatedResource, SnapshotCluster
+from app.dry_run.judge import Asker, judge
 from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.kube.pages import pages
 from app.objects.metadata import labels_of
@@ -28,7 +29,6 @@ from app.rules.kinds import (
 )
 from app.rules.labels import read_place
 from app.rules.mnnvl.ownership import Gang, belongs_to, ownership_problem
-from app.webhooks.dry_run import Asker, judge
 
 JUDGED = (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GROUP, POD_CLIQUE, POD_GANG)
 OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from app.certificates.inspect import check_certificate, inspect, split_bundle
+from app.certificates.probe import Handshake
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound
 from app.objects.resource import SECRET
-from app.tls.issue import check_certificate, inspect, split_bundle
-from app.tls.probe import Handshake
 
 SUBJECT = "certificate"
 Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.config import Configuration
+from app.config.schema import Configuration
 from app.doctor import apis, certificate, permissions, service, topology, webhooks
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake

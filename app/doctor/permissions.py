@@ -6,7 +6,7 @@ The table says the same as `manifests/base/rbac.yaml`; a test keeps both equal.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.config import Configuration
+from app.config.schema import Configuration
 from app.doctor.report import Check
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW

@@ -63,6 +63,7 @@ class RealApiServer:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = _COLLECTOR in binaries
+        self.reaches_services = False
         self.url = ""
         self._binaries, self._port, self._crds = dict(binaries), port or _free_port(), crds
         self._unserved, self._rules = tuple(unserved), list(rules)

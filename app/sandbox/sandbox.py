@@ -51,6 +51,7 @@ class Sandbox:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = True
+        self.reaches_services = True
         self.webhook_url = webhook_url
         self.url = ""
         self.authorizer = Authorizer(rules, OPERATOR)

@@ -3,15 +3,22 @@ server routes by it."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, Self
 
-from app.admission.handler import Handler, Route
+from app.admission.decide import Handler, Route
 from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
 from app.cluster.readers import MnnvlResources, NodeReader, PodCliqueSetReader, TopologyReader
+from app.config.schema import Configuration
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
-from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GROUP,
+)
 from app.rules.labels import MNNVL_ENABLED
 from app.rules.mnnvl.plan import ClaimMode
 from app.webhooks.clustertopology import ClusterTopologyWebhook
@@ -143,6 +150,31 @@ class Settings:
     claim_mode: ClaimMode
     node_labels: tuple[str, ...]
 
+    @classmethod
+    def of(cls, configuration: Configuration, authorized: tuple[str, ...] | None = None) -> Self:
+        """The settings that `configuration` asks for. If `authorized` is given, these users may write the managed
+        ClusterTopology, in place of the configured ones."""
+        return cls(
+            topology_name=configuration.cluster_topology.name,
+            authorized_users=configuration.authorization.authorized_users if authorized is None else authorized,
+            claim_mode=configuration.mnnvl.claim_mode,
+            node_labels=configuration.node_labels,
+        )
+
+
+class Readers(TopologyReader, PodCliqueSetReader, NodeReader, Protocol):
+    """The facts of one cluster."""
+
+
+class Cluster(Protocol):
+    """A cluster as webhooks see it."""
+
+    @property
+    def facts(self) -> Readers: ...
+
+    @property
+    def resources(self) -> MnnvlResources: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -152,6 +184,10 @@ class Facts:
     sets: PodCliqueSetReader
     nodes: NodeReader
     resources: MnnvlResources
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        return cls(cluster.facts, cluster.facts, cluster.facts, cluster.resources)
 
 
 def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
@@ -167,6 +203,11 @@ def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
         MUTATE_POD_BINDING: PodBindingWebhook(facts.nodes, facts.topology, settings.node_labels),
     }
     return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}
+
+
+def routes_over(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
+    """The routes that `configuration` asks for, over the facts of `cluster`."""
+    return routes(Settings.of(configuration), Facts.of(cluster))
 
 
 class _Answering:

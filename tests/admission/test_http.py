@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.admission.handler import Route
+from app.admission.decide import Route
 from app.admission.http import MAX_BODY, AdmissionApp, deadline
 from app.admission.verdict import patched
 from tests.reviews import Caller, Seen, load, not_found

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from app.audit.auditor import JUDGED, Auditor
-from app.audit.command import audit, auditor_of, need_namespace
 from app.audit.finding import Count, Finding
 from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
 from app.cluster.memory import MemoryClient
-from app.config import Configuration, read_configuration
+from app.commands.audit import audit, auditor_of, need_namespace
+from app.config.read import read_configuration
+from app.config.schema import Configuration
 from app.kube.api import Forbidden, NotFound, Object
 from app.objects.resource import NAMESPACE, Resource
 from app.rules import kinds

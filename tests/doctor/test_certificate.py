@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.certificates.issue import make_ca, make_leaf
+from app.certificates.probe import Handshake
 from app.cluster.memory import MemoryClient
 from app.doctor.certificate import Bundle, Shown, Target, bundles_of, check_bundle, read_shown
 from app.doctor.service import Endpoint
 from app.kube.api import Forbidden
 from app.objects.resource import SECRET
-from app.tls.issue import make_ca, make_leaf
-from app.tls.probe import Handshake
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

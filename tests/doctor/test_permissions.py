@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.config import Configuration, load_configuration, read_configuration
+from app.config.read import load_configuration, read_configuration
+from app.config.schema import Configuration
 from app.doctor.permissions import Account, Need, access_review, check_permissions, needs_of
 from app.doctor.report import Check
 from app.kube.api import Forbidden, Object

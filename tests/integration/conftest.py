@@ -13,13 +13,14 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.config import Configuration, read_configuration
+from app.commands.sandbox import ApiServer, beside
+from app.config.read import read_configuration
+from app.config.schema import Configuration
 from app.kube.api import Object
-from app.listener import free_port
-from app.local import ApiServer, beside
-from app.runtime import Served
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
+from app.server.listener import free_port
+from app.server.serve import Served
 from tests.integration.system import Users, users
 
 CONFIGURATION = """

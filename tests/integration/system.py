@@ -9,10 +9,10 @@ from typing import TypeVar
 import httpx
 import yaml
 
+from app.commands.sandbox import ApiServer
 from app.kube.api import NotFound, Object
 from app.kube.client import HttpClient, Limits
 from app.kube.credentials import from_kubeconfig
-from app.local import ApiServer
 from app.objects.resource import Resource
 from app.rules.kinds import ALL
 

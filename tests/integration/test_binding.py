@@ -3,10 +3,10 @@
 import pytest
 import pytest_asyncio
 
+from app.commands.sandbox import ApiServer
 from app.kube.api import Object
-from app.local import ApiServer
 from app.objects.resource import NODE, POD
-from app.runtime import Served
+from app.server.serve import Served
 from tests.integration.system import Users, eventually
 
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"

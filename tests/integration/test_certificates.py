@@ -8,13 +8,14 @@ import pytest
 import pytest_asyncio
 
 from app.cli import main
-from app.config import Configuration, read_configuration
+from app.commands.sandbox import ApiServer, registered, unregistered
+from app.config.read import read_configuration
+from app.config.schema import Configuration
 from app.kube.api import Forbidden, Object
-from app.listener import free_port
-from app.local import ApiServer, registered, unregistered
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.rules.kinds import POD_GROUP
-from app.runtime import Served
+from app.server.listener import free_port
+from app.server.serve import Served
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually
 

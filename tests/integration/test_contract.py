@@ -2,9 +2,9 @@
 
 import pytest
 
+from app.commands.sandbox import ApiServer
 from app.kube.api import Client
 from app.kube.client import HttpClient
-from app.local import ApiServer
 from app.sandbox.sandbox import Sandbox
 from tests.cluster.contract import ClientContract
 from tests.integration.system import Users

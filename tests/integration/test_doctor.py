@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.config import Configuration, read_configuration
-from app.listener import free_port
-from app.local import ApiServer, registered, unregistered
+from app.commands.sandbox import ApiServer, registered, unregistered
+from app.config.read import read_configuration
+from app.config.schema import Configuration
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.runtime import Served
+from app.server.listener import free_port
+from app.server.serve import Served
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from app.commands.sandbox import ApiServer
 from app.kube.api import Object
-from app.local import ApiServer
 from app.objects.resource import SECRET
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from tests import builders

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.config import read_configuration
+from app.commands.sandbox import ApiServer, unregistered
+from app.config.read import read_configuration
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient
-from app.listener import free_port
-from app.local import ApiServer, unregistered
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.runtime import Served
+from app.server.listener import free_port
+from app.server.serve import Served
 from tests import builders
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, create_all, eventually, is_gone, names

@@ -6,10 +6,10 @@ Grove's operator is played by the test: it creates PodCliques and PodGangs, and 
 import pytest
 import pytest_asyncio
 
+from app.commands.sandbox import ApiServer
 from app.kube.api import Object
-from app.local import ApiServer
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.runtime import Served
+from app.server.serve import Served
 from tests import builders
 from tests.integration.system import Users, eventually, names
 

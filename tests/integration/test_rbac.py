@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.config import Configuration, read_configuration
+from app.commands.sandbox import ApiServer, registered, unregistered
+from app.config.read import read_configuration
+from app.config.schema import Configuration
 from app.doctor.permissions import OWNERS
-from app.local import ApiServer, registered, unregistered
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
@@ -26,8 +27,8 @@ from app.rules.kinds import (
     POD_GROUP,
     WORKLOAD,
 )
-from app.runtime import Served
 from app.sandbox.sandbox import Sandbox
+from app.server.serve import Served
 from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone

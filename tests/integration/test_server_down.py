@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from app.commands.sandbox import ApiServer
 from app.kube.api import ClusterError
 from app.kube.client import HttpClient
-from app.local import ApiServer
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.rules.kinds import POD_GANG, POD_GROUP
 from app.webhooks.configurations import NAME, ServiceTarget, UrlTarget, webhook_configurations

@@ -13,15 +13,15 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.config import read_configuration
+from app.commands.sandbox import ApiServer, beside
+from app.config.read import read_configuration
 from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient
-from app.listener import free_port
-from app.local import ApiServer, beside
 from app.objects.resource import CRD, EVENT
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
-from app.runtime import Served
 from app.sandbox.sandbox import Sandbox
+from app.server.listener import free_port
+from app.server.serve import Served
 from tests import builders
 from tests.integration.system import PATIENCE, Users, eventually, is_gone
 

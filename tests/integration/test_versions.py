@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.config import Configuration
-from app.local import ApiServer
+from app.commands.sandbox import ApiServer
+from app.config.schema import Configuration
 from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.runtime import Served
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
+from app.server.serve import Served
 from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually

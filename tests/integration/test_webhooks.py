@@ -10,7 +10,7 @@ import pytest_asyncio
 from app.kube.api import Conflict, Forbidden, Object
 from app.objects.resource import NODE, POD
 from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
-from app.runtime import Served
+from app.server.serve import Served
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
 

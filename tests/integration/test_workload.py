@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.config import Configuration
+from app.commands.sandbox import ApiServer
+from app.config.schema import Configuration
 from app.kube.api import Object
-from app.local import ApiServer
 from app.objects.resource import EVENT, POD
 from app.rules.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.sandbox.real import RealApiServer, find_binaries

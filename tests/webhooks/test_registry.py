@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from app.admission.handler import decided
+from app.admission.decide import decided
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, unavailable
 from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
 from app.webhooks.registry import MUTATE_POD_BINDING, MUTATE_POD_CLIQUE, VALIDATE_POD_GROUP, WEBHOOKS
-from tests.reviews import PATHS, cluster, routes_over
+from tests.reviews import PATHS, cluster, default_routes
 
 REQUEST = Request("u", "scheduling.run.ai", "PodGroup", "podgroups", "", "CREATE", "a", "ns", "me", {}, None, False)
 ERRORS = [
@@ -20,7 +20,7 @@ ERRORS = [
 
 
 def test_each_row_has_its_route() -> None:
-    routes = routes_over(cluster())
+    routes = default_routes(cluster())
     assert list(routes) == [webhook.path for webhook in WEBHOOKS]
     assert set(routes) == set(PATHS.values())
     for webhook in WEBHOOKS:

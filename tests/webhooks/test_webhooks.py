@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.cluster.offline import OfflineCluster
-from app.config import Configuration, PodBinding
+from app.config.schema import Configuration, PodBinding
 from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
 from app.kube.store import WatchStore
 from app.objects.jsonpatch import apply

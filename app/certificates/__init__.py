@@ -1,0 +1,1 @@
+"""All certificate code: making, judging, rotating, serving and publishing certificates."""

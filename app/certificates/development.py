@@ -1,0 +1,120 @@
+"""Certificates for development: a CA and a serving pair in a directory, made at the first start and kept."""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from app.certificates.inspect import Pair, check_pair, inspect
+from app.certificates.issue import make_ca, make_leaf, split_names
+
+_CA_NAME = "grove-admission development CA"
+_CA_LIFE = timedelta(days=3650)
+_LEAF_LIFE = timedelta(days=365)
+_SPARE = timedelta(days=7)
+_CLOCK_SKEW = timedelta(minutes=5)
+
+
+class DevelopmentCertificate(NamedTuple):
+    """Where the files are."""
+
+    cert_path: Path
+    key_path: Path
+    ca_path: Path
+
+
+def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> DevelopmentCertificate:
+    """Sees to it that `directory` holds a pair (tls.crt, tls.key) for `names`, signed by its own CA (ca.crt, ca.key).
+
+    What is there is kept if it is good for another 7 days and covers the names; else the leaf is made anew, and the
+    CA only if it is at its end. A name is a DNS name or an IP address. FileExistsError where the directory holds
+    certificates that were not made here: they are not written over.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = DevelopmentCertificate(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
+    ca_key_path = directory / "ca.key"
+    with _locked(directory):
+        if not ca_key_path.exists():
+            _refuse_foreign(paths)
+        ca = _read(paths.ca_path, ca_key_path)
+        if ca is None or not _is_good_ca(ca, now):
+            ca = make_ca(_CA_NAME, now - _CLOCK_SKEW, now + _CA_LIFE)
+            _write(ca, paths.ca_path, ca_key_path)
+        leaf = _read(paths.cert_path, paths.key_path)
+        if leaf is None or not _is_good_leaf(leaf, ca, names, now):
+            _write(_make_leaf(ca, names, now), paths.cert_path, paths.key_path)
+    return paths
+
+
+def is_development(directory: Path) -> bool:
+    """Whether what `directory` holds was made here, in whole or up to a crash; `grove-admission certs make` leaves a
+    ca.key too."""
+    ca = _read(directory / "ca.crt", directory / "ca.key")
+    if ca is None:
+        return (directory / "ca.key").exists()
+    try:
+        return inspect(ca.cert_pem).subject == f"CN={_CA_NAME}"
+    except ValueError:
+        return True
+
+
+def _refuse_foreign(paths: DevelopmentCertificate) -> None:
+    """ca.key is written before all others, so files without it are not ours."""
+    for path in paths:
+        if path.exists():
+            raise FileExistsError(f"{path} was not made here (no ca.key beside it): name it as a file, or move it away")
+
+
+def _is_good_ca(ca: Pair, now: datetime) -> bool:
+    if any(check_pair(ca, None, (), at) for at in (now, now + _SPARE)):
+        return False
+    return inspect(ca.cert_pem).is_ca
+
+
+def _is_good_leaf(leaf: Pair, ca: Pair, names: Sequence[str], now: datetime) -> bool:
+    return not any(check_pair(leaf, ca.cert_pem, names, at) for at in (now, now + _SPARE))
+
+
+def _make_leaf(ca: Pair, names: Sequence[str], now: datetime) -> Pair:
+    end = min(now + _LEAF_LIFE, inspect(ca.cert_pem).not_after)
+    return make_leaf(ca, *split_names(names), now - _CLOCK_SKEW, end)
+
+
+def _read(cert_path: Path, key_path: Path) -> Pair | None:
+    try:
+        return Pair(cert_path.read_bytes(), key_path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _write(pair: Pair, cert_path: Path, key_path: Path) -> None:
+    """The key first: a crash in between leaves a mismatch, which the next start sees and mends."""
+    _replace(key_path, pair.key_pem, 0o600)
+    _replace(cert_path, pair.cert_pem, 0o644)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600 from its first moment
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Two processes may start at once; the second waits, and finds what the first has made."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

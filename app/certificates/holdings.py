@@ -1,0 +1,89 @@
+"""What the certificate Secret holds: the CA that signs, the pair that serves, and the CAs that are still trusted.
+
+    ca.crt   the bundle: the signing CA first, then the retired ones      ca.key   the key of the first
+    tls.crt  the serving certificate                                      tls.key  its key
+
+The pair may be signed by a retired CA: a new CA is trusted before anything that it has signed is shown.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.certificates.inspect import Pair, check_ca, check_pair, inspect, is_issued_by, plainly, split_bundle
+
+
+class BrokenHoldingsError(ValueError):
+    """A Secret that can't be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """`ca` signs from now on, `leaf` is to be shown, `retired` are former CAs (PEM, one each, the newest first)."""
+
+    ca: Pair
+    leaf: Pair
+    retired: tuple[bytes, ...] = ()
+
+    @property
+    def bundle(self) -> tuple[bytes, ...]:
+        """The CAs that clients are to trust, PEM, one each."""
+        return (self.ca.cert_pem, *self.retired)
+
+    @property
+    def bundle_pem(self) -> bytes:
+        return b"".join(self.bundle)
+
+    def issuer(self) -> bytes:
+        """The CA of the bundle that signed the leaf. BrokenHoldingsError where none has."""
+        for ca in self.bundle:
+            if is_issued_by(self.leaf.cert_pem, ca):
+                return ca
+        raise BrokenHoldingsError("tls.crt is not signed by a CA of ca.crt")
+
+
+def read_holdings(data: Mapping[str, Any]) -> Holdings:
+    """Holdings from a Secret's `data` (base64). Whether anything has expired is not asked. BrokenHoldingsError with
+    every reason why they can't be used."""
+    content = {name: _decoded(data, name) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
+    try:
+        bundle = split_bundle(content["ca.crt"])
+    except ValueError as error:
+        raise BrokenHoldingsError(f"ca.crt can't be read: {plainly(error)}") from None
+    ca, leaf = Pair(bundle[0], content["ca.key"]), Pair(content["tls.crt"], content["tls.key"])
+    findings = [*check_ca(ca), *_check_leaf(leaf)]
+    if findings:
+        raise BrokenHoldingsError("; ".join(findings))
+    held = Holdings(ca, leaf, bundle[1:])
+    held.issuer()
+    return held
+
+
+def written_holdings(held: Holdings) -> dict[str, str]:
+    """What `read_holdings` reads."""
+    content = {
+        "ca.crt": held.bundle_pem,
+        "ca.key": held.ca.key_pem,
+        "tls.crt": held.leaf.cert_pem,
+        "tls.key": held.leaf.key_pem,
+    }
+    return {name: base64.b64encode(value).decode("ascii") for name, value in content.items()}
+
+
+def _decoded(data: Mapping[str, Any], name: str) -> bytes:
+    try:
+        return base64.b64decode(data[name], validate=True)
+    except KeyError:
+        raise BrokenHoldingsError(f"{name} is missing") from None
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise BrokenHoldingsError(f"{name} is not base64: {error}") from None
+
+
+def _check_leaf(leaf: Pair) -> list[str]:
+    try:
+        begin = inspect(leaf.cert_pem).not_before
+    except ValueError as error:
+        return [f"tls.crt can't be read: {plainly(error)}"]
+    return check_pair(leaf, None, (), begin)

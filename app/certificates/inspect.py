@@ -1,0 +1,259 @@
+"""Reading certificates and judging them."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_CHAIN_LIMIT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate (PEM; intermediates may follow it) and its private key (PEM, not encrypted)."""
+
+    cert_pem: bytes
+    key_pem: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateInfo:
+    """What a certificate says. `names` are its DNS names, then its IP addresses; `fingerprint` is SHA-256 in hex."""
+
+    subject: str
+    issuer: str
+    names: tuple[str, ...]
+    not_before: datetime
+    not_after: datetime
+    is_ca: bool
+    fingerprint: str
+
+
+def inspect(pem: bytes) -> CertificateInfo:
+    """Reads the first certificate of `pem`. ValueError where there is none."""
+    return _info(load_certificates(pem)[0])
+
+
+def split_bundle(pem: bytes) -> tuple[bytes, ...]:
+    """The certificates of `pem`, each as PEM of one and the same form, in order. ValueError where there is none."""
+    return tuple(one.public_bytes(Encoding.PEM) for one in load_certificates(pem))
+
+
+def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
+    """Whether the first certificate of `cert_pem` is signed by that of `ca_pem`. ValueError where there is none."""
+    return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
+
+
+def renewal_time(info: CertificateInfo, fraction: float = 2 / 3) -> datetime:
+    """When to replace a certificate: after this fraction of its life."""
+    return info.not_before + (info.not_after - info.not_before) * fraction
+
+
+def load_certificates(pem: bytes) -> list[x509.Certificate]:
+    """All certificates of `pem`, with a key of a kind that is known. ValueError for everything else that a file may
+    hold."""
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+        for one in found:
+            one.public_key()
+            _ = one.extensions
+    except (
+        UnsupportedAlgorithm,
+        x509.InvalidVersion,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
+        raise ValueError(f"unknown to this server: {error}") from error
+    return found
+
+
+def plainly(error: Exception) -> str:
+    """Why PEM couldn't be read; cryptography's own words are about its parser, and send one to its FAQ."""
+    return "it is not PEM" if "PEM" in str(error) else str(error)
+
+
+def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
+    """Everything that keeps `pair` from serving `names` at `now`; empty where nothing does. As `check_certificate`, and
+    the key has to be that of the certificate."""
+    try:
+        leaf = load_certificates(pair.cert_pem)[0]
+    except ValueError:
+        return check_certificate(pair.cert_pem, ca_bundle, names, now)
+    return [*_check_key(leaf, pair.key_pem), *check_certificate(pair.cert_pem, ca_bundle, names, now)]
+
+
+def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
+    """Everything that keeps a client from trusting `cert_pem` (PEM; intermediates may follow it) as `names` at `now`.
+
+    With a `ca_bundle` (PEM, one or more CAs) the certificate must lead to one of them, as a client that trusts only
+    this bundle would check it. A name is a DNS name or an IP address.
+    """
+    try:
+        leaf, *intermediates = load_certificates(cert_pem)
+        info = _info(leaf)
+    except ValueError as error:
+        return [f"the certificate can't be read: {plainly(error)}"]
+    findings = [*_check_time(info, now), *_check_purpose(leaf)]
+    findings += [f"the certificate doesn't cover {name!r}" for name in names if not _covers(info.names, name)]
+    if ca_bundle is not None:
+        findings += _check_issuer(leaf, intermediates, ca_bundle, now)
+    return findings
+
+
+def check_ca(ca: Pair) -> list[str]:
+    """Everything that keeps `make_leaf` from signing with `ca`, its times apart; empty where nothing does."""
+    try:
+        certificate = load_certificates(ca.cert_pem)[0]
+        is_ca = _is_ca(certificate)
+    except ValueError as error:
+        return [f"the CA can't be read: {plainly(error)}"]
+    findings = [f"CA: {finding}" for finding in _check_key(certificate, ca.key_pem)]
+    if not is_ca:
+        findings.append("the CA's certificate is not that of a CA")
+    if not findings:
+        findings += _check_signer(certificate, ca.key_pem)
+    return findings
+
+
+def _check_signer(certificate: x509.Certificate, key_pem: bytes) -> list[str]:
+    try:
+        ec_key(key_pem)
+        authority_key_identifier(certificate)
+    except (ValueError, x509.ExtensionNotFound) as error:
+        return [f"the CA can't sign: {error}"]
+    return []
+
+
+def _check_key(leaf: x509.Certificate, key_pem: bytes) -> list[str]:
+    try:
+        key = load_pem_private_key(key_pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        return [f"the private key can't be read: {plainly(error)}"]
+    encoding = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if key.public_key().public_bytes(*encoding) != leaf.public_key().public_bytes(*encoding):
+        return ["the private key doesn't belong to the certificate"]
+    return []
+
+
+def _check_time(info: CertificateInfo, now: datetime) -> list[str]:
+    if now < info.not_before:
+        return [f"the certificate is not valid before {info.not_before.isoformat()}"]
+    if now > info.not_after:
+        return [f"the certificate expired at {info.not_after.isoformat()}"]
+    return []
+
+
+def _check_purpose(leaf: x509.Certificate) -> list[str]:
+    try:
+        usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return []
+    if ExtendedKeyUsageOID.SERVER_AUTH in usage or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usage:
+        return []
+    return ["the certificate is not for servers (its extended key usage lacks serverAuth)"]
+
+
+def _check_issuer(
+    leaf: x509.Certificate, intermediates: list[x509.Certificate], ca_bundle: bytes, now: datetime
+) -> list[str]:
+    try:
+        anchors = load_certificates(ca_bundle)
+    except ValueError as error:
+        return [f"the CA bundle can't be read: {plainly(error)}"]
+    certificate = leaf
+    for _ in range(_CHAIN_LIMIT):
+        if _issuer_among(anchors, certificate, now):
+            return []
+        issuer = _issuer_among(intermediates, certificate, now)
+        if issuer is None or issuer == certificate:
+            break
+        certificate = issuer
+    return ["the certificate is not signed by a CA of the bundle that is valid now"]
+
+
+def _issuer_among(
+    candidates: list[x509.Certificate], certificate: x509.Certificate, now: datetime
+) -> x509.Certificate | None:
+    for candidate in candidates:
+        info = _info(candidate)
+        if info.is_ca and info.not_before <= now <= info.not_after and _issued_by(certificate, candidate):
+            return candidate
+    return None
+
+
+def _issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _covers(names: Sequence[str], wanted: str) -> bool:
+    """RFC 6125: DNS names in any case, one wildcard for one whole leftmost label; addresses by value."""
+    address = address_of(wanted)
+    if address is not None:
+        return any(address_of(name) == address for name in names)
+    wanted = wanted.lower()
+    wildcard = "*." + wanted.partition(".")[2]
+    return any(name.lower() in (wanted, wildcard) for name in names)
+
+
+def address_of(name: str) -> IPAddress | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _info(certificate: x509.Certificate) -> CertificateInfo:
+    return CertificateInfo(
+        subject=certificate.subject.rfc4514_string(),
+        issuer=certificate.issuer.rfc4514_string(),
+        names=_names(certificate),
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+        is_ca=_is_ca(certificate),
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
+    )
+
+
+def _names(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    addresses = alternatives.get_values_for_type(x509.IPAddress)
+    return (*alternatives.get_values_for_type(x509.DNSName), *map(str, addresses))
+
+
+def _is_ca(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
+def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = load_pem_private_key(key_pem, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type
+    return key
+
+
+def authority_key_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)

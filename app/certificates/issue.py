@@ -1,0 +1,122 @@
+"""Makes certificates. No clock and no files: names and times are passed in, times with their zone.
+
+Keys are EC P-256. What is made passes RFC 5280 read strictly (OpenSSL's X509_V_FLAG_X509_STRICT, Go's crypto/x509).
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from app.certificates.inspect import IPAddress, Pair, address_of, authority_key_identifier, ec_key, load_certificates
+
+_COMMON_NAME_LIMIT = 64
+
+
+def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
+    """A self-signed CA that may sign leaves and nothing below them."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _subject(common_name)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = (
+        _builder(subject, subject, key.public_key(), begin, end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+    )
+    return _signed(builder, key, key)
+
+
+def make_leaf(
+    ca: Pair, dns_names: Sequence[str], ip_addresses: Sequence[str | IPAddress], begin: datetime, end: datetime
+) -> Pair:
+    """A serving certificate for these names, signed by `ca`.
+
+    ValueError where there is no name, a name can't stand in a certificate, or the leaf would outlive its CA.
+    """
+    addresses = [ipaddress.ip_address(address) for address in ip_addresses]
+    names = [*dns_names, *map(str, addresses)]
+    if not names:
+        raise ValueError("a serving certificate needs at least one name")
+    issuer = load_certificates(ca.cert_pem)[0]
+    if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates know whole seconds
+        raise ValueError(f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}")
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = (
+        _builder(_subject(_fitting(names)), issuer.subject, key.public_key(), begin, end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([*map(x509.DNSName, dns_names), *map(x509.IPAddress, addresses)]),
+            critical=False,
+        )
+        .add_extension(authority_key_identifier(issuer), critical=False)
+    )
+    return _signed(builder, key, ec_key(ca.key_pem))
+
+
+def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Sorts names into DNS names and IP addresses, as `make_leaf` takes them."""
+    dns_names: list[str] = []
+    addresses: list[str] = []
+    for name in names:
+        (dns_names if address_of(name) is None else addresses).append(name)
+    return dns_names, addresses
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, begin: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _signed(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+) -> Pair:
+    certificate = builder.sign(signer, hashes.SHA256())
+    return Pair(
+        cert_pem=certificate.public_bytes(Encoding.PEM),
+        key_pem=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )
+
+
+def _subject(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _fitting(names: Sequence[str]) -> str:
+    """A common name has at most 64 characters; clients read the alternative names anyway."""
+    return next((name for name in names if len(name) <= _COMMON_NAME_LIMIT), "grove-admission")
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

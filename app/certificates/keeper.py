@@ -1,0 +1,279 @@
+"""Self-managed certificates: one Secret for all replicas, and the caBundles of our two webhook configurations.
+
+Every replica does this, not the leader alone: a replica needs a certificate before it can be asked anything, and the
+leader's own writes are judged by our webhooks. Three rules keep replicas from undoing each other's work, and hold at
+whatever line one of them dies:
+
+- The Secret is created once and changed only as it was read (resourceVersion). Who loses the race uses the winner's.
+- The configurations are read before the Secret, and written only as they were read. A bundle that stands there was in
+  the Secret earlier, so the Secret read after it is at least as new: a bundle is never replaced by an older one.
+- A replica shows a certificate only once it has seen all our caBundles trust its CA; one that serves well waits until
+  they have done so for `settle` seconds, as API servers see a changed configuration late.
+
+One look takes at most one step (`certificates.rotate`); the next look publishes it.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
+from app.certificates.inspect import CertificateInfo, inspect
+from app.certificates.publish import CaBundles
+from app.certificates.reload import BrokenPairError, ServingCertificate
+from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.kube.rewrites import Rewrites
+from app.objects.resource import SECRET
+
+MANAGED_BY = {"app.kubernetes.io/managed-by": "grove-admission"}
+LOOK_SECONDS = 600.0
+RETRY_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SelfManaged:
+    """What is kept where: the Secret and the Service in `namespace`, both webhook configurations under one name.
+    `settle` is in seconds."""
+
+    namespace: str = "grove-system"
+    secret: str = "grove-admission-certificates"
+    service: str = "grove-admission"
+    configurations: str = "grove-admission"
+    terms: Terms = field(default_factory=Terms)
+    settle: float = 30.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the certificate is valid for: the name that API servers call, and loopback, for a forwarded port."""
+        return f"{self.service}.{self.namespace}.svc", "localhost", "127.0.0.1", "::1"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The pair that serves, and the CA (PEM) that signed it."""
+
+    leaf_pem: bytes
+    issuer: bytes
+    info: CertificateInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the Secret is to hold, and why: a reason of `certificates.rotate`, `restore` (it is gone or broken, and this
+    replica knows what it held) or `trust` (it lacks the CA of what this replica shows)."""
+
+    reason: str
+    holdings: Holdings
+
+
+class CertificateReconciler:
+    """Keeps Secret, caBundles and `certificate` in step. `now` is the wall clock, with its zone; `clock` is monotonic,
+    in seconds. It is also what metrics and readiness ask (`certificates.source`)."""
+
+    name = "certificates"
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: SelfManaged,
+        certificate: ServingCertificate,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.certificate = certificate
+        self.rotations: Counter[str] = Counter()
+        self.failures = 0
+        self.last_error: str | None = None
+        self.client, self.wanted, self._now = client, wanted, now
+        self._bundles = CaBundles(client, wanted.configurations, (wanted.namespace, wanted.service), clock)
+        self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
+        self._place = f"{wanted.namespace}/{wanted.secret}"
+        self._known: Holdings | None = None
+        self._shown: Shown | None = None
+        self._problems: list[str] = []
+
+    # What the rest of the program asks.
+
+    def healthy(self) -> bool:
+        return self._shown is not None and self._now() <= self._shown.info.not_after
+
+    @property
+    def not_after(self) -> datetime | None:
+        return self._shown.info.not_after if self._shown else None
+
+    @property
+    def ca_not_after(self) -> datetime | None:
+        return inspect(self._known.ca.cert_pem).not_after if self._known else None
+
+    def ca_bundle(self) -> bytes | None:
+        return self._known.bundle_pem if self._known else None
+
+    # The reconciler.
+
+    def all_keys(self) -> list[Key]:
+        return [(self.wanted.namespace, self.wanted.secret)]
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One look at everything, whatever the key."""
+        self._problems = []
+        try:
+            return await self._look()
+        except Conflict:
+            raise
+        except ClusterError as error:
+            self._problems.append(error.message)
+            raise
+        finally:
+            self._report()
+
+    async def _look(self) -> float:
+        await self._bundles.read()  # before the Secret: see above
+        secret = await self._read_secret()
+        held = self._usable(secret)
+        failed = None
+        if held is not None and not self._missing_trust(secret, held):
+            self._known = held
+            failed = await self._bundles.publish(held.bundle_pem)
+            self._problems += self._bundles.problems
+            self._show(held)
+        step = self._step(secret, held)
+        if step is not None and await self._taken(secret, step):
+            return 0.0
+        if failed is not None:
+            raise failed
+        return self._next_look(held)
+
+    async def _read_secret(self) -> Object | None:
+        try:
+            return await self.client.get(SECRET, self.wanted.secret, self.wanted.namespace)
+        except NotFound:
+            return None
+
+    def _usable(self, secret: Object | None) -> Holdings | None:
+        if secret is None or not secret.get("data"):
+            if self._known is not None:
+                self._problems.append(f"Secret {self._place} is gone or empty")
+            return None
+        try:
+            return read_holdings(secret["data"])
+        except BrokenHoldingsError as broken:
+            self._problems.append(f"Secret {self._place} can't be used: {broken}")
+            return None
+
+    # The certificate.
+
+    def _show(self, held: Holdings) -> None:
+        if self._is_shown(held) or not self._is_timely(held):
+            return
+        issuer = held.issuer()
+        trusted = self._bundles.seconds_trusted(issuer)
+        if trusted is None or (trusted < self.wanted.settle and self._serves_well()):
+            return
+        try:
+            info = self.certificate.load(held.leaf)
+        except BrokenPairError as broken:
+            self._problems.append(f"the pair of Secret {self._place} can't serve: {broken}")
+            return
+        self._shown = Shown(held.leaf.cert_pem, issuer, info)
+        logger.info("serving certificate loaded: %s, valid until %s", info.subject, info.not_after.isoformat())
+
+    def _is_timely(self, held: Holdings) -> bool:
+        """Whether leaf and CA are valid by our own clock; the replica that made them may have another."""
+        now, infos = self._now(), [inspect(one) for one in (held.leaf.cert_pem, held.issuer())]
+        begin = max(info.not_before for info in infos)
+        if now < begin and self._serves_well():
+            what = f"the certificate of Secret {self._place} is not valid before {begin.isoformat()}"
+            self._problems.append(f"{what}: see whether the clocks of the nodes differ")
+            return False
+        return now <= infos[0].not_after
+
+    def _is_shown(self, held: Holdings) -> bool:
+        return self._shown is not None and self._shown.leaf_pem == held.leaf.cert_pem
+
+    def _serves_well(self) -> bool:
+        shown = self._shown
+        return shown is not None and self.healthy() and self._bundles.seconds_trusted(shown.issuer) is not None
+
+    # The Secret.
+
+    def _missing_trust(self, secret: Object | None, held: Holdings) -> tuple[bytes, ...]:
+        """The CA of what we show, where somebody has put a Secret there that doesn't trust it."""
+        if self._shown is None or self._shown.issuer in held.bundle or _is_foreign(secret):
+            return ()
+        return still_trusted([self._shown.issuer], self._now(), self.wanted.terms)
+
+    def _step(self, secret: Object | None, held: Holdings | None) -> Step | None:
+        wanted, now = self.wanted, self._now()
+        if held is None:
+            if self._known is not None:
+                return Step("restore", self._known)
+            # Other replicas may still show what these have signed.
+            carried = sorted(filter(is_own_ca, self._bundles.trusted()))
+            return Step("issue", rotated("issue", None, wanted.names, now, wanted.terms, carried))
+        if missing := self._missing_trust(secret, held):
+            return Step("trust", replace(held, retired=(*held.retired, *missing)))
+        trusted = self._bundles.seconds_trusted(held.ca.cert_pem)
+        settled = trusted is not None and trusted >= wanted.settle
+        reason = due(held, wanted.names, now, wanted.terms, settled=settled)
+        return None if reason is None else Step(reason, rotated(reason, held, wanted.names, now, wanted.terms))
+
+    async def _taken(self, secret: Object | None, step: Step) -> bool:
+        """Writes what is due; False where it may not be written."""
+        if _is_foreign(secret):
+            self._problems.append(f"Secret {self._place} was not made by grove-admission, and is left alone")
+            return False
+        if step.reason in ("restore", "trust") and not self._rewrites.may(("secret", step.reason)):
+            self._problems.append(f"somebody keeps changing Secret {self._place}")
+            return False
+        await self._write(secret, step.holdings)
+        self.rotations[step.reason] += 1
+        logger.info("Secret %s written: %s", self._place, step.reason)
+        return True
+
+    async def _write(self, secret: Object | None, held: Holdings) -> None:
+        data, namespace = written_holdings(held), self.wanted.namespace
+        if secret is None:
+            metadata = {"name": self.wanted.secret, "labels": MANAGED_BY}
+            new = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
+            await self.client.create(SECRET, new, namespace)
+            return
+        metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": MANAGED_BY}
+        await self.client.patch(SECRET, self.wanted.secret, {"metadata": metadata, "data": data}, namespace)
+
+    # When to look again, and what to say.
+
+    def _next_look(self, held: Holdings | None) -> float:
+        if held is None or self._problems:
+            return RETRY_SECONDS
+        now, waits = self._now(), [LOOK_SECONDS]
+        if (at := next_due(held, now, self.wanted.terms)) is not None:
+            waits.append((at - now).total_seconds())
+        awaited = held.ca.cert_pem if self._is_shown(held) else held.issuer()
+        trusted = self._bundles.seconds_trusted(awaited)
+        if trusted is None or trusted < self.wanted.settle:
+            waits.append(RETRY_SECONDS if trusted is None else self.wanted.settle - trusted)
+        return max(0.05, min(waits))
+
+    def _report(self) -> None:
+        reason = "; ".join(self._problems) or None
+        if reason is not None:
+            self.failures += 1
+            if reason != self.last_error:
+                kept = "the one before goes on" if self.healthy() else "nothing can be served"
+                logger.error("certificates, %s: %s", kept, reason)
+        self.last_error = reason
+
+
+def _is_foreign(secret: Object | None) -> bool:
+    """A Secret with content that doesn't bear our label. An empty one may have been put there for us."""
+    if secret is None or not secret.get("data"):
+        return False
+    labels = secret["metadata"].get("labels") or {}
+    return not MANAGED_BY.items() <= labels.items()

@@ -1,0 +1,78 @@
+"""The caBundles of our two webhook configurations: read, kept in step with one bundle, and watched for trust."""
+
+import logging
+from collections.abc import Callable
+
+from app.certificates.ca_bundle import Service, injector_annotation, trusted_cas, with_ca_bundle
+from app.certificates.trust import Trust
+from app.kube.api import Client, ClusterError, NotFound, Object
+from app.kube.rewrites import Rewrites, same
+from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+
+CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+
+logger = logging.getLogger(__name__)
+
+
+class CaBundles:
+    """Both configurations are called `name`; webhooks at another Service than `service` are none of ours. `problems`
+    says why the last `publish` left something alone. `clock` is monotonic, in seconds."""
+
+    def __init__(self, client: Client, name: str, service: Service, clock: Callable[[], float]) -> None:
+        self.problems: list[str] = []
+        self._client, self._name, self._service, self._clock = client, name, service, clock
+        self._trust = Trust()
+        self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
+        self._read: dict[Resource, Object] = {}
+
+    async def read(self) -> None:
+        """Looks at both. One that doesn't exist has nobody ask us."""
+        found = {}
+        for resource in CONFIGURATIONS:
+            try:
+                found[resource] = await self._client.get(resource, self._name)
+            except NotFound:
+                logger.debug("there is no %s %s", resource.kind, self._name)
+        self._read = found
+        self._see()
+
+    def seconds_trusted(self, ca: bytes) -> float | None:
+        """For how long all of them have trusted `ca` (PEM) without a break, as far as we have seen; None where they
+        don't."""
+        return self._trust.seconds(ca, self._clock())
+
+    def trusted(self) -> set[bytes]:
+        """The CAs that any of them trusted when they were read."""
+        return {ca for one in self._read.values() for cas in trusted_cas(one, self._service) for ca in cas}
+
+    async def publish(self, bundle_pem: bytes) -> ClusterError | None:
+        """Writes `bundle_pem` where something else stands, if it still stands there. Gives the last error, so that one
+        configuration doesn't hold up the other, nor the certificate."""
+        self.problems = []
+        failed = None
+        for resource, configuration in list(self._read.items()):
+            try:
+                self._read[resource] = await self._publish_in(resource, configuration, bundle_pem)
+            except ClusterError as error:
+                failed = error
+        self._see()
+        return failed
+
+    async def _publish_in(self, resource: Resource, configuration: Object, bundle_pem: bytes) -> Object:
+        webhooks = with_ca_bundle(configuration, self._service, bundle_pem)
+        if webhooks == (configuration.get("webhooks") or []):
+            return configuration
+        if (annotation := injector_annotation(configuration)) is not None:
+            advice = "remove the annotation, or set certificates.mode to files"
+            self.problems.append(f"{resource.kind} {self._name} is cert-manager's by {annotation}: {advice}")
+            return configuration
+        if not self._rewrites.may(same(str(resource), {"caBundle": bundle_pem.decode()})):
+            self.problems.append(f"somebody keeps changing the caBundle of {resource.kind} {self._name}")
+            return configuration
+        logger.info("writing the caBundle of %s %s", resource.kind, self._name)
+        version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
+        return await self._client.patch(resource, self._name, {"metadata": version, "webhooks": webhooks})
+
+    def _see(self) -> None:
+        bundles = [cas for one in self._read.values() for cas in trusted_cas(one, self._service)]
+        self._trust.see(bundles, self._clock())

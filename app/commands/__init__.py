@@ -1,0 +1,16 @@
+"""One file per command: options, exit codes, what it prints.
+
+`app.commands.NAME` has the command `NAME` as COMMAND. Only the module of the command that runs is imported, because
+most commands need a part of the libraries only.
+"""
+
+COMMANDS = {
+    "serve": "serve the admission webhooks over HTTPS until SIGTERM",
+    "check": "verdicts on files, offline",
+    "audit": "what of a live cluster would be refused today",
+    "doctor": "whether an installation in a live cluster can do its work",
+    "webhooks": "print the two webhook configurations",
+    "sandbox": "a local API server with the webhooks, until SIGTERM or Ctrl-C",
+    "certs": "make, show or check certificates",
+}
+"""Each command, with its line in the help text."""

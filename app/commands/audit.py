@@ -1,0 +1,96 @@
+"""The command line of the audit.
+
+Exit codes: 0 nothing found, 1 findings, 2 not everything could be looked at.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+from datetime import UTC, datetime
+
+import orjson
+import uvloop
+
+from app import logs
+from app.audit.auditor import Auditor
+from app.audit.progress import Progress
+from app.cluster.connect import looking_client
+from app.cluster.snapshot import SnapshotCluster
+from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options
+from app.config.environment import with_overrides
+from app.config.read import configuration_or_defaults
+from app.config.schema import Configuration
+from app.dry_run.judge import Asker
+from app.kube.api import Client, ClusterError, Forbidden
+from app.objects.resource import NAMESPACE
+from app.webhooks.configurations import EXEMPT_NAMESPACE
+from app.webhooks.registry import Facts, Settings, routes
+
+_ASKER = "audit"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_cluster_options(parser, LIKE_KUBECTL)
+    parser.add_argument("--namespace", metavar="NAME", help="only this one")
+    parser.add_argument(
+        "--output", default="text", choices=("text", "json"), help="json: a line for each finding, then the summary"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
+    logs.set_up("warning")
+    try:
+        return int(uvloop.run(_run(arguments, configuration)))
+    except (ClusterError, OSError) as problem:
+        print(f"can't audit: {problem}", file=sys.stderr)
+        return UNUSABLE
+
+
+async def _run(arguments: argparse.Namespace, configuration: Configuration) -> int:
+    async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
+        if arguments.namespace:
+            await need_namespace(client, arguments.namespace)
+        return await audit(client, configuration, arguments.namespace, arguments.output)
+
+
+async def need_namespace(client: Client, name: str) -> None:
+    """A misspelt one would look like a cluster where all is well. Who may not read namespaces has to know."""
+    with contextlib.suppress(Forbidden):
+        await client.get(NAMESPACE, name)
+
+
+async def audit(client: Client, configuration: Configuration, namespace: str | None, output: str) -> int:
+    """Prints every finding, as text or as JSON lines, then the summary; gives the exit code."""
+    progress = Progress(sys.stderr)
+    auditor = auditor_of(client, configuration, namespace, progress)
+    async for finding in auditor.findings(namespace):
+        progress.clear()
+        print(orjson.dumps(finding.json()).decode() if output == "json" else finding.text())
+    tally = auditor.tally
+    print(orjson.dumps({"summary": tally.json()}).decode() if output == "json" else tally.summary())
+    return tally.exit_code
+
+
+def auditor_of(client: Client, configuration: Configuration, namespace: str | None, progress: Progress) -> Auditor:
+    topology = configuration.cluster_topology
+    cluster = SnapshotCluster(
+        client,
+        topology_name=topology.name,
+        topology_enabled=topology.enabled,
+        levels=configuration.levels,
+        namespace=namespace,
+    )
+    judged_by = routes(Settings.of(configuration, authorized=(_ASKER,)), Facts.of(cluster))
+    exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
+    return Auditor(client, cluster, judged_by, Asker(_ASKER), exempt=exempt, now=datetime.now(UTC), progress=progress)
+
+
+COMMAND = Command(
+    "Pages through a cluster and lists what would be refused if it were created today, and MNNVL "
+    "resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2 not everything "
+    "could be looked at.",
+    add_options,
+    run,
+)

@@ -1,0 +1,81 @@
+"""`grove-admission check`: verdicts on files, offline."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from app.cluster.connect import offline_cluster
+from app.commands.files import documents_of
+from app.commands.options import REFUSED, UNUSABLE, Command
+from app.config.read import configuration_or_defaults
+from app.config.schema import Configuration
+from app.dry_run.judge import Asker, Judgement, judge
+from app.dry_run.text import describe
+from app.kube.api import Object
+from app.webhooks.registry import routes_over
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILES", help="YAML or JSON files, directories of them, or -")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
+    operations = ("CREATE", "UPDATE", "DELETE")
+    parser.add_argument("--operation", default="CREATE", choices=operations, help="what is asked for (default: CREATE)")
+    parser.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
+    parser.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
+    parser.add_argument("--groups", default="", help="the groups of the user, separated by commas")
+    parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    configuration = configuration_or_defaults(arguments.config)
+    sourced = documents_of(arguments.files)
+    old = tuple(document for _, document in documents_of([arguments.old])) if arguments.old else ()
+    user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
+    asker = Asker(user, tuple(filter(None, arguments.groups.split(","))), arguments.operation, old)
+    judged = asyncio.run(check(configuration, [document for _, document in sourced], asker))
+    outcomes = Counter(one.verdict.outcome if one.verdict else "" for one in judged)
+    if arguments.output == "json":
+        reports = [{"file": name, **one.report()} for (name, _), one in zip(sourced, judged, strict=True)]
+        print(json.dumps({"allowed": not outcomes["refused"] + outcomes["failed"], "results": reports}, indent=2))
+    else:
+        _print_text([name for name, _ in sourced], judged, outcomes)
+    sys.stdout.flush()
+    return UNUSABLE if outcomes["failed"] else REFUSED if outcomes["refused"] else 0
+
+
+async def check(configuration: Configuration, documents: Sequence[Object], asker: Asker) -> list[Judgement]:
+    """Offline verdicts on `documents`, which are facts for each other."""
+    routes = routes_over(configuration, offline_cluster(configuration, documents))
+    return [await judge(routes, document, asker) for document in documents]
+
+
+def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str, int]) -> None:
+    before = ""
+    for name, one in zip(names, judged, strict=True):
+        if name != before:
+            print(name)
+            before = name
+        for line in describe(one):
+            print(f"  {line}")
+    given = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
+    print(f"\n{given} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook")
+    if outcomes["failed"]:
+        print(
+            f"{outcomes['failed']} without a verdict: put what they need (a ClusterTopology, a PodCliqueSet) among the "
+            f"documents, or give --config"
+        )
+    elif not given:
+        print("nothing was judged: see whether apiVersion and kind are right")
+
+
+COMMAND = Command(
+    "Verdicts on the documents of FILES, with no cluster. The documents are facts for each other. "
+    "Topology support counts as enabled unless --config says otherwise. Schemas are not checked. "
+    "Exit code: 0 all allowed, 1 a refusal, 2 unusable input, or facts missing for a verdict.",
+    add_options,
+    run,
+)

@@ -1,0 +1,73 @@
+"""The command line of the doctor.
+
+Exit codes: 0 fine, 1 problems, 2 not everything could be looked at.
+"""
+
+import argparse
+import json
+import os
+import sys
+from datetime import UTC, datetime
+
+import uvloop
+
+from app import logs
+from app.certificates.probe import Handshake, handshake
+from app.cluster.connect import looking_client
+from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options
+from app.config.environment import with_overrides
+from app.config.read import configuration_or_defaults
+from app.config.schema import Configuration
+from app.doctor.examination import Patient, examine
+from app.doctor.permissions import Account
+from app.doctor.report import Check, document, exit_code, lines
+from app.kube.api import ClusterError
+from app.kube.credentials import is_in_cluster
+
+ACCOUNT = "grove-admission"
+"""The service account of the manifests, in the namespace of the Service."""
+_HANDSHAKE_SECONDS = 3.0
+_UNCONFIGURED = Check(
+    "configuration",
+    "warning",
+    "not given: an installation with the defaults is looked for",
+    "Give the server's own as --config.",
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_cluster_options(parser, LIKE_KUBECTL)
+    parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
+    logs.set_up("warning")
+    try:
+        checks = uvloop.run(_examine(arguments, configuration))
+    except (ClusterError, OSError) as problem:
+        print(f"can't examine the cluster: {problem}", file=sys.stderr)
+        return UNUSABLE
+    print(json.dumps(document(checks), indent=2) if arguments.output == "json" else "\n".join(lines(checks)))
+    return exit_code(checks)
+
+
+async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> list[Check]:
+    in_pod = is_in_cluster() and arguments.kubeconfig is None and arguments.context is None
+    async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
+        account = None if in_pod else Account(configuration.certificates.namespace, ACCOUNT)
+        checks = await examine(Patient(client, client.read, _shake, configuration, account, datetime.now(UTC)))
+        return checks if arguments.config else [_UNCONFIGURED, *checks]
+
+
+async def _shake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+    return await handshake(host, port, name, ca_bundle, _HANDSHAKE_SECONDS)
+
+
+COMMAND = Command(
+    "Looks at the webhook configurations, their caBundles, the Service, what is installed, the "
+    "server's permissions and the topology objects, and says what would be refused while the server is down. "
+    "Nothing is written. Exit code: 0 fine, 1 problems, 2 not everything could be looked at.",
+    add_options,
+    run,
+)

@@ -1,0 +1,40 @@
+"""Documents from files, folders and standard input."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from app.dry_run.documents import UnusableInput, read_documents
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """(file, document) of every document in the files, directories or standard input (-) called `names`."""
+    found = []
+    for name in names:
+        for path in _files(name):
+            try:
+                found += [(path, document) for document in read_documents(text_of(path))]
+            except UnusableInput as problem:
+                raise UnusableInput(f"{path}: {problem}") from None
+    return found
+
+
+def _files(name: str) -> list[str]:
+    path = Path(name)
+    if name == "-" or not path.is_dir():
+        return [name]
+    files = sorted(str(one) for one in path.rglob("*") if one.suffix in _SUFFIXES and one.is_file())
+    if not files:
+        raise UnusableInput(f"{name}: no {', '.join(_SUFFIXES)} file in this directory")
+    return files
+
+
+def text_of(name: str) -> str:
+    """The text of a file, or of standard input if `name` is "-". UnusableInput if it can't be read."""
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UnusableInput(f"can't be read: {problem}") from None

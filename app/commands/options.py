@@ -1,0 +1,40 @@
+"""What commands share: options, and exit codes."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+LIKE_KUBECTL = "that of this Pod; outside of one, kubectl's"
+
+REFUSED = 1
+"""Exit code: something is refused, or failed."""
+UNUSABLE = 2
+"""Exit code: unusable input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its description in the help text, its options, and what it does. `run` returns the exit code."""
+
+    description: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of this Pod") -> None:
+    """The configuration, and the cluster that it is about; `default` is the cluster without a kubeconfig."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's")
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})")
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
+
+
+def add_log_level(parser: argparse.ArgumentParser) -> None:
+    levels = ("debug", "info", "warning", "error")
+    parser.add_argument("--log-level", default="info", choices=levels, help="of all but verdicts (default: info)")
+
+
+def port_number(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port number")
+    return int(text)

@@ -1,0 +1,67 @@
+"""`grove-admission serve`: the server, until SIGTERM."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import uvloop
+
+from app import logs
+from app.commands.files import documents_of
+from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, port_number
+from app.config.environment import with_overrides
+from app.config.read import ConfigurationError, configuration_or_defaults
+from app.dry_run.documents import UnusableInput
+from app.kube.api import ClusterError
+from app.reconcilers.cluster_topology import CreationFailed
+from app.server.serve import ServeSettings, serve
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_cluster_options(parser)
+    parser.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
+    parser.add_argument("--port", type=port_number, help="port to listen on, 0 for a free one (default: server.port)")
+    parser.add_argument(
+        "--certs",
+        type=Path,
+        default=Path("certs"),
+        metavar="DIR",
+        help="directory with tls.crt and tls.key; a development pair is made where there is none (default: certs)",
+    )
+    parser.add_argument(
+        "--objects", type=Path, metavar="DIR", help="facts from the YAML and JSON files of DIR, in place of a cluster"
+    )
+    add_log_level(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.config is None and arguments.objects is None:
+        raise UnusableInput("for a cluster, serve needs --config FILE; without a cluster, --objects DIR")
+    flags = {"host": arguments.host, "port": arguments.port}
+    try:
+        configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
+    except ConfigurationError as problem:
+        print(problem, file=sys.stderr)
+        return REFUSED
+    objects = None
+    if arguments.objects is not None:
+        objects = tuple(document for _, document in documents_of([str(arguments.objects)]))
+    logs.set_up(arguments.log_level)
+    settings = ServeSettings(configuration, arguments.certs, objects, arguments.kubeconfig, arguments.context)
+    try:
+        uvloop.run(serve(settings))
+    except (OSError, ClusterError, CreationFailed) as problem:
+        print(f"can't serve: {problem}", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+COMMAND = Command(
+    "Serves the admission webhooks, and reconciles where it leads, until SIGTERM. Needs --config for a "
+    "cluster, or --objects for none. GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and "
+    "GROVE_ADMISSION_CERTIFICATES_MODE stand between the configuration and these options. "
+    "Exit code: 0 after SIGTERM, 1 where it can't serve or the configuration is invalid, 2 for unusable input.",
+    add_options,
+    run,
+)

@@ -1,0 +1,59 @@
+"""`grove-admission webhooks`: prints the two webhook configurations."""
+
+import argparse
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from app.certificates.inspect import split_bundle
+from app.commands.files import text_of
+from app.commands.options import Command
+from app.dry_run.documents import UnusableInput
+from app.objects.names import is_label
+from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    text = "that API servers call (default: grove-system/grove-admission)"
+    where.add_argument("--service", metavar="NAMESPACE/NAME", default="grove-system/grove-admission", help=text)
+    where.add_argument("--url", help="https://host:port of the server, for one outside the cluster")
+    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="with --url: the CA of its certificate")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    target: Target
+    if arguments.url:
+        target = UrlTarget(arguments.url, _ca_bundle(arguments.url, arguments.ca_file))
+        own_namespace = "grove-system"
+    else:
+        if arguments.ca_file is not None:
+            raise UnusableInput("--ca-file goes with --url; of a Service the caBundle is written by who makes its CA")
+        own_namespace, _, name = arguments.service.partition("/")
+        if not (is_label(own_namespace) and is_label(name)):
+            raise UnusableInput(f"--service takes NAMESPACE/NAME, not {arguments.service!r}")
+        target = ServiceTarget(own_namespace, name)
+    configurations = webhook_configurations(target, own_namespace)
+    print(yaml.safe_dump_all(configurations, sort_keys=False, explicit_start=True), end="")
+    return 0
+
+
+def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
+    parts = urlsplit(url)
+    if ca_file is None or parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise UnusableInput("--url takes https://host:port, and needs --ca-file with it")
+    bundle = text_of(str(ca_file)).encode()
+    try:
+        split_bundle(bundle)
+    except ValueError:
+        raise UnusableInput(f"{ca_file}: not a PEM bundle of certificates") from None
+    return bundle
+
+
+COMMAND = Command(
+    "Prints the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of this version, "
+    "for kubectl apply. For a Service they have no caBundle: self-managed certificates or cert-manager write it.",
+    add_options,
+    run,
+)

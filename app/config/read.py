@@ -1,0 +1,90 @@
+"""Reads an OperatorConfiguration strictly, with all findings at once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from app.config.schema import API_VERSION, KIND, Configuration
+from app.objects.fields import FieldPath
+
+
+class ConfigurationError(ValueError):
+    """The configuration can't be used; `findings` has every reason, each with its path."""
+
+    def __init__(self, source: str, findings: Sequence[str]) -> None:
+        super().__init__("\n".join(f"{source}: {finding}" for finding in findings))
+        self.findings = tuple(findings)
+
+
+def read_configuration(text: str, source: str) -> Configuration:
+    """Reads the one document of `text`; `source` names it in findings. ConfigurationError with all of them."""
+    try:
+        data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as problem:
+        raise ConfigurationError(source, [f"not YAML that can be read: {problem}"]) from None
+    except RecursionError:
+        raise ConfigurationError(source, ["not YAML that can be read: it is nested too deeply"]) from None
+    if not isinstance(data, dict):
+        raise ConfigurationError(source, [f"must be a map with apiVersion {API_VERSION} and kind {KIND}"])
+    if data.get("kind") == "ConfigMap":
+        raise ConfigurationError(
+            source, ["is a ConfigMap: give what its data has as config.yaml, as a file of its own"]
+        )
+    findings = [
+        f"{name}: must be {wanted}, not {data.get(name)!r}"
+        for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND))
+        if data.get(name) != wanted
+    ]
+    try:
+        configuration = Configuration.model_validate({**data, "apiVersion": API_VERSION, "kind": KIND})
+    except ValidationError as problem:
+        findings += [_finding(error) for error in problem.errors()]
+        configuration = Configuration()
+    if findings:
+        raise ConfigurationError(source, findings)
+    return configuration
+
+
+def load_configuration(path: Path) -> Configuration:
+    """ConfigurationError where the file can't be read or used."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(str(path), [f"can't be read: {problem}"]) from None
+    return read_configuration(text, str(path))
+
+
+def configuration_or_defaults(path: Path | None) -> Configuration:
+    """The configuration of `path`; without one, the defaults with topology support on."""
+    if path is not None:
+        return load_configuration(path)
+    defaults = Configuration()
+    topology = defaults.cluster_topology.model_copy(update={"enabled": True})
+    return defaults.model_copy(update={"cluster_topology": topology})
+
+
+def _finding(error: Any) -> str:
+    where = FieldPath("")
+    for step in error["loc"]:
+        where = where.index(step) if isinstance(step, int) else where.child(str(step))
+    if error["type"] == "extra_forbidden":
+        return f"{where}: unknown key"
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML where a key given twice is an error, not the last one's victory."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, (dict, list)):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)

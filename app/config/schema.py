@@ -1,0 +1,218 @@
+"""OperatorConfiguration: one YAML file, read strictly, with all findings at once.
+
+`clusterTopology` is the design's (`designs/topology-aware-scheduling.md`, Operator Configuration); the other sections
+are ours. `manifests/examples/configuration.yaml` shows every key with its default.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+from app.objects.fields import FieldPath
+from app.objects.names import is_subdomain, label_key_problem
+from app.rules.topology.levels import Level, broadest_first, validate_levels
+from app.rules.workload.kai_podgroup import Conventions
+
+API_VERSION = "config.grove.io/v1alpha1"
+KIND = "OperatorConfiguration"
+
+Seconds = Annotated[float, Field(gt=0, le=86400)]
+
+_KAI = Conventions()
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
+
+
+def _subdomain(example: str) -> Callable[[str], str]:
+    def check(name: str) -> str:
+        if not is_subdomain(name):
+            raise ValueError(f"must be a lowercase DNS subdomain, such as {example}")
+        return name
+
+    return check
+
+
+def _label_key(key: str) -> str:
+    problem = label_key_problem(key)
+    if problem is not None:
+        raise ValueError(f"{key!r} {problem}")
+    return key
+
+
+TopologyName = Annotated[str, AfterValidator(_subdomain("grove-topology"))]
+Name = Annotated[str, AfterValidator(_subdomain("grove-admission"))]
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+
+
+class TopologyLevel(_Section):
+    domain: str
+    key: str
+
+
+class ClusterTopology(_Section):
+    """The managed ClusterTopology: made, kept and deleted by the operator. Where it can't be made in time, the
+    process ends."""
+
+    enabled: bool = False
+    name: TopologyName = "grove-topology"
+    levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
+    creation_timeout_seconds: Seconds = 60
+
+    @model_validator(mode="after")
+    def _levels(self) -> "ClusterTopology":
+        if self.levels or self.enabled:
+            findings = validate_levels([level.model_dump() for level in self.levels], FieldPath("levels"))
+            if findings:
+                raise ValueError("; ".join(map(str, findings)))
+        return self
+
+
+def own_account(namespace: str) -> str:
+    """The user name of our own service account."""
+    return f"system:serviceaccount:{namespace}:grove-admission"
+
+
+class Authorization(_Section):
+    """`authorizedUsers` may write the managed ClusterTopology, beside nobody else: our own account, which makes it, and
+    Grove's operator."""
+
+    authorized_users: tuple[str, ...] = Field(
+        default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"), strict=False
+    )
+
+
+class Mnnvl(_Section):
+    claim_mode: Literal["shared", "template"] = "shared"
+
+
+class PodBinding(_Section):
+    """`nodeLabels` are copied from node to Pod at binding, beside the keys of the ClusterTopology's levels."""
+
+    node_labels: tuple[str, ...] = Field(default=(), strict=False)
+
+    @field_validator("node_labels")
+    @classmethod
+    def _keys(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        problems = [f"{key!r} {problem}" for key in keys if (problem := label_key_problem(key)) is not None]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return keys
+
+
+class Server(_Section):
+    """Where to listen, and for how long after SIGTERM. With `clientCaFile` (PEM) a verdict is for those who show a
+    certificate of one of its CAs."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - a Service has to reach it
+    port: Annotated[int, Field(ge=0, le=65535)] = 8443
+    drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
+    client_ca_file: str = ""
+
+
+class Client(_Section):
+    """How the API server is called: requests per second and burst, and seconds for one call."""
+
+    queries_per_second: Annotated[float, Field(gt=0, le=10000)] = 50
+    burst: Annotated[int, Field(ge=1, le=10000)] = 100
+    timeout_seconds: Seconds = 30
+
+
+class LeaderElection(_Section):
+    """Of all replicas one does the reconcilers' work. Seconds are those of a Lease: how long others wait for a silent
+    leader, after how long without renewal a leader stops, and the time between tries."""
+
+    enabled: bool = True
+    namespace: Name = "grove-system"
+    name: Name = "grove-admission"
+    lease_seconds: Seconds = 15
+    renew_seconds: Seconds = 10
+    retry_seconds: Seconds = 2
+
+    @model_validator(mode="after")
+    def _order(self) -> "LeaderElection":
+        if not self.lease_seconds > self.renew_seconds > self.retry_seconds:
+            raise ValueError("leaseSeconds must be more than renewSeconds, and that more than retrySeconds")
+        return self
+
+
+class WorkloadLabels(_Section):
+    """Labels (else annotations) that say it, on a Workload, a top owner or a Pod; `user` and `nodePool` are labels of
+    Pods that their PodGroup gets too."""
+
+    queue: LabelKey = _KAI.keys.queue
+    priority_class: LabelKey = _KAI.keys.priority_class
+    preemptibility: LabelKey = _KAI.keys.preemptibility
+    project: LabelKey = _KAI.keys.project
+    user: LabelKey = _KAI.keys.user
+    node_pool: LabelKey = _KAI.keys.node_pool
+
+
+class Workloads(_Section):
+    """Kubernetes Workloads become KAI PodGroups, for the Pods of `schedulerName`. Those who name no queue are in
+    `defaultQueue`, "" for none."""
+
+    enabled: bool = True
+    scheduler_name: Annotated[str, Field(min_length=1)] = "kai-scheduler"
+    default_queue: str = _KAI.default_queue
+    labels: WorkloadLabels = WorkloadLabels()
+
+
+CertificateMode = Literal["files", "self-managed"]
+
+
+class Certificates(_Section):
+    """Where the serving certificate comes from.
+
+    `files`: from the directory of `--certs`, such as a mounted Secret that cert-manager or somebody else keeps; the
+    caBundles are theirs too (cert-manager's cainjector). `self-managed`: an own CA in the Secret `secretName`, and the
+    caBundles of both webhook configurations, which are called `webhookConfigurations`, written by us. `namespace` is
+    that of Secret and Service. A new CA is in the caBundles for `settleSeconds` before anything signed by it is shown;
+    that has to fit in the last third of a certificate's life, with room.
+    """
+
+    mode: CertificateMode = "files"
+    namespace: Name = "grove-system"
+    secret_name: Name = "grove-admission-certificates"
+    service_name: Name = "grove-admission"
+    webhook_configurations: Name = "grove-admission"
+    validity_hours: Annotated[float, Field(gt=0, le=87600)] = 2160
+    ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760
+    settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
+
+    @model_validator(mode="after")
+    def _lives(self) -> "Certificates":
+        if self.ca_validity_hours < 3 * self.validity_hours:
+            raise ValueError("caValidityHours must be at least three times validityHours")
+        if 6 * self.settle_seconds > 3600 * self.validity_hours:
+            raise ValueError("settleSeconds must be at most a sixth of validityHours")
+        return self
+
+
+class Configuration(_Section):
+    api_version: Literal["config.grove.io/v1alpha1"] = "config.grove.io/v1alpha1"
+    kind: Literal["OperatorConfiguration"] = "OperatorConfiguration"
+    cluster_topology: ClusterTopology = ClusterTopology()
+    authorization: Authorization = Authorization()
+    mnnvl: Mnnvl = Mnnvl()
+    pod_binding: PodBinding = PodBinding()
+    server: Server = Server()
+    client: Client = Client()
+    leader_election: LeaderElection = LeaderElection()
+    workloads: Workloads = Workloads()
+    certificates: Certificates = Certificates()
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The configured levels, broadest first."""
+        return broadest_first(Level(level.domain, level.key) for level in self.cluster_topology.levels)
+
+    @property
+    def node_labels(self) -> tuple[str, ...]:
+        """Keys of the labels that a Pod gets from its node: the allowed ones and those of the configured levels. The
+        levels count even before the managed ClusterTopology exists, so that no caller's value passes meanwhile."""
+        levels = self.levels if self.cluster_topology.enabled else ()
+        return (*self.pod_binding.node_labels, *(level.key for level in levels))

@@ -1,0 +1,1 @@
+"""The running process: what listens, what it reports, in which order it starts and stops."""

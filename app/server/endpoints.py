@@ -1,0 +1,210 @@
+"""The ASGI app: the admission fast path, beside FastAPI for everything that isn't hot (health, metrics, dry run, docs).
+
+`/dry-run` and the health endpoints change nothing and need no credentials, like the webhooks themselves: a
+NetworkPolicy says who reaches the port.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import ClientDisconnect
+
+from app import __version__
+from app.admission.decide import Route
+from app.admission.http import AdmissionApp
+from app.admission.review import Request as AdmissionRequest
+from app.admission.review import dumps
+from app.admission.verdict import Verdict
+from app.dry_run.documents import UnusableInput, read_documents
+from app.dry_run.judge import Asker, judge
+from app.dry_run.text import describe
+from app.server.metrics import Metrics
+from app.server.verdict_log import VerdictLog
+
+MAX_DRY_RUN = 2 * 1024 * 1024
+WAITING_DRY_RUNS = 16
+DRY_RUN_USER = "dry-run"
+_ENDPOINTS = "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs, and POST of AdmissionReviews"
+_DRY_RUN_PARAMETERS = {"operation", "user", "groups", "old", "output"}
+
+Checks = Callable[[], Mapping[str, str | None]]
+"""By name: None where it is well, else the problem."""
+
+Notes = Callable[[], Mapping[str, str]]
+"""By name: what is worth knowing though nothing is wrong."""
+
+
+class BodyTooLarge(UnusableInput):
+    """More than a dry run takes."""
+
+
+class Observed:
+    """Counts and logs every verdict of the admission path."""
+
+    def __init__(self, metrics: Metrics, log: VerdictLog | None) -> None:
+        self._metrics = metrics
+        self._log = log
+
+    def started(self) -> None:
+        self._metrics.in_flight += 1
+
+    def __call__(self, path: str, uid: str, request: AdmissionRequest | None, verdict: Verdict, seconds: float) -> None:
+        self._metrics.in_flight -= 1
+        self._metrics.record(path, request, verdict, seconds)
+        if self._log is not None:
+            self._log.record(path, uid, request, verdict, seconds)
+
+
+def build_app(
+    routes: Mapping[str, Route],
+    metrics: Metrics,
+    log: VerdictLog | None,
+    live: Checks,
+    ready: Checks,
+    notes: Notes = dict,
+    *,
+    only_known: bool = False,
+) -> AdmissionApp:
+    """The whole ASGI app. `live` and `ready` are asked at each request to `/healthz` and `/readyz`, `notes` for
+    `/readyz?verbose`. `only_known`: AdmissionReviews are taken from callers with a certificate alone."""
+    api = FastAPI(
+        title="grove-admission",
+        version=__version__,
+        description="Health, metrics and dry runs. The admission webhooks beside it speak AdmissionReview v1.",
+        redoc_url=None,
+    )
+    _add_health(api, live, ready, notes)
+    _add_dry_run(api, routes)
+    _add_errors(api)
+
+    @api.get("/version", summary="The version of this server")
+    async def version() -> dict[str, str]:
+        return {"name": "grove-admission", "version": __version__}
+
+    @api.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
+    async def exposition() -> Response:
+        return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return AdmissionApp(routes, api, Observed(metrics, log), only_known=only_known)
+
+
+def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None:
+    def answer(checks: Mapping[str, str | None], notes: Mapping[str, str], verbose: str | None) -> Response:
+        failing = {name: problem for name, problem in checks.items() if problem is not None}
+        lines = [f"[{'-' if problem else '+'}] {name} {problem or 'ok'}" for name, problem in checks.items()]
+        lines += [f"[.] {name} {note}" for name, note in notes.items()]
+        if not failing and verbose is None:
+            lines = []
+        lines.append("not ready" if failing else "ok")
+        return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if failing else 200)
+
+    @api.get("/healthz", summary="Is the process alive?", response_class=PlainTextResponse)
+    async def healthz(verbose: str | None = None) -> Response:
+        return answer(live(), {}, verbose)
+
+    @api.get("/readyz", summary="Can it give verdicts? ?verbose lists every check", response_class=PlainTextResponse)
+    async def readyz(verbose: str | None = None) -> Response:
+        return answer(ready(), notes(), verbose)
+
+
+class Turns:
+    """One at a time: reading documents takes a core and memory, which verdicts need. `waiting` counts all that came."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        self.waiting += 1
+        try:
+            async with self._lock:
+                yield
+        finally:
+            self.waiting -= 1
+
+
+def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
+    turns = Turns()
+
+    @api.post(
+        "/dry-run",
+        summary="The verdict on YAML or JSON documents; nothing is written",
+        openapi_extra={"requestBody": {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
+    )
+    async def dry_run(
+        request: Request,
+        operation: Annotated[Literal["CREATE", "UPDATE", "DELETE"], Query(description="what is asked for")] = "CREATE",
+        user: Annotated[str, Query(description="who asks")] = DRY_RUN_USER,
+        groups: Annotated[str, Query(description="the groups of the user, separated by commas")] = "",
+        old: Annotated[str, Query(description="the document that an UPDATE replaces, as YAML or JSON")] = "",
+        output: Annotated[Literal["json", "text"], Query(description="for programs or for people")] = "json",
+    ) -> Response:
+        unknown = sorted(set(request.query_params) - _DRY_RUN_PARAMETERS)
+        if unknown:
+            known = ", ".join(sorted(_DRY_RUN_PARAMETERS))
+            return JSONResponse({"error": f"there is no parameter {', '.join(unknown)}; there are {known}"}, 400)
+        if turns.waiting >= WAITING_DRY_RUNS:
+            busy = "too many dry runs at once: try again in a moment"
+            return JSONResponse({"error": busy}, status_code=503, headers={"Retry-After": "1"})
+        try:
+            text = await _body(request)
+            async with turns.taken():
+                documents = await asyncio.to_thread(read_documents, text)
+                before = await asyncio.to_thread(read_documents, old) if old else []
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except BodyTooLarge as problem:
+            return JSONResponse({"error": str(problem)}, status_code=413)
+        except UnusableInput as problem:
+            return JSONResponse({"error": str(problem)}, status_code=400)
+        asker = Asker(user, tuple(filter(None, groups.split(","))), operation, tuple(before))
+        judged = [await judge(routes, document, asker) for document in documents]
+        if output == "text":
+            return PlainTextResponse("\n".join(line for one in judged for line in describe(one)) + "\n")
+        report: dict[str, Any] = {
+            "allowed": all(one.verdict is None or one.verdict.allowed for one in judged),
+            "results": [one.report() for one in judged],
+        }
+        return Response(_pretty(report), media_type="application/json")
+
+
+def _add_errors(api: FastAPI) -> None:
+    """Errors of one shape, which say what there is."""
+
+    @api.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
+        return JSONResponse({"error": "; ".join(said)}, status_code=400)
+
+    @api.exception_handler(StarletteHTTPException)
+    async def other(request: Request, error: StarletteHTTPException) -> Response:
+        hint = f"{error.detail}: {request.method} {request.url.path}. There are {_ENDPOINTS}"
+        return JSONResponse({"error": hint}, status_code=error.status_code, headers=error.headers)
+
+
+async def _body(request: Request) -> str:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > MAX_DRY_RUN:
+            raise BodyTooLarge(f"the body is larger than the limit of {MAX_DRY_RUN // 1024} KiB")
+        chunks.append(chunk)
+    try:
+        return b"".join(chunks).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise UnusableInput(f"the body is not UTF-8 text: {problem}") from None
+
+
+def _pretty(report: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return dumps(report) + b"\n"

@@ -1,0 +1,182 @@
+"""Composition root: builds everything, starts it in order, stops it in the reverse order. No rules here.
+
+Start: certificate -> caches and listener -> leader-only work, since our own webhooks judge what it writes.
+Stop: not ready -> the lead is given back -> drain -> listener -> log.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.certificates.self_managed import gauges, self_managed_source
+from app.certificates.source import CertificateSource, client_cas_of, file_source
+from app.cluster.connect import Cluster, api_client, gauges_of, limits, live_cluster, offline_cluster
+from app.cluster.live import LiveCluster
+from app.config.schema import Configuration, Server
+from app.kube.api import Object
+from app.kube.client import HttpClient
+from app.reconcilers.cluster_topology import CreationFailed
+from app.reconcilers.leader import Leader, build_leader
+from app.server.endpoints import build_app
+from app.server.listener import Listener, bind
+from app.server.metrics import Metrics
+from app.server.process import drain, settle_garbage_collector, signalled
+from app.server.readiness import Readiness
+from app.server.verdict_log import VerdictLog, log_gauges
+from app.webhooks.registry import routes_over
+
+FLUSH_SECONDS = 0.2
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """What `serve` was asked for. With `objects`, these are the facts and there is no cluster; else the cluster is that
+    of `kubeconfig` and `context`, or the one that this Pod runs in."""
+
+    configuration: Configuration
+    certificates: Path
+    objects: tuple[Object, ...] | None = None
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+
+async def serve(settings: ServeSettings) -> None:
+    """Serves until SIGTERM or SIGINT. OSError where the port can't be had or the certificate can't be used,
+    ClusterError where there are no credentials for a cluster, CreationFailed where the managed ClusterTopology can't be
+    made; any other task that ends takes the process down."""
+    server = settings.configuration.server
+    with alone(CreationFailed):
+        await _serve(settings, server)
+
+
+@contextlib.contextmanager
+def alone(kind: type[Exception]) -> Iterator[None]:
+    """Where the only thing that went wrong in the block's tasks is of `kind`, raises that, without its groups."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        inner: BaseException = group
+        while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+            inner = inner.exceptions[0]
+        if isinstance(inner, kind):
+            raise inner from None
+        raise
+
+
+async def _serve(settings: ServeSettings, server: Server) -> None:
+    async with (
+        connected(settings) as cluster,
+        serving(settings.configuration, settings.certificates, cluster) as served,
+    ):
+        settle_garbage_collector()
+        logger.info("serving on https://%s:%d", server.host, served.listener.port)
+        await signalled()
+        served.readiness.draining = True
+        served.listener.drain()
+        await served.stop_leading()
+        logger.info("draining for %g s", server.drain_seconds)
+        await drain(server.drain_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server that listens, the cluster that it sees, and its candidate for the lead (None without a cluster)."""
+
+    cluster: Cluster
+    listener: Listener
+    readiness: Readiness
+    leader: Leader | None
+    leading: "asyncio.Task[None] | None"
+
+    async def stop_leading(self) -> None:
+        """Ends the leader's work and gives the lease back, so that another replica goes on at once."""
+        if self.leading is not None:
+            self.leading.cancel()
+            await asyncio.wait({self.leading})
+
+
+@contextlib.asynccontextmanager
+async def serving(configuration: Configuration, certificates: Path, cluster: Cluster) -> AsyncIterator[Served]:
+    """The server over `cluster`, while the block runs. The end of any of its tasks ends the block."""
+    metrics = Metrics()
+    source = certificate_source(configuration, certificates, cluster, metrics)
+    sock = bind(configuration.server.host, configuration.server.port)
+    log = VerdictLog(sys.stdout.buffer)
+    readiness = Readiness(cluster, source)
+    routes = routes_over(configuration, cluster)
+    only_known = bool(configuration.server.client_ca_file)
+    app = build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes, only_known=only_known)
+    listener = Listener(app, sock, source.certificate.context)
+    metrics.add_gauges(lambda: gauges_of(cluster))
+    metrics.add_gauges(readiness.gauges)
+    metrics.add_gauges(lambda: log_gauges(log))
+    metrics.add_gauges(lambda: gauges(source))
+    try:
+        async with leading(configuration, cluster, metrics) as leader, asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(cluster.run(), name="cluster"),
+                tasks.create_task(_flush(log), name="log"),
+                tasks.create_task(source.run(), name="certificate"),
+            ]
+            running = tasks.create_task(listener.run_until_stopped(), name="listener")
+            await listener.wait_started()
+            readiness.leader = leader
+            leads = tasks.create_task(leader.run(), name="leader") if leader else None
+            served = Served(cluster, listener, readiness, leader, leads)
+            yield served
+            await served.stop_leading()
+            listener.stop()
+            await running
+            for task in background:
+                task.cancel()
+    finally:
+        sock.close()
+        log.close()
+
+
+@contextlib.asynccontextmanager
+async def leading(configuration: Configuration, cluster: Cluster, metrics: Metrics) -> AsyncIterator[Leader | None]:
+    """Our candidate for the lead, with a client of its own: the reconcilers' many calls don't hold a verdict up."""
+    if not isinstance(cluster, LiveCluster) or not isinstance(cluster.client, HttpClient):
+        yield None
+        return
+    async with cluster.client.sibling(limits(configuration)) as client:
+        leader = build_leader(configuration, cluster, client, metrics.reconciled)
+        metrics.add_gauges(leader.gauges)
+        yield leader
+
+
+@contextlib.asynccontextmanager
+async def connected(settings: ServeSettings) -> AsyncIterator[Cluster]:
+    """The cluster that `settings` name, with its connections closed at the end."""
+    configuration = settings.configuration
+    if settings.objects is not None:
+        yield offline_cluster(configuration, settings.objects)
+        return
+    async with api_client(configuration, settings.kubeconfig, settings.context) as client:
+        yield live_cluster(configuration, client)
+
+
+def certificate_source(
+    configuration: Configuration, directory: Path, cluster: Cluster, metrics: Metrics
+) -> CertificateSource:
+    """OSError where none can be had."""
+    client_cas = client_cas_of(configuration.server)
+    if configuration.certificates.mode == "files":
+        return file_source(directory, client_cas)
+    if not isinstance(cluster, LiveCluster):
+        raise OSError("certificates.mode self-managed needs a cluster; without one, use files")
+    return self_managed_source(configuration.certificates, cluster.client, metrics.reconciled, client_cas)
+
+
+async def _flush(log: VerdictLog) -> None:
+    while True:
+        await asyncio.sleep(FLUSH_SECONDS)
+        log.flush()

@@ -1,1 +1,0 @@
-"""Certificates: making them (pure), loading and reloading them, rotating them."""

@@ -1,0 +1,169 @@
+"""`grove-admission certs`: what is printed, and the exit code."""
+
+import base64
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.certificates.holdings import read_holdings
+from app.certificates.inspect import inspect
+from app.certificates.report import Material
+from app.certificates.source import file_source
+from app.certificates.stored import read_live
+from app.cli import main
+from app.config.schema import Certificates
+from app.kube.api import NotFound
+from app.objects.resource import SECRET, VALIDATING_WEBHOOKS
+from tests.certificates.rotation import WANTED, Cluster, running
+
+MADE = ("ca.crt", "ca.key", "tls.crt", "tls.key")
+
+
+def run(*arguments: object) -> int:
+    return main(["certs", *map(str, arguments)])
+
+
+@pytest.fixture
+def made(tmp_path: Path, capsys: Any) -> Path:
+    directory = tmp_path / "made"
+    assert run("make", directory, "--name", "a.svc", "--name", "127.0.0.1") == 0
+    assert capsys.readouterr().out == f"made in {directory}: ca.crt, ca.key, tls.crt, tls.key\n"
+    return directory
+
+
+def test_what_is_made_is_what_the_secret_takes(made: Path) -> None:
+    data = {name: base64.b64encode((made / name).read_bytes()).decode() for name in MADE}
+    assert inspect(read_holdings(data).leaf.cert_pem).names == ("a.svc", "127.0.0.1")
+    assert sorted(os.listdir(made)) == list(MADE)
+    modes = [stat.S_IMODE((made / name).stat().st_mode) & 0o077 for name in ("ca.key", "tls.key")]
+    assert modes == [0, 0]
+
+
+def test_what_is_made_can_be_served_and_is_left_as_it_is(made: Path) -> None:
+    before = {name: (made / name).read_bytes() for name in MADE}
+    source = file_source(made)
+    assert source.not_after == inspect(before["tls.crt"]).not_after
+    assert (source.ca_not_after, source.ca_bundle()) == (inspect(before["ca.crt"]).not_after, before["ca.crt"])
+    assert {name: (made / name).read_bytes() for name in MADE} == before
+
+
+def test_nothing_is_written_over(made: Path, capsys: Any) -> None:
+    before = (made / "ca.key").read_bytes()
+    (made / "tls.crt").unlink()
+    assert run("make", made) == 2
+    assert "ca.crt, ca.key, tls.key already; nothing is written over" in capsys.readouterr().err
+    assert (made / "ca.key").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--days", "400"], "--days must not be more than --ca-days", id="longer than its CA"),
+    ],
+)
+def test_what_cannot_be_made_is_said(tmp_path: Path, capsys: Any, arguments: list[str], said: str) -> None:
+    assert run("make", tmp_path, *arguments) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["bücher.example", "bad name!", "a..b", ""])
+def test_names_can_be_asked_for(tmp_path: Path, capsys: Any, name: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run("make", tmp_path, "--name", name)
+    assert ended.value.code == 2
+    assert "is neither a DNS name nor an IP address" in capsys.readouterr().err
+
+
+def test_where_nothing_is_nothing_is_shown(tmp_path: Path, capsys: Any) -> None:
+    assert run("show", tmp_path) == 2
+    assert "there is no ca.crt, ca.key, tls.crt, tls.key in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("days", ["x", "-1", "0", "nan", "1e99"])
+def test_days_are_a_number(tmp_path: Path, days: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run("make", tmp_path, "--days", days)
+    assert ended.value.code == 2
+
+
+def test_show_prints_every_certificate_and_no_key(made: Path, capsys: Any) -> None:
+    assert run("show", made) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines if not line.startswith(" ")] == ["tls.crt", "ca.crt"]
+    assert lines[1] == "  names       a.svc, 127.0.0.1"
+    assert "(89 days left)" in lines[4]
+
+
+def test_check_is_0_where_all_is_well_and_1_with_the_reason_where_not(made: Path, capsys: Any) -> None:
+    assert run("check", made, "--name", "a.svc", "--within", "30") == 0
+    assert run("check", made, "--name", "b.svc") == 1
+    assert run("check", made, "--within", "90") == 1
+    end = inspect((made / "tls.crt").read_bytes()).not_after.isoformat()
+    assert capsys.readouterr().out.splitlines() == [
+        "ok",
+        "the certificate doesn't cover 'b.svc'",
+        f"tls.crt expires at {end} (89 days left)",
+    ]
+
+
+def test_a_directory_without_certificates_is_checked_too(tmp_path: Path, capsys: Any) -> None:
+    assert run("check", tmp_path) == 1
+    assert capsys.readouterr().out == "tls.crt is missing\ntls.key is missing\n"
+
+
+def test_files_that_cannot_be_read_are_unusable(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "tls.crt").mkdir()
+    assert run("show", tmp_path) == 2
+    assert "can't be read: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_a_place_is_needed(command: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(command)
+    assert ended.value.code == 2
+
+
+def test_a_kubeconfig_that_is_none_is_unusable(tmp_path: Path, capsys: Any) -> None:
+    assert run("check", "--kubeconfig", tmp_path / "none") == 2
+    assert "can't ask the cluster: " in capsys.readouterr().err
+
+
+async def test_a_live_secret_that_all_webhooks_trust() -> None:
+    cluster = Cluster()
+    await running(cluster)
+    held = cluster.held()
+    material, distrust = await read_live(cluster.client, Certificates())
+    assert material == Material(held.leaf.cert_pem, held.leaf.key_pem, held.bundle_pem)
+    assert distrust == []
+
+
+async def test_webhooks_that_do_not_trust_the_live_secret_are_said() -> None:
+    cluster = Cluster()
+    await running(cluster)
+    await cluster.tamper(VALIDATING_WEBHOOKS, "")
+    _, distrust = await read_live(cluster.client, Certificates())
+    assert distrust == ["ValidatingWebhookConfiguration grove-admission: 2 of 2 webhooks don't trust the certificate"]
+
+
+async def test_a_live_secret_that_is_missing_or_not_base64() -> None:
+    cluster = Cluster()
+    with pytest.raises(NotFound):
+        await read_live(cluster.client, Certificates())
+    await running(cluster)
+    await cluster.client.patch(SECRET, WANTED.secret, {"data": {"ca.crt": "%"}}, WANTED.namespace)
+    with pytest.raises(ValueError, match=r"ca\.crt of the Secret is not base64"):
+        await read_live(cluster.client, Certificates())
+
+
+def test_a_development_directory_is_still_kept_in_step(tmp_path: Path) -> None:
+    first = file_source(tmp_path)
+    (tmp_path / "tls.crt").write_bytes(b"half a certificate")
+    assert file_source(tmp_path).not_after is not None
+    assert first.not_after is not None
+    assert first.not_after > datetime.now(UTC)

@@ -1,0 +1,189 @@
+"""The configuration: strict, with all findings at once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.environment import with_overrides
+from app.config.read import ConfigurationError, load_configuration, read_configuration
+from app.config.schema import Configuration
+from app.rules.topology.levels import Level
+
+HEAD = "apiVersion: config.grove.io/v1alpha1\nkind: OperatorConfiguration\n"
+EXAMPLE = Path(__file__).parent.parent.parent / "manifests" / "examples" / "configuration.yaml"
+
+
+def read(text: str) -> Configuration:
+    return read_configuration(HEAD + text, "file")
+
+
+def test_an_empty_configuration_is_the_defaults() -> None:
+    assert read("") == Configuration()
+    assert Configuration().cluster_topology.enabled is False
+
+
+def test_the_example_can_be_used_and_shows_defaults() -> None:
+    example = load_configuration(EXAMPLE)
+    assert [level.domain for level in example.levels] == ["zone", "block", "rack", "host"]
+    assert example.model_copy(update={"cluster_topology": Configuration().cluster_topology}) == Configuration()
+
+
+def test_levels_are_read_broadest_first() -> None:
+    text = "clusterTopology: {enabled: true, levels: [{domain: host, key: h}, {domain: rack, key: r}]}"
+    assert read(text).levels == (Level("rack", "r"), Level("host", "h"))
+
+
+@pytest.mark.parametrize(
+    ("text", "findings"),
+    [
+        pytest.param("colour: blue", ["file: colour: unknown key"], id="unknown key"),
+        pytest.param("server: {prot: 1}", ["file: server.prot: unknown key"], id="unknown key inside"),
+        pytest.param("server: {port: 99999}", ["file: server.port: Input should be less than"], id="port"),
+        pytest.param('server: {port: "8443"}', ["file: server.port: Input should be a valid integer"], id="text"),
+        pytest.param("mnnvl: {claimMode: both}", ["file: mnnvl.claimMode: Input should be 'shared' or"], id="mode"),
+        pytest.param("clusterTopology: {enabled: yep}", ["file: clusterTopology.enabled: Input should be"], id="bool"),
+        pytest.param("clusterTopology: {enabled: true}", ["clusterTopology: levels: Required value"], id="no levels"),
+        pytest.param("clusterTopology: {name: A_b}", ["clusterTopology.name: must be a lowercase"], id="name"),
+        pytest.param("clusterTopology:", ["file: clusterTopology: Input should be"], id="null section"),
+        pytest.param(
+            "clusterTopology: {enabled: true, levels: [{domain: rack, key: a}, {domain: rack, key: -}]}",
+            ['levels[1].domain: Duplicate value: "rack"; levels[1].key: Invalid value: "-"'],
+            id="every level's findings",
+        ),
+        pytest.param("certificates: {mode: manual}", ["certificates.mode: Input should be 'files' or"], id="certs"),
+        pytest.param("certificates: {secretName: A_b}", ["certificates.secretName: must be a lowercase"], id="secret"),
+        pytest.param(
+            "certificates: {caValidityHours: 6479}",
+            ["certificates: caValidityHours must be at least three times validityHours"],
+            id="a CA that cuts its leaves short",
+        ),
+        pytest.param(
+            "certificates: {validityHours: 0.04}",
+            ["certificates: settleSeconds must be at most a sixth of validityHours"],
+            id="a wait longer than a renewal leaves",
+        ),
+        pytest.param("podBinding: {nodeLabels: [a b, ok]}", ["podBinding.nodeLabels: 'a b' must be"], id="label keys"),
+        pytest.param(
+            "a: 1\nserver: {port: -1}\nmnnvl: {b: 2}",
+            ["server.port: Input", "mnnvl.b: unknown key", "a: unknown key"],
+            id="everything at once",
+        ),
+        pytest.param("server: {port: 1}\nserver: {port: 2}", ["key 'server' is given twice"], id="a key twice"),
+        pytest.param("a: [", ["not YAML that can be read"], id="not YAML"),
+        pytest.param("cluster_topology: {enabled: true}", ["file: cluster_topology: unknown key"], id="snake case"),
+        pytest.param("server: {drain_seconds: 1}", ["file: server.drain_seconds: unknown key"], id="snake case inside"),
+        pytest.param("? [a]\n: 1", ["a key must be text"], id="a list as a key"),
+        pytest.param("? {a: b}\n: 1", ["a key must be text"], id="a map as a key"),
+        pytest.param("server: {1: 2}", ["file: server[1]: Keys should be strings"], id="a number as a key"),
+        pytest.param("server: " + "[" * 2000, ["it is nested too deeply"], id="deep nesting"),
+        pytest.param("server: &a {x: *a}", ["file: server.x: unknown key"], id="a map that holds itself"),
+        pytest.param("server: {port: true}", ["file: server.port: Input should be a valid integer"], id="true is no 1"),
+        pytest.param("server: {drainSeconds: .nan}", ["file: server.drainSeconds: Input"], id="not a number"),
+        pytest.param("a: 1\n---\nb: 2", ["expected a single document"], id="two documents"),
+        pytest.param("server: !!python/object:os.system {}", ["could not determine a constructor"], id="a tag"),
+        pytest.param(
+            "authorization: {authorizedUsers: alice}",
+            ["file: authorization.authorizedUsers: Input should be a valid tuple"],
+            id="one user in place of a list",
+        ),
+        pytest.param(
+            "clusterTopology: {levels: [{domain: rack, key: r, x: 1}, {domain: host}]}",
+            ["file: clusterTopology.levels[0].x: unknown key", "file: clusterTopology.levels[1].key: Field required"],
+            id="levels, each with its own",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, findings: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(text)
+    assert len(caught.value.findings) == len(findings)
+    lines = str(caught.value).split("\n")
+    for finding in findings:
+        assert any(finding in line for line in [*lines, str(caught.value)])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "hello"])
+def test_a_file_that_is_no_map(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be a map with apiVersion"):
+        read_configuration(text, "file")
+
+
+def test_another_kind_is_refused_with_the_rest() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read_configuration("kind: Pod\nx: 1", "file")
+    assert caught.value.findings == (
+        "apiVersion: must be config.grove.io/v1alpha1, not None",
+        "kind: must be OperatorConfiguration, not 'Pod'",
+        "x: unknown key",
+    )
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="can't be read"):
+        load_configuration(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "host", "port"),
+    [
+        ({}, {}, "0.0.0.0", 8443),
+        ({"GROVE_ADMISSION_HOST": "::1", "GROVE_ADMISSION_PORT": "1"}, {}, "::1", 1),
+        ({"GROVE_ADMISSION_PORT": "1"}, {"port": 2, "host": None}, "0.0.0.0", 2),
+        pytest.param({"GROVE_ADMISSION_PORT": "tcp://10.0.0.7:443"}, {}, "0.0.0.0", 8443, id="a Service's, by kubelet"),
+    ],
+)
+def test_flags_stand_above_the_environment_above_the_file(
+    environment: dict[str, str], flags: dict[str, Any], host: str, port: int
+) -> None:
+    server = with_overrides(Configuration(), environment, flags).server
+    assert (server.host, server.port) == (host, port)
+
+
+@pytest.mark.parametrize("port", ["http", "-1", "70000", ""])
+def test_a_bad_port_in_the_environment(port: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be a port number"):
+        with_overrides(Configuration(), {"GROVE_ADMISSION_PORT": port}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "expected"),
+    [
+        pytest.param("", {}, "grove-system", id="our own name for it"),
+        pytest.param("", {"POD_NAMESPACE": "elsewhere"}, "elsewhere", id="that of the Pod"),
+        pytest.param(
+            "certificates: {mode: self-managed}",
+            {"POD_NAMESPACE": "elsewhere"},
+            "elsewhere",
+            id="not one that is left out",
+        ),
+        pytest.param("certificates: {namespace: given}", {"POD_NAMESPACE": "elsewhere"}, "given", id="the one given"),
+    ],
+)
+def test_the_namespace_of_the_certificates(text: str, environment: dict[str, str], expected: str) -> None:
+    assert with_overrides(read(text), environment, {}).certificates.namespace == expected
+
+
+def test_a_configmap_is_told_from_what_is_in_it() -> None:
+    with pytest.raises(ConfigurationError, match=r"is a ConfigMap: give what its data has as config\.yaml"):
+        read_configuration("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "test")
+
+
+def test_the_lease_and_our_own_account_are_in_the_namespace_of_the_pod() -> None:
+    moved = with_overrides(read(""), {"POD_NAMESPACE": "elsewhere"}, {})
+    assert moved.leader_election.namespace == "elsewhere"
+    assert moved.authorization.authorized_users == (
+        "system:serviceaccount:elsewhere:grove-admission",
+        "system:serviceaccount:grove-system:grove-operator",
+    )
+    given = "leaderElection: {namespace: given}\nauthorization: {authorizedUsers: [somebody]}\n"
+    kept = with_overrides(read(given), {"POD_NAMESPACE": "elsewhere"}, {})
+    assert (kept.leader_election.namespace, kept.authorization.authorized_users) == ("given", ("somebody",))
+
+
+def test_the_mode_of_certificates_may_come_from_the_environment() -> None:
+    given = read("certificates: {mode: self-managed, validityHours: 100}")
+    told = with_overrides(given, {"GROVE_ADMISSION_CERTIFICATES_MODE": "files"}, {}).certificates
+    assert (told.mode, told.validity_hours) == ("files", 100)
+    with pytest.raises(ConfigurationError, match="must be files or self-managed, not 'none'"):
+        with_overrides(given, {"GROVE_ADMISSION_CERTIFICATES_MODE": "none"}, {})

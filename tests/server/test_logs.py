@@ -1,0 +1,180 @@
+"""Verdict lines and everything else."""
+
+import io
+import json
+import logging
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from app.admission.review import Request, parse
+from app.admission.verdict import FAILED, Verdict, not_allowed, patched
+from app.logs import JsonFormatter, set_up, timestamp
+from app.server.verdict_log import VerdictLog
+from tests.reviews import load
+
+
+def request() -> Request:
+    return parse(json.dumps(load("clustertopology.managed-update-by-user")).encode())
+
+
+class Kept(io.BytesIO):
+    def close(self) -> None:
+        return
+
+
+def lines(*verdicts: Verdict, request: Request | None) -> list[dict[str, object]]:
+    stream = Kept()
+    log = VerdictLog(stream)
+    for verdict in verdicts:
+        log.record("/path", "uid-1", request, verdict, 0.0012345)
+    log.close()
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_verdict_is_one_line_about_who_and_what() -> None:
+    (line,) = lines(not_allowed("no"), request=request())
+    assert str(line.pop("time")).endswith("Z")
+    assert line == {
+        "level": "info",
+        "logger": "verdict",
+        "path": "/path",
+        "uid": "uid-1",
+        "user": "alice",
+        "operation": "UPDATE",
+        "namespace": "",
+        "name": "grove-topology",
+        "dryRun": False,
+        "verdict": "refused",
+        "code": 403,
+        "ms": 1.234,
+        "message": "no",
+    }
+
+
+def test_a_request_that_could_not_be_read_is_logged_too() -> None:
+    (line,) = lines(FAILED, request=None)
+    assert (line["level"], line["verdict"], line["code"]) == ("error", "failed", 500)
+    assert "user" not in line
+
+
+def test_long_messages_are_cut_and_order_is_kept() -> None:
+    found = lines(*(not_allowed(f"{number} " + "x" * 5000) for number in range(600)), request=request())
+    assert [str(line["message"]).split()[0] for line in found] == [str(number) for number in range(600)]
+    assert {len(str(line["message"])) for line in found} == {1000}
+
+
+def test_a_reader_that_went_away_stops_nothing() -> None:
+    class Broken(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise BrokenPipeError
+
+    log = VerdictLog(Broken())
+    log.record("/path", "u", None, FAILED, 0)
+    log.close()
+    log.flush()
+
+
+def test_other_lines_are_json_with_their_trace() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        record = logging.LogRecord("name", logging.ERROR, "file", 1, "it %s", ("failed",), sys.exc_info())
+    record.uid = "u"
+    line = json.loads(JsonFormatter().format(record))
+    assert (line["level"], line["logger"], line["message"], line["uid"]) == ("error", "name", "it failed", "u")
+    assert "ValueError: broken" in line["trace"]
+    assert timestamp(0.5) == "1970-01-01T00:00:00.500Z"
+
+
+def test_a_line_never_holds_the_object_or_the_patch() -> None:
+    asked = parse(json.dumps(load("podclique.replica-scope-0-worker")).encode())
+    verdict = patched([{"op": "add", "path": "/secret", "value": "s3cret"}], warnings=["mind s3cret"])
+    (line,) = lines(verdict, request=asked)
+    assert (line["verdict"], line["name"], line["namespace"]) == ("patched", "distributed-training-0-worker", "default")
+    assert set(line) == {
+        *("time", "level", "logger", "path", "uid", "user", "operation", "namespace", "name", "dryRun"),
+        *("verdict", "code", "ms"),
+    }
+
+
+@pytest.mark.parametrize("text", ["a\nb", '{"level":"error"}\n', "\x00\x1b[31m", "\u2028", "\ud800"])
+def test_what_a_user_wrote_stays_on_one_line(text: str) -> None:
+    review = load("clustertopology.managed-update-by-user")
+    asked = replace(parse(json.dumps(review).encode()), username=text)
+    (line,) = lines(not_allowed(text), request=asked)
+    assert (line["message"], line["user"], line["level"]) == (text, text, "info")
+
+
+def test_a_failure_is_written_at_once_and_a_verdict_with_the_next_flush() -> None:
+    written = threading.Event()
+
+    class Told(Kept):
+        def flush(self) -> None:
+            written.set()
+
+    stream = Told()
+    log = VerdictLog(stream)
+    log.record("/path", "first", None, not_allowed("no"), 0)
+    assert stream.getvalue() == b""
+    log.record("/path", "second", None, FAILED, 0)
+    assert written.wait(5)
+    assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == ["first", "second"]
+    log.record("/path", "third", None, not_allowed("no"), 0)
+    log.close()
+    assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == ["first", "second", "third"]
+
+
+def test_a_reader_that_is_too_slow_costs_lines_and_not_memory() -> None:
+    blocked = threading.Event()
+
+    class Slow(Kept):
+        def write(self, _: object) -> int:
+            blocked.wait(30)
+            return 0
+
+    log = VerdictLog(Slow())
+    for _ in range(300 * 256):
+        log.record("/path", "u", None, not_allowed("no"), 0)
+    assert log.lost >= 50 * 256
+    blocked.set()
+    log.close()
+
+
+def test_a_stream_that_is_closed_stops_nothing() -> None:
+    stream = io.BytesIO()
+    log = VerdictLog(stream)
+    stream.close()
+    log.record("/path", "u", None, FAILED, 0)
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_767_225_599.9996, "2025-12-31T23:59:59.999Z"),
+        (1_767_225_600.25, "2026-01-01T00:00:00.250Z"),
+    ],
+)
+def test_timestamps_are_utc_with_milliseconds(seconds: float, text: str) -> None:
+    assert timestamp(seconds) == text
+
+
+def test_set_up_sends_everything_to_stderr_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        set_up("warning")
+        logging.getLogger("a.b").info("not this")
+        logging.getLogger("a.b").warning("but %s", "this", extra={"uid": "u", "path": "/p", "other": object()})
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    printed = capsys.readouterr()
+    line = json.loads(printed.err)
+    assert str(line.pop("time")).endswith("Z")
+    assert line == {"level": "warning", "logger": "a.b", "message": "but this", "uid": "u", "path": "/p"}
+    assert printed.out == ""
