@@ -44,6 +44,7 @@ PATHS = {
     "podclique": "/mutate/podclique",
     "podgang": "/mutate/podgang",
     "pod-binding": "/mutate/pod-binding",
+    "pod": "/mutate/pod",
 }
 
 

@@ -24,7 +24,7 @@ from app.rules.workload.groups import (
     instance_key,
     shared_key,
 )
-from app.rules.workload.kai_podgroup import POD_GROUP_NAME, SKIP_PODGROUPER
+from app.rules.workload.pods import POD_GROUP_NAME, SKIP_PODGROUPER
 
 BY_GROUP = "group"
 """Index of Pods: namespace and the key of the group that they name."""

@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from app.objects.fields import FieldPath
 from app.objects.names import is_subdomain, label_key_problem
 from app.rules.topology.levels import Level, broadest_first, validate_levels
-from app.rules.workload.kai_podgroup import Conventions
+from app.rules.workload.kai_podgroup import KAI_SCHEDULER, Conventions
 
 API_VERSION = "config.grove.io/v1alpha1"
 KIND = "OperatorConfiguration"
@@ -90,9 +90,10 @@ class Mnnvl(_Section):
 
 
 class PodBinding(_Section):
-    """`nodeLabels` are copied from node to Pod at binding, beside the keys of the ClusterTopology's levels."""
+    """`nodeLabels` are copied from node to Pod at binding, beside the keys of the ClusterTopology's levels. The default
+    is the NVLink clique of the node, which a container cannot learn otherwise."""
 
-    node_labels: tuple[str, ...] = Field(default=(), strict=False)
+    node_labels: tuple[str, ...] = Field(default=("nvidia.com/gpu.clique",), strict=False)
 
     @field_validator("node_labels")
     @classmethod
@@ -156,7 +157,7 @@ class Workloads(_Section):
     `defaultQueue`, "" for none."""
 
     enabled: bool = True
-    scheduler_name: Annotated[str, Field(min_length=1)] = "kai-scheduler"
+    scheduler_name: Annotated[str, Field(min_length=1)] = KAI_SCHEDULER
     default_queue: str = _KAI.default_queue
     labels: WorkloadLabels = WorkloadLabels()
 

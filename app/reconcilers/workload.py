@@ -30,14 +30,13 @@ from app.rules.workload.groups import (
     layer_of,
 )
 from app.rules.workload.kai_podgroup import (
-    POD_GROUP_NAME,
-    SKIP_PODGROUPER,
     Conventions,
     desired_pod_group,
     difference,
     is_of_group,
     owners_to_write,
 )
+from app.rules.workload.pods import POD_GROUP_NAME, SKIP_PODGROUPER
 
 NOT_SYNCED_SECONDS = 0.5
 TAKEN_SECONDS = 30.0

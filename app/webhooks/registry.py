@@ -1,5 +1,5 @@
-"""The list of six: path -> resource, operations, policies and handler. Webhook configurations are printed from it, the
-server routes by it."""
+"""The list of seven: path -> resource, operations, policies and handler. Webhook configurations are printed from it,
+and the server routes by it."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -21,7 +21,11 @@ from app.rules.kinds import (
 )
 from app.rules.labels import MNNVL_ENABLED
 from app.rules.mnnvl.plan import ClaimMode
+from app.rules.workload.groups import IGNORE
+from app.rules.workload.kai_podgroup import KAI_SCHEDULER
+from app.rules.workload.pods import SKIP_PODGROUPER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
+from app.webhooks.pod import PodWebhook
 from app.webhooks.pod_binding import PodBindingWebhook
 from app.webhooks.podclique import PodCliqueWebhook
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
@@ -84,6 +88,25 @@ _NOT_BEING_DELETED = MatchCondition(
 """For those that fail closed: finalizers can be removed, and namespaces emptied, while nobody answers. Being asked, we
 would let such an update pass."""
 
+
+def _lacks(annotation: str) -> str:
+    """CEL: the object does not have `annotation` with the value "true"."""
+    return (
+        f"!(has(object.metadata.annotations) && '{annotation}' in object.metadata.annotations && "
+        f"object.metadata.annotations['{annotation}'] == 'true')"
+    )
+
+
+_NEW_IN_A_GROUP = (
+    MatchCondition(
+        "our-scheduler", f"has(object.spec.schedulerName) && object.spec.schedulerName == '{KAI_SCHEDULER}'"
+    ),
+    MatchCondition("in-a-workload-group", "has(object.spec.workloadRef) || has(object.spec.schedulingGroup)"),
+    MatchCondition("not-marked-yet", _lacks(SKIP_PODGROUPER)),
+    MatchCondition("not-opted-out", _lacks(IGNORE)),
+)
+"""Pods are created often: the API server sends none to which nothing would be added."""
+
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     "/validate/clustertopology",
     CLUSTER_TOPOLOGY,
@@ -130,6 +153,9 @@ MUTATE_POD_BINDING = Webhook(
     subresource="binding",
     kind="Binding",
 )
+MUTATE_POD = Webhook(
+    "/mutate/pod", POD, ("CREATE",), "Ignore", 2, "None", mutating=True, match_conditions=_NEW_IN_A_GROUP
+)
 
 WEBHOOKS: tuple[Webhook, ...] = (
     VALIDATE_CLUSTER_TOPOLOGY,
@@ -138,6 +164,7 @@ WEBHOOKS: tuple[Webhook, ...] = (
     MUTATE_POD_CLIQUE,
     MUTATE_POD_GANG,
     MUTATE_POD_BINDING,
+    MUTATE_POD,
 )
 
 
@@ -149,6 +176,8 @@ class Settings:
     authorized_users: tuple[str, ...]
     claim_mode: ClaimMode
     node_labels: tuple[str, ...]
+    workloads_of: str | None
+    """The scheduler whose Pods get the PodGroup of their Workload group; None if no Pods do."""
 
     @classmethod
     def of(cls, configuration: Configuration, authorized: tuple[str, ...] | None = None) -> Self:
@@ -159,6 +188,7 @@ class Settings:
             authorized_users=configuration.authorization.authorized_users if authorized is None else authorized,
             claim_mode=configuration.mnnvl.claim_mode,
             node_labels=configuration.node_labels,
+            workloads_of=configuration.workloads.scheduler_name if configuration.workloads.enabled else None,
         )
 
 
@@ -201,6 +231,7 @@ def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
         MUTATE_POD_CLIQUE: PodCliqueWebhook(facts.sets, facts.resources, settings.claim_mode),
         MUTATE_POD_GANG: PodGangWebhook(facts.topology, facts.sets, facts.resources),
         MUTATE_POD_BINDING: PodBindingWebhook(facts.nodes, facts.topology, settings.node_labels),
+        MUTATE_POD: PodWebhook(settings.workloads_of),
     }
     return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}
 

@@ -38,6 +38,9 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
         "podgangs.scheduler.grove.io are refused, except in grove-system, kube-system" + HOLD,
         "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, "
         "except in grove-system, kube-system",
+        "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods pass unchanged, except in "
+        "grove-system, kube-system, where its matchConditions hold "
+        "(our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
         "clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of "
         "clustertopologies.grove.io are refused" + HOLD,
         "podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "

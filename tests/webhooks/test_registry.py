@@ -1,4 +1,4 @@
-"""The list of six: what each row becomes, and that what the cluster couldn't do is a verdict."""
+"""The list of seven: what each row becomes, and that what the cluster couldn't do is a verdict."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -9,7 +9,7 @@ from app.admission.decide import decided
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, unavailable
 from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
-from app.webhooks.registry import MUTATE_POD_BINDING, MUTATE_POD_CLIQUE, VALIDATE_POD_GROUP, WEBHOOKS
+from app.webhooks.registry import MUTATE_POD, MUTATE_POD_BINDING, MUTATE_POD_CLIQUE, VALIDATE_POD_GROUP, WEBHOOKS
 from tests.reviews import PATHS, cluster, default_routes
 
 REQUEST = Request("u", "scheduling.run.ai", "PodGroup", "podgroups", "", "CREATE", "a", "ns", "me", {}, None, False)
@@ -41,6 +41,7 @@ def test_a_row_is_named_after_what_it_judges() -> None:
         "podclique.mutate.grove-admission.grove.io",
         "podgang.mutate.grove-admission.grove.io",
         "pod-binding.mutate.grove-admission.grove.io",
+        "pod.mutate.grove-admission.grove.io",
     ]
 
 
@@ -60,12 +61,12 @@ def test_only_annotated_cliques_are_asked_about() -> None:
 def test_those_that_fail_closed_are_not_asked_about_objects_that_are_being_deleted() -> None:
     going = {"not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"}
     for webhook in WEBHOOKS:
-        said = {one.name: one.expression for one in webhook.match_conditions if one.name != "mnnvl-enabled"}
+        said = {one.name: one.expression for one in webhook.match_conditions if one.name in going}
         assert said == (going if webhook.failure_policy == "Fail" else {}), webhook.path
 
 
-def test_only_the_binding_goes_on_without_us() -> None:
-    assert [one for one in WEBHOOKS if one.failure_policy == "Ignore"] == [MUTATE_POD_BINDING]
+def test_only_pods_and_their_bindings_go_on_without_us() -> None:
+    assert [webhook for webhook in WEBHOOKS if webhook.failure_policy == "Ignore"] == [MUTATE_POD_BINDING, MUTATE_POD]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "awaited"])

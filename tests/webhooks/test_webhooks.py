@@ -229,8 +229,10 @@ def test_the_table() -> None:
         ("/mutate/podclique", "podcliques.grove.io", ("CREATE", "UPDATE"), "Fail", 10, "NoneOnDryRun"),
         ("/mutate/podgang", "podgangs.scheduler.grove.io", ("CREATE", "UPDATE"), "Fail", 5, "NoneOnDryRun"),
         ("/mutate/pod-binding", "pods", ("CREATE",), "Ignore", 2, "None"),
+        ("/mutate/pod", "pods", ("CREATE",), "Ignore", 2, "None"),
     ]
-    assert [one.name.split(".")[0] for one in WEBHOOKS if one.mutating] == ["podclique", "podgang", "pod-binding"]
+    mutating = [webhook.name.split(".")[0] for webhook in WEBHOOKS if webhook.mutating]
+    assert mutating == ["podclique", "podgang", "pod-binding", "pod"]
 
 
 def constrained(configs: Any) -> tuple[Caller, dict[str, Any]]:

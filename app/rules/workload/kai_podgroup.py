@@ -13,8 +13,9 @@ from app.rules.kinds import POD_GROUP
 from app.rules.labels import MANAGED_BY, MANAGER
 from app.rules.workload.groups import Group, Layer
 
-SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
-POD_GROUP_NAME = "pod-group-name"
+KAI_SCHEDULER = "kai-scheduler"
+"""The `schedulerName` of KAI as it is installed."""
+
 WORKLOAD_GROUP = "grove.io/workload-group"
 COPIED = "grove.io/copied-metadata"
 """Which labels and annotations came from elsewhere: they go when they go there."""

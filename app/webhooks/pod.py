@@ -1,0 +1,19 @@
+"""pods: a new Pod that names a Workload group is never scheduled alone. Never refuses a Pod."""
+
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Verdict, patched
+from app.objects.edits import operations
+from app.rules.workload.pods import admission_changes
+
+
+class PodWebhook:
+    """`scheduler_name` is the scheduler whose Pods get a PodGroup. If it is None, Workloads are not mapped to
+    PodGroups, and every Pod stays as it is."""
+
+    def __init__(self, scheduler_name: str | None) -> None:
+        self._scheduler_name = scheduler_name
+
+    def __call__(self, request: Request) -> Verdict:
+        if self._scheduler_name is None:
+            return ALLOWED
+        return patched(operations(request.object, admission_changes(request.object, self._scheduler_name)))
