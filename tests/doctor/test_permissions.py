@@ -1,41 +1,22 @@
 """The table of permissions, and what is said of those that are missing."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from app.config.read import load_configuration, read_configuration
+from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.doctor.permissions import Account, Need, access_review, check_permissions, needs_of
 from app.doctor.report import Check
 from app.kube.api import Forbidden, Object
 from tests.doctor.answering import AnsweringClient
+from tests.rendered import OVERLAYS, Permission, configuration, permissions, rendered
 
-BASE = Path(__file__).parents[2] / "manifests" / "base"
 ACCOUNT = Account("grove-system", "grove-admission")
 SELF_MANAGED = Configuration().model_copy(
     update={"certificates": Configuration().certificates.model_copy(update={"mode": "self-managed"})}
 )
 REMEDY = "Apply manifests/base/rbac.yaml."
-
-Permission = tuple[str, str, str, str, str]
-"""Namespace, group, resource, name and verb."""
-
-
-def granted() -> set[Permission]:
-    """Every permission of the manifests, one by one."""
-    documents = [one for one in yaml.safe_load_all((BASE / "rbac.yaml").read_text()) if "rules" in one]
-    return {
-        (document["metadata"].get("namespace", ""), group, resource, name, verb)
-        for document in documents
-        for rule in document["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for name in rule.get("resourceNames", [""])
-        for verb in rule["verbs"]
-    }
 
 
 def needed(configuration: Configuration) -> set[Permission]:
@@ -46,8 +27,14 @@ def needed(configuration: Configuration) -> set[Permission]:
     }
 
 
-def test_the_table_says_the_same_as_the_manifests() -> None:
-    assert needed(load_configuration(BASE / "config.yaml")) == granted()
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_rules_of_every_overlay_allow_what_is_called_and_nothing_else(overlay: str) -> None:
+    """With cert-manager the same, so that a change from one overlay to the other leaves no role behind."""
+    objects = rendered(f"overlays/{overlay}")
+    used = configuration(objects)
+    certificates = used.certificates.model_copy(update={"mode": "self-managed"})
+    called = needed(used.model_copy(update={"certificates": certificates}))
+    assert set(permissions(objects)) == called
 
 
 def test_what_is_switched_off_needs_nothing() -> None:

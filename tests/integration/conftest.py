@@ -22,6 +22,7 @@ from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 from app.server.serve import Served
 from tests.integration.system import Users, users
+from tests.rendered import rendered
 
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
@@ -68,8 +69,9 @@ def configuration() -> Configuration:
 
 def own_rules() -> list[Object]:
     """Our namespace, service account and RBAC, as they are installed: our server has no other rights."""
-    files = [MANIFESTS / "prerequisites" / "namespace.yaml", MANIFESTS / "base" / "rbac.yaml"]
-    return [obj for file in files for obj in yaml.safe_load_all(file.read_text())]
+    accounts = {"ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
+    namespaces = [obj for obj in rendered("prerequisites") if obj["kind"] == "Namespace"]
+    return [*namespaces, *(obj for obj in rendered("overlays/self-managed") if obj["kind"] in accounts)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -1,0 +1,79 @@
+"""The manifests as they are applied: what `kubectl kustomize` makes of a folder of `manifests`.
+
+kustomize renames objects and what refers to them, so the files themselves don't show what is installed.
+"""
+
+import functools
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.config.environment import with_overrides
+from app.config.read import read_configuration
+from app.config.schema import Configuration
+
+Object = dict[str, Any]
+Permission = tuple[str, str, str, str, str]
+"""Namespace ("" for all), API group, resource, name of the object ("" for all) and verb."""
+
+MANIFESTS = Path(__file__).parents[1] / "manifests"
+OVERLAYS = ("self-managed", "cert-manager")
+"""Those that install the server."""
+
+FOLDERS = ("prerequisites", *(f"overlays/{name}" for name in (*OVERLAYS, "monitoring")))
+"""All that a user applies."""
+
+
+def rendered(folder: str) -> list[Object]:
+    """The objects of a folder of `manifests` (`overlays/self-managed`). Skips the test if kubectl is missing."""
+    return [obj for obj in yaml.safe_load_all(kustomize(MANIFESTS / folder)) if obj]
+
+
+def kustomize(folder: Path) -> str:
+    """The YAML that kustomize makes of a folder. Skips the test if kubectl is missing."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl, which renders the manifests")
+    return _kustomize(folder)
+
+
+@functools.cache
+def _kustomize(folder: Path) -> str:
+    return subprocess.run(["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True).stdout
+
+
+def of_kind(objects: list[Object], kind: str) -> Object:
+    """The only object of a kind."""
+    (obj,) = [obj for obj in objects if obj["kind"] == kind]
+    return obj
+
+
+def container(objects: list[Object]) -> Object:
+    """The only container of the Deployment."""
+    (container,) = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def configuration(objects: list[Object]) -> Configuration:
+    """What the rendered Deployment runs with: the mounted file, and the environment of the container."""
+    pod = of_kind(objects, "Deployment")["spec"]["template"]["spec"]
+    (name,) = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
+    (text,) = [obj["data"]["config.yaml"] for obj in objects if obj["metadata"]["name"] == name]
+    variables = container(objects)["env"]
+    environment = {variable["name"]: variable["value"] for variable in variables if "value" in variable}
+    return with_overrides(read_configuration(text, name), environment, {})
+
+
+def permissions(objects: list[Object]) -> Iterator[Permission]:
+    """Everything that the rendered roles allow, one by one."""
+    for role in (obj for obj in objects if obj["kind"] in ("Role", "ClusterRole")):
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for name in rule.get("resourceNames", [""]):
+                        for verb in rule["verbs"]:
+                            yield role["metadata"].get("namespace", ""), group, resource, name, verb
