@@ -4,11 +4,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.cluster.dialects import dialect_of
 from app.cluster.readers import TopologyMissing
 from app.kube.api import Client, NotFound, Object, Store, Unavailable
 from app.rules.kinds import POD_CLIQUE_SET
 from app.rules.mnnvl.ownership import Gang, MnnvlResource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, Topology, read_levels
 
 Levels = tuple[Level, ...]
@@ -58,6 +60,9 @@ class CachedFacts:
         self._name = topology_name
         self._disabled = None if topology_enabled else Topology(topology_name, enabled=False)
         self._current = Topology(topology_name, enabled=True)
+
+    def dialect(self) -> Dialect:
+        return dialect_of(self._client)
 
     def topology(self) -> Topology:
         if self._disabled is not None:

@@ -42,7 +42,10 @@ from app.objects import resource as core
 from app.objects.resource import Resource
 from app.rules import kinds
 
-EVERYTHING: Mapping[Resource, str] = {resource: resource.versions[0] for resource in kinds.ALL}
+EVERYTHING: Mapping[Resource, str] = {
+    resource: resource.versions[0] for resource in kinds.ALL if resource is not kinds.CLUSTER_TOPOLOGY_BINDING
+}
+"""What a cluster of the designs serves."""
 WITHOUT_STATUS: Collection[Resource] = frozenset(
     {core.EVENT, core.SECRET, core.LEASE, core.MUTATING_WEBHOOKS, core.VALIDATING_WEBHOOKS}
 )

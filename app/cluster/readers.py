@@ -7,6 +7,7 @@ from app.kube.api import Object, Unavailable
 from app.rules.mnnvl.ownership import Gang, MnnvlResource
 from app.rules.mnnvl.plan import Plan
 from app.rules.podcliqueset import PodCliqueSet
+from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Topology
 
 
@@ -16,6 +17,10 @@ class TopologyMissing(Unavailable):
 
 class TopologyReader(Protocol):
     """The managed ClusterTopology, as the rules see it."""
+
+    def dialect(self) -> Dialect:
+        """The dialect of Grove's topology API that is in force."""
+        ...
 
     def topology(self) -> Topology:
         """Unavailable while the cache isn't ready, or while the managed object doesn't exist though it should."""

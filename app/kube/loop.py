@@ -100,6 +100,11 @@ class Loop:
             self._queue[key] = None
             self._added.set()
 
+    def add_all(self) -> None:
+        """Every key that the reconciler knows of is looked at soon."""
+        for key in self.reconciler.all_keys():
+            self.add(key)
+
     def add_after(self, key: Key, seconds: float) -> None:
         """`key` is looked at in `seconds`, unless it is looked at before."""
         if not self._running:
@@ -137,8 +142,7 @@ class Loop:
 
     async def _resync_for_ever(self) -> Never:
         while True:
-            for key in self.reconciler.all_keys():
-                self.add(key)
+            self.add_all()
             await asyncio.sleep(self._resync * (1 + self._random() / 5))
 
     async def _work(self) -> Never:

@@ -13,6 +13,7 @@ from app.kube.backoff import Backoff
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.rules.kinds import CLUSTER_TOPOLOGY
+from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, desired_levels
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,8 @@ class CreationFailed(Exception):
 
 class ClusterTopologyReconciler:
     """`levels` None: topology support is disabled, and there is to be no managed ClusterTopology. What is written is
-    noted in `topologies`, so that the reconcilers that start next don't judge by what was there before."""
+    noted in `topologies`, so that the reconcilers that start next don't judge by what was there before. Does nothing in
+    a dialect in which the managed ClusterTopology is not this program's."""
 
     name = "clustertopology"
 
@@ -36,8 +38,10 @@ class ClusterTopologyReconciler:
         topologies: Store[object],
         events: Recorder,
         rewrites: Rewrites | None = None,
+        *,
+        dialect: Callable[[], Dialect],
     ) -> None:
-        self.rewrites = rewrites or Rewrites()
+        self.rewrites, self._dialect = rewrites or Rewrites(), dialect
         self._client, self._name, self._topologies, self._events = client, topology_name, topologies, events
         self._levels = None if levels is None else desired_levels(levels)
 
@@ -66,7 +70,7 @@ class ClusterTopologyReconciler:
                 await asyncio.sleep(min(backoff.next(error.retry_after), max(0.0, end - clock())))
 
     async def reconcile(self, key: Key) -> float | None:
-        if key != ("", self._name):
+        if key != ("", self._name) or not self._dialect().owns_topology:
             return None
         try:
             found = await self._client.get(CLUSTER_TOPOLOGY, self._name)

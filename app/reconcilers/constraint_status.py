@@ -8,11 +8,10 @@ from app.cluster.readers import TopologyReader
 from app.kube.api import Client, Key, NotFound, Object, Store, Unavailable
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
-from app.objects.conditions import with_condition, without_condition
+from app.objects.conditions import Condition, with_condition, without_condition
 from app.rules.kinds import POD_CLIQUE_SET
 from app.rules.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.rules.topology.levels import Topology
-from app.rules.topology.satisfaction import constraint_condition
 
 
 class ConstraintStatusReconciler:
@@ -43,6 +42,9 @@ class ConstraintStatusReconciler:
             await self._write(await self._client.get(POD_CLIQUE_SET, pcs.name, pcs.namespace))
         return None
 
+    def _desired(self, pcs: PodCliqueSet) -> Condition | None:
+        return self._topology.dialect().condition(pcs, self._seen_topology())
+
     def _seen_topology(self) -> Topology | None:
         try:
             return self._topology.topology()
@@ -50,7 +52,7 @@ class ConstraintStatusReconciler:
             return None
 
     def _is_said(self, pcs: PodCliqueSet) -> bool:
-        wanted = constraint_condition(pcs, self._seen_topology())
+        wanted = self._desired(pcs)
         said = None if wanted is None else (wanted.status, wanted.reason, wanted.message, wanted.generation)
         return pcs.condition == said
 
@@ -61,7 +63,7 @@ class ConstraintStatusReconciler:
         if pcs.deleting or self._is_said(pcs):
             return
         held = (stored.get("status") or {}).get("conditions")
-        wanted = constraint_condition(pcs, self._seen_topology())
+        wanted = self._desired(pcs)
         now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         kept = without_condition(held, CONDITION) if wanted is None else with_condition(held, wanted, now)
         patch = {

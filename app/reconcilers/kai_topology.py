@@ -11,6 +11,7 @@ from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.conditions import Condition, says, with_condition
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.topology.dialect import Dialect
 from app.rules.topology.kai import (
     desired_kai_topology,
     is_orphan,
@@ -39,7 +40,8 @@ class Outcome:
 
 
 class KaiTopologyReconciler:
-    """One key, the managed ClusterTopology; reads both objects, since they are two. `now` is the wall clock, in UTC."""
+    """One key, the managed ClusterTopology; reads both objects, since they are two. Does nothing in a dialect in which
+    the KAI Topology is not made from it. `now` is the wall clock, in UTC."""
 
     name = "kai-topology"
 
@@ -50,12 +52,14 @@ class KaiTopologyReconciler:
         events: Recorder,
         rewrites: Rewrites | None = None,
         *,
+        dialect: Callable[[], Dialect],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.rewrites = rewrites or Rewrites()
         self.statuses_lost = 0
         """Writes of a status that the CRD of this cluster doesn't have."""
         self._client, self._name, self._events, self._now = client, topology_name, events, now
+        self._dialect = dialect
         self._reported: tuple[str, Condition, str] | None = None
         """The uid, condition and reason of the last StatusNotWritten event, None after a status was written."""
 
@@ -63,7 +67,7 @@ class KaiTopologyReconciler:
         return [("", self._name)]
 
     async def reconcile(self, key: Key) -> float | None:
-        if key != ("", self._name):
+        if key != ("", self._name) or not self._dialect().owns_topology:
             return None
         try:
             topology = await self._client.get(CLUSTER_TOPOLOGY, self._name)

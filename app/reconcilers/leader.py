@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
+from app.cluster.dialects import DIALECTS
 from app.cluster.live import LiveCluster
 from app.cluster.mnnvl import ClusterMnnvl
 from app.cluster.workloads import WorkloadCaches
@@ -23,6 +24,7 @@ from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
+from app.objects.resource import Resource
 from app.reconcilers import constraint_status, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
@@ -126,8 +128,11 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Htt
         cluster.topologies,
         recorder,
         rewrites["clustertopology"],
+        dialect=cluster.facts.dialect,
     )
-    synced = KaiTopologyReconciler(client, settings.name, recorder, rewrites["kai-topology"])
+    synced = KaiTopologyReconciler(
+        client, settings.name, recorder, rewrites["kai-topology"], dialect=cluster.facts.dialect
+    )
     topology, kai = Loop(managed, observe=observe), Loop(synced, observe=observe)
     kai_topologies: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
     kai_topologies.subscribe(lambda key, before, after: kai.add(key))
@@ -156,6 +161,7 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Htt
         watches.append(caches.run)
         counted = (rewrites["pod-group-name"], rewrites["workload"])
         loops.append(workload_loop(configuration, client, caches, recorder, counted, observe))
+    _look_again_when_dialects_change(loops, cluster.client.discovery)
     return Leader(
         elector(client, configuration.leader_election, identity),
         recorder,
@@ -206,6 +212,18 @@ def status_loop(cluster: LiveCluster, client: Client, observe: Observe) -> Loop:
 
 def _look_again_when_installed(loop: Loop, discovery: Discovery, key: Key) -> None:
     discovery.subscribe(lambda resource, version: loop.add(key) if resource in _TOPOLOGIES else None)
+
+
+def _look_again_when_dialects_change(loops: Sequence[Loop], discovery: Discovery) -> None:
+    """Another dialect may ask for something else of every object."""
+    resources = {dialect.resource for dialect in DIALECTS}
+
+    def changed(resource: Resource, version: str | None) -> None:
+        if resource in resources:
+            for loop in loops:
+                loop.add_all()
+
+    discovery.subscribe(changed)
 
 
 def _look_again_when_changed(loop: Loop, topologies: Store[object]) -> None:

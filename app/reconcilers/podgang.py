@@ -5,6 +5,8 @@ change of the levels or of the PodCliqueSet, a webhook that was not asked or kne
 that a PodGang only has once it is stored.
 """
 
+import contextlib
+
 from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang
 from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
 from app.kube.api import Client, Key, NotFound, Store, Unavailable
@@ -18,8 +20,6 @@ from app.rules.kinds import POD_GANG
 from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.ownership import MnnvlResource, adopted_annotation, ownership
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.levels import Topology
-from app.rules.topology.podgang import constraint_changes
 
 CONTESTED_SECONDS = 1.0
 
@@ -105,22 +105,12 @@ class PodGangReconciler:
     async def _changes(self, gang: StoredGang) -> list[Change]:
         view = gang.view()
         changes: list[Change] = []
-        topology = self._known_topology()
-        if topology is not None:
-            changes += constraint_changes(view, await self._set(gang, topology), topology)
+        pcs = await self._sets.read_set(gang.namespace, gang.place.pcs)
+        with contextlib.suppress(Unavailable):  # every PodGang is looked at when the managed topology comes
+            changes += self._topology.dialect().podgang_changes(view, pcs, self._topology.topology)
         wanted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         return changes if value_at(view, path) == wanted else [*changes, Edit(path, wanted)]
-
-    def _known_topology(self) -> Topology | None:
-        """None while the managed ClusterTopology isn't there: every PodGang is looked at when it comes."""
-        try:
-            return self._topology.topology()
-        except Unavailable:
-            return None
-
-    async def _set(self, gang: StoredGang, topology: Topology) -> PodCliqueSet | None:
-        return await self._sets.read_set(gang.namespace, gang.place.pcs) if topology.enabled else None
 
     async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
         """One patch, of the PodGang as it was seen; Conflict where it has changed since. What comes back different

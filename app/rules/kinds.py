@@ -18,6 +18,9 @@ from app.objects.resource import (
 )
 
 CLUSTER_TOPOLOGY = Resource("grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",))
+CLUSTER_TOPOLOGY_BINDING = Resource(
+    "grove.io", "clustertopologybindings", "ClusterTopologyBinding", False, ("v1alpha1",)
+)
 POD_CLIQUE_SET = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v1alpha1",))
 POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",))
 POD_CLIQUE_SCALING_GROUP = Resource("grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",))
@@ -47,6 +50,7 @@ ALL: tuple[Resource, ...] = (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
     POD_CLIQUE_SET,
     POD_CLIQUE,
     POD_CLIQUE_SCALING_GROUP,

@@ -8,12 +8,24 @@ CONDITION = "TopologyConstraintSatisfied"
 
 
 @dataclass(frozen=True, slots=True)
+class Pack:
+    """A topologyConstraint in the words of today's Grove: `topologyName`, `pack.required` and `pack.preferred`, each ""
+    if it is not set."""
+
+    topology_name: str
+    required: str
+    preferred: str
+
+
+@dataclass(frozen=True, slots=True)
 class Clique:
-    """One entry of `spec.template.cliques`; `pack_domain` None where it has no constraint."""
+    """One entry of `spec.template.cliques`. `pack_domain` is None if it has no packDomain, `pack` None if its
+    constraint has neither `topologyName` nor `pack`."""
 
     name: str
     replicas: int
     pack_domain: str | None
+    pack: Pack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +35,7 @@ class Group:
     name: str
     cliques: tuple[str, ...]
     pack_domain: str | None
+    pack: Pack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +51,13 @@ class PodCliqueSet:
     cliques: tuple[Clique, ...]
     groups: tuple[Group, ...]
     condition: tuple[str, str, str, int] | None = None
+    pack: Pack | None = None
+
+    @property
+    def uses_pack(self) -> bool:
+        """Whether a constraint of this set is in the words of today's Grove."""
+        packs = (self.pack, *(clique.pack for clique in self.cliques), *(group.pack for group in self.groups))
+        return any(pack is not None for pack in packs)
 
     @property
     def domains(self) -> frozenset[str]:
@@ -64,14 +84,20 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
         deleting=metadata.get("deletionTimestamp") is not None,
         pack_domain=pack_domain(template),
         cliques=tuple(
-            Clique(item["name"], _int(_map(item.get("spec")).get("replicas"), 1), pack_domain(item))
+            Clique(item["name"], _int(_map(item.get("spec")).get("replicas"), 1), pack_domain(item), read_pack(item))
             for item in _named(template.get("cliques"))
         ),
         groups=tuple(
-            Group(item["name"], tuple(filter(_is_text, _list(item.get("cliqueNames")))), pack_domain(item))
+            Group(
+                item["name"],
+                tuple(filter(_is_text, _list(item.get("cliqueNames")))),
+                pack_domain(item),
+                read_pack(item),
+            )
             for item in _named(template.get("podCliqueScalingGroups"))
         ),
         condition=_condition(_map(obj.get("status"))),
+        pack=read_pack(template),
     )
 
 
@@ -79,6 +105,17 @@ def pack_domain(holder: Mapping[str, Any]) -> str | None:
     """`topologyConstraint.packDomain` of `holder`; None where there is none."""
     value = _map(holder.get("topologyConstraint")).get("packDomain")
     return value if isinstance(value, str) and value else None
+
+
+def read_pack(holder: Mapping[str, Any]) -> Pack | None:
+    """The constraint of `holder` in the words of today's Grove; None if it has no such constraint."""
+    constraint = _map(holder.get("topologyConstraint"))
+    pack = _map(constraint.get("pack"))
+    read = Pack(_text(constraint, "topologyName"), _text(pack, "required"), _text(pack, "preferred"))
+    return None if read == _NO_PACK else read
+
+
+_NO_PACK = Pack("", "", "")
 
 
 def _condition(status: Mapping[str, Any]) -> tuple[str, str, str, int] | None:
@@ -103,6 +140,11 @@ def _list(value: Any) -> list[Any]:
 
 def _int(value: Any, default: int = 0) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _text(holder: Mapping[str, Any], name: str) -> str:
+    value = holder.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _is_text(value: Any) -> bool:

@@ -3,8 +3,7 @@
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
 from app.cluster.readers import TopologyMissing, TopologyReader
-from app.objects.fields import FieldError
-from app.rules.topology.constraints import ignored, is_unchanged, read_constraints, validate_pod_clique_set
+from app.rules.topology.constraints import ignored
 
 
 class PodCliqueSetWebhook:
@@ -12,14 +11,10 @@ class PodCliqueSetWebhook:
         self._topology = topology
 
     def __call__(self, request: Request) -> Verdict:
-        findings: list[FieldError] = []
-        constraints = read_constraints(request.object, findings)
-        if findings or not constraints.found:
-            return judged(findings)
+        dialect = self._topology.dialect()
         try:
-            topology = self._topology.topology()
+            return judged(*dialect.validate_set(request.object, request.old, self._topology.topology))
         except TopologyMissing as missing:
-            if is_unchanged(constraints, request.old):
+            if dialect.is_unchanged(request.object, request.old):
                 return judged([], [ignored(missing.message)])
             raise
-        return judged(*validate_pod_clique_set(constraints, request.old, topology))

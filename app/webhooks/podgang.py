@@ -12,11 +12,9 @@ from app.admission.verdict import Effect, Verdict, judged, patched
 from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
 from app.kube.api import ClusterError
 from app.objects.edits import ABSENT, Change, Edit, operations, value_at
-from app.objects.fields import FieldError, FieldPath, as_map, walk_list, walk_map
 from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.ownership import Gang, adopted_annotation, ownership, read_gang
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.podgang import constraint_changes
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ class PodGangWebhook:
         self._resources = resources
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
-        findings = shape_of_spec(request)
+        findings = self._topology.dialect().validate_podgang(request.object)
         if findings:
             return judged(findings)
         gang = read_gang(request.object, request.namespace)
@@ -53,9 +51,9 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]) -> Verdict:
-        changes = constraint_changes(request.object, pcs, self._topology.topology())
+        changes = self._topology.dialect().podgang_changes(request.object, pcs, self._topology.topology)
+        warnings = [_unknown_set(gang)] if changes and pcs is None else []
         changes += self._adopted(request, gang)
-        warnings = [] if pcs else [_unknown_set(gang)]
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 
     def _adopted(self, request: Request, gang: Gang) -> list[Change]:
@@ -64,25 +62,6 @@ class PodGangWebhook:
         wanted = adopted_annotation(self._resources.resources_of(gang), gang, adopting=adopting)
         value = ABSENT if wanted is None else wanted
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
-
-
-def shape_of_spec(request: Request) -> list[FieldError]:
-    """Findings about the parts of the spec that constraints are written into."""
-    findings: list[FieldError] = []
-    root, at = FieldPath(""), FieldPath("spec")
-    spec = walk_map(request.object, "spec", root, findings)
-    _constraint_shape(spec, at, findings)
-    for name in ("podgroups", "topologyConstraintGroupConfigs"):
-        for position, item in enumerate(walk_list(spec, name, at, findings)):
-            entry = as_map(item, at.child(name).index(position), findings)
-            if entry is not None:
-                _constraint_shape(entry, at.child(name).index(position), findings)
-    return findings
-
-
-def _constraint_shape(holder: dict[str, object], at: FieldPath, findings: list[FieldError]) -> None:
-    constraint = walk_map(holder, "topologyConstraint", at, findings)
-    walk_map(constraint, "packConstraint", at.child("topologyConstraint"), findings)
 
 
 def _unknown_set(gang: Gang) -> str:

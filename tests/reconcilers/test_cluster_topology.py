@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.cluster.dialects import dialect_of
 from app.cluster.facts import Levels, read_topology_levels
 from app.cluster.memory import MemoryClient
 from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
@@ -12,7 +13,7 @@ from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler, CreationFailed
-from app.rules.kinds import CLUSTER_TOPOLOGY
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.rules.topology.levels import Level
 from tests import builders
 from tests.cluster import virtual
@@ -28,7 +29,10 @@ def reconciler(
 ) -> ClusterTopologyReconciler:
     cache = WatchStore(read_topology_levels) if cache is None else cache
     rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
-    return ClusterTopologyReconciler(client, "grove-topology", levels, cache, Recorder(client, "test"), rewrites)
+    recorder = Recorder(client, "test")
+    return ClusterTopologyReconciler(
+        client, "grove-topology", levels, cache, recorder, rewrites, dialect=lambda: dialect_of(client)
+    )
 
 
 def levels_of(client: MemoryClient) -> list[Any]:
@@ -138,3 +142,11 @@ async def test_somebody_who_keeps_changing_the_levels_is_not_fought() -> None:
         results.append(await found.reconcile(KEY))
     assert results == [None, None, 60]
     assert (levels_of(client), found.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)
+
+
+@pytest.mark.parametrize("levels", [LEVELS, None], ids=["topology enabled", "topology disabled"])
+async def test_a_stored_one_stays_as_it_is_where_bindings_are_served(levels: Any) -> None:
+    client = MemoryClient([OTHER])
+    client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
+    await reconciler(client, levels).reconcile(KEY)
+    assert [call for call in client.writes() if call.resource is CLUSTER_TOPOLOGY] == []

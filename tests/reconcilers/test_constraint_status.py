@@ -12,6 +12,9 @@ from app.kube.store import WatchStore
 from app.reconcilers.constraint_status import ConstraintStatusReconciler
 from app.rules.kinds import POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.rules.topology.bindings import BINDINGS
+from app.rules.topology.design import DESIGN
+from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, Topology
 from tests.builders import pod_clique_set
 
@@ -52,6 +55,10 @@ class Seen:
     """What the caches say of the managed ClusterTopology; None while they can't."""
 
     now: Topology | None
+    speaks: Dialect = DESIGN
+
+    def dialect(self) -> Dialect:
+        return self.speaks
 
     def topology(self) -> Topology:
         if self.now is None:
@@ -168,5 +175,14 @@ async def test_a_set_that_is_being_deleted_is_left_in_peace() -> None:
     await system.client.patch(POD_CLIQUE_SET, "train", {"metadata": {"finalizers": ["example.com/slow"]}}, "ml")
     await system.client.delete(POD_CLIQUE_SET, "train", "ml")
     assert await system.step() == ["get"]
+    system.relist()
+    assert await system.step() == []
+
+
+async def test_where_grove_has_its_own_condition_none_is_written_and_a_former_one_of_ours_is_taken_back() -> None:
+    system = System(ENABLED, "zone", [THEIRS, VALID])
+    system.seen.speaks = BINDINGS
+    assert await system.step() == ["get", "patch"]
+    assert system.status() == {"conditions": [THEIRS], "replicas": 3}
     system.relist()
     assert await system.step() == []

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from app.cluster.dialects import dialect_of
 from app.cluster.memory import MemoryClient
 from app.kube.api import Conflict, Forbidden, NotFound, Object, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT, Resource
 from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
-from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from tests import builders
 
 KEY = ("", "grove-topology")
@@ -22,7 +23,10 @@ LEVELS = [{"nodeLabel": "k/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
 
 def reconciler(client: MemoryClient, **options: Any) -> KaiTopologyReconciler:
     now = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-    return KaiTopologyReconciler(client, "grove-topology", Recorder(client, "test"), now=lambda: now, **options)
+    recorder = Recorder(client, "test")
+    return KaiTopologyReconciler(
+        client, "grove-topology", recorder, dialect=lambda: dialect_of(client), now=lambda: now, **options
+    )
 
 
 def ready(client: MemoryClient) -> tuple[str, str]:
@@ -283,3 +287,10 @@ async def test_conditions_of_others_stay() -> None:
     found = client.objects(CLUSTER_TOPOLOGY)[0]["status"]["conditions"]
     assert [one["type"] for one in found] == ["Theirs", "Ready"]
     assert found[0] == theirs
+
+
+async def test_it_belongs_to_grove_where_bindings_are_served() -> None:
+    client = MemoryClient([TOPOLOGY, kai("k/other", uid="theirs")])
+    client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
+    assert await reconciler(client).reconcile(KEY) is None
+    assert client.writes() == []

@@ -19,7 +19,15 @@ from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
 from app.objects.resource import EVENT, NODE, Resource
 from app.reconcilers.podgang import CONTESTED_SECONDS, PodGangReconciler, subscribe
-from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.kinds import (
+    ALL,
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
 from app.rules.mnnvl.ownership import MnnvlResource, read_resource
 from app.rules.podcliqueset import read_pod_clique_set
 from tests import builders
@@ -158,7 +166,7 @@ async def test_a_podgang_that_changed_meanwhile_is_not_overwritten() -> None:
     [
         pytest.param([pcs()], {}, [{"theirs": 1}, None], id="no ClusterTopology yet: nothing is touched"),
         pytest.param([TOPOLOGY], {}, [{"theirs": 1, "preferred": HOST}, {"preferred": HOST}], id="no PodCliqueSet"),
-        pytest.param([pcs()], {"enabled": False}, [None, None], id="switched off: all constraints go"),
+        pytest.param([pcs()], {"enabled": False}, [{"theirs": 1}, None], id="switched off: what is not ours stays"),
     ],
 )
 async def test_what_is_not_known_takes_nothing_away(objects: list[Object], options: Any, wanted: list[Any]) -> None:
@@ -361,3 +369,38 @@ def _without_podgang() -> Object:
     found = resource(RESOURCE_CLAIM, BY_PCS)
     del found["metadata"]["labels"]["grove.io/podgang"]
     return found
+
+
+BINDINGS = {resource: resource.versions[0] for resource in ALL}
+"""A cluster that serves both of Grove's topology APIs."""
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["topology enabled", "topology disabled"])
+@pytest.mark.parametrize("constrained", [True, False], ids=["with Grove's constraints", "without constraints"])
+async def test_grove_writes_the_constraints_itself_where_bindings_are_served(enabled: bool, constrained: bool) -> None:
+    stored = gang(annotations={"grove.io/topology-name": "theirs"})
+    if constrained:
+        stored["spec"]["topologyConstraint"] = {"packConstraint": {"required": RACK}}
+        stored["spec"]["topologyConstraintGroupConfigs"] = [{"name": "g", "podGroupNames": ["train-0-worker"]}]
+    found = World(MemoryClient([TOPOLOGY, pcs(), stored], served=BINDINGS), enabled=enabled)
+    await found.reconcile()
+    assert found.writes() == []
+    assert found.stored()["spec"] == stored["spec"]
+
+
+async def test_constraints_are_ours_again_once_bindings_are_no_longer_served() -> None:
+    found = World(MemoryClient([TOPOLOGY, pcs(), gang()], served=BINDINGS))
+    await found.reconcile()
+    assert found.writes() == []
+    del found.client.served[CLUSTER_TOPOLOGY_BINDING]
+    await found.reconcile()
+    assert found.writes() == [("patch", "PodGang")]
+
+
+async def test_without_any_topology_api_constraints_stay_as_they_are() -> None:
+    stored = gang()
+    stored["spec"]["topologyConstraint"] = {"packConstraint": {"required": RACK}}
+    served = {resource: version for resource, version in BINDINGS.items() if "clustertopolog" not in resource.plural}
+    found = World(MemoryClient([pcs(), stored], served=served), enabled=False)
+    await found.reconcile()
+    assert found.writes() == []

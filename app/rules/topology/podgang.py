@@ -1,7 +1,8 @@
 """Topology constraints of a PodGang: three levels, required and preferred. The webhook and the reconciler share this.
 
-Source: `designs/topology-aware-scheduling.md`, Translation Logic. `spec.topologyConstraintGroupConfigs` is ours whole;
-inside a constraint only `packConstraint.required` and `.preferred` are, and unknown fields survive.
+Source: `designs/topology-aware-scheduling.md`, Translation Logic. Inside a constraint only `packConstraint.required`
+and `.preferred` are ours. Whatever else a constraint contains survives, and so does the entry of
+`spec.topologyConstraintGroupConfigs` that contains it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.objects.edits import ABSENT, Change, Edit, value_at
+from app.objects.fields import FieldError, FieldPath, as_map, walk_list, walk_map
 from app.objects.metadata import annotations_of
 from app.rules.labels import TOPOLOGY_NAME
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.levels import Topology
 
 _KEEP: Any = object()
+_OURS = ("required", "preferred")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,25 @@ def find_member(podgroup: str, pcs: PodCliqueSet) -> Member | None:
             if index.isdecimal() and clique in group.cliques:
                 return Member(clique, replica, group.name, index)
     return Member(rest, replica) if pcs.clique_of(rest) is not None else None
+
+
+def validate_shape(obj: Mapping[str, Any]) -> list[FieldError]:
+    """Findings about the parts of a PodGang that constraints are written into."""
+    findings: list[FieldError] = []
+    root, at = FieldPath(""), FieldPath("spec")
+    spec = walk_map(obj, "spec", root, findings)
+    _validate_constraint_shape(spec, at, findings)
+    for name in ("podgroups", "topologyConstraintGroupConfigs"):
+        for position, item in enumerate(walk_list(spec, name, at, findings)):
+            entry = as_map(item, at.child(name).index(position), findings)
+            if entry is not None:
+                _validate_constraint_shape(entry, at.child(name).index(position), findings)
+    return findings
+
+
+def _validate_constraint_shape(holder: dict[str, Any], at: FieldPath, findings: list[FieldError]) -> None:
+    constraint = walk_map(holder, "topologyConstraint", at, findings)
+    walk_map(constraint, "packConstraint", at.child("topologyConstraint"), findings)
 
 
 def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Change]:
@@ -89,7 +111,7 @@ def _group_config_changes(
     PodGroups come."""
     path = ("spec", "topologyConstraintGroupConfigs")
     stored = value_at(obj, path)
-    entries = [one for one in stored if isinstance(one, dict)] if isinstance(stored, list) else []
+    entries = _maps(stored)
     current = {one["name"]: one for one in entries if isinstance(one.get("name"), str)}
     desired: dict[str, dict[str, Any]] = {}
     for podgroup, member in members:
@@ -101,7 +123,8 @@ def _group_config_changes(
             constraint = _merged(current.get(name), topology.key_of(group.pack_domain), topology.strictest_key)
             desired[name] = {**current.get(name, {}), "name": name, "podGroupNames": [], **constraint}
         desired[name]["podGroupNames"].append(podgroup)
-    wanted: Any = list(desired.values()) or ABSENT
+    kept = [_without_pack(entry) for entry in entries if str(entry.get("name")) not in desired and _has_more(entry)]
+    wanted: Any = [*desired.values(), *kept] or ABSENT
     if wanted is ABSENT and stored in (ABSENT, None, []):
         return []
     return [] if stored == wanted else [Edit(path, wanted)]
@@ -119,9 +142,41 @@ def _merged(entry: dict[str, Any] | None, required: str | None, preferred: str |
 
 
 def _removals(obj: Mapping[str, Any]) -> list[Change]:
-    paths: list[tuple[str | int, ...]] = [("metadata", "annotations", TOPOLOGY_NAME)]
-    paths += [("spec", "topologyConstraint"), ("spec", "topologyConstraintGroupConfigs")]
     podgroups = value_at(obj, ("spec", "podgroups"))
     count = len(podgroups) if isinstance(podgroups, list) else 0
-    paths += [("spec", "podgroups", position, "topologyConstraint") for position in range(count)]
-    return [Edit(path, ABSENT) for path in paths if value_at(obj, path) is not ABSENT]
+    changes = [Edit(("metadata", "annotations", TOPOLOGY_NAME), ABSENT), *_removal(obj, ("spec",))]
+    entries = value_at(obj, ("spec", "topologyConstraintGroupConfigs"))
+    kept = [_without_pack(entry) if _has_more(entry) else None for entry in _maps(entries)]
+    changes.append(Edit(("spec", "topologyConstraintGroupConfigs"), [entry for entry in kept if entry] or ABSENT))
+    for position in range(count):
+        changes += _removal(obj, ("spec", "podgroups", position))
+    return [change for change in changes if value_at(obj, change.path) != change.value]
+
+
+def _removal(obj: Any, holder: tuple[str | int, ...]) -> list[Edit]:
+    """Removes the constraint of `holder`, or only what is ours in it if it contains more."""
+    if not _has_more(value_at(obj, holder)):
+        return [Edit((*holder, "topologyConstraint"), ABSENT)]
+    path = (*holder, "topologyConstraint", "packConstraint")
+    return [Edit((*path, field), ABSENT) for field in _OURS]
+
+
+def _has_more(holder: Any) -> bool:
+    """Whether the constraint of `holder` contains anything that this rule doesn't write."""
+    constraint = value_at(holder, ("topologyConstraint",))
+    pack = value_at(constraint, ("packConstraint",))
+    fields = {*(constraint if isinstance(constraint, dict) else ()), *(pack if isinstance(pack, dict) else ())}
+    return not fields <= {"packConstraint", *_OURS}
+
+
+def _without_pack(entry: dict[str, Any]) -> dict[str, Any]:
+    constraint = entry["topologyConstraint"]
+    pack = constraint.get("packConstraint")
+    if not isinstance(pack, dict):
+        return entry
+    kept = {field: value for field, value in pack.items() if field not in _OURS}
+    return {**entry, "topologyConstraint": {**constraint, "packConstraint": kept}}
+
+
+def _maps(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

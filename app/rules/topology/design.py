@@ -1,0 +1,74 @@
+"""Grove as of January 2026: levels in a ClusterTopology, `packDomain` in PodCliqueSets, and all translation is ours.
+
+Reads: `spec.levels` of the managed ClusterTopology, `topologyConstraint.packDomain` of PodCliqueSets.
+Writes: the constraints of PodGangs and their annotation `grove.io/topology-name`, the condition
+TopologyConstraintSatisfied of PodCliqueSets, the managed ClusterTopology and its KAI Topology.
+
+Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.objects.conditions import Condition
+from app.objects.edits import Change
+from app.objects.fields import FieldError
+from app.rules.kinds import CLUSTER_TOPOLOGY
+from app.rules.podcliqueset import PodCliqueSet
+from app.rules.topology.constraints import is_unchanged, read_constraints, validate_pod_clique_set
+from app.rules.topology.dialect import Managed
+from app.rules.topology.levels import Level, Topology, read_levels
+from app.rules.topology.podgang import constraint_changes, validate_shape
+from app.rules.topology.satisfaction import constraint_condition
+
+
+class Design:
+    """In force if `clustertopologies.grove.io` is served and `clustertopologybindings.grove.io` is not."""
+
+    name = "design"
+    resource = CLUSTER_TOPOLOGY
+    owns_topology = True
+
+    def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
+        spec = obj.get("spec")
+        return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
+
+    def validate_set(
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, managed: Managed
+    ) -> tuple[list[FieldError], list[str]]:
+        findings: list[FieldError] = []
+        constraints = read_constraints(obj, findings)
+        if findings or not constraints.found:
+            return findings, []
+        return validate_pod_clique_set(constraints, old, managed())
+
+    def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
+        return is_unchanged(read_constraints(obj, []), old)
+
+    def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
+        return validate_shape(gang)
+
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, managed: Managed) -> list[Change]:
+        """Nothing if a constraint of the set is in the words of today's Grove: such a PodGang is Grove's."""
+        return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, managed())
+
+    def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
+        return constraint_condition(pcs, topology)
+
+
+class Unserved(Design):
+    """In force if no topology API of Grove is served: sets are validated as in the designs, but who wrote the
+    constraints of a PodGang is not known, so that they stay as they are."""
+
+    name = "none"
+    owns_topology = False
+
+    def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
+        return []
+
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, managed: Managed) -> list[Change]:
+        return []
+
+
+DESIGN = Design()
+UNSERVED = Unserved()

@@ -1,0 +1,129 @@
+"""Which constraints of a PodGang each dialect writes, and that it leaves every other word as it is."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from app.objects.edits import operations
+from app.objects.jsonpatch import apply
+from app.rules.podcliqueset import Pack, read_pod_clique_set
+from app.rules.topology.bindings import BINDINGS
+from app.rules.topology.design import DESIGN, UNSERVED
+from app.rules.topology.dialect import Dialect
+from app.rules.topology.levels import Level, Topology
+from tests.builders import pod_clique_set
+
+ON = Topology("grove-topology", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host")))
+OFF = Topology("grove-topology", enabled=False)
+
+
+def gang(**extra: Any) -> dict[str, Any]:
+    """A PodGang with constraints everywhere; `extra` is added to each constraint."""
+    constraint = {"packConstraint": {"required": "k/zone"}, **extra}
+    return {
+        "metadata": {"name": "train-0", "annotations": {"grove.io/topology-name": "theirs"}},
+        "spec": {
+            "topologyConstraint": copy.deepcopy(constraint),
+            "podgroups": [{"name": "train-0-worker", "topologyConstraint": copy.deepcopy(constraint)}],
+            "topologyConstraintGroupConfigs": [
+                {"name": "theirs", "podGroupNames": ["train-0-worker"], "topologyConstraint": constraint}
+            ],
+        },
+    }
+
+
+def a_set(**constraint: Any) -> Any:
+    pcs = pod_clique_set("train")
+    if constraint:
+        pcs["spec"]["template"]["cliques"][0]["topologyConstraint"] = constraint
+    return read_pod_clique_set(pcs)
+
+
+def after(dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]) -> dict[str, Any]:
+    return apply(obj, operations(obj, dialect.podgang_changes(obj, pcs, lambda: topology)))
+
+
+@pytest.mark.parametrize("topology", [ON, OFF], ids=["enabled", "disabled"])
+@pytest.mark.parametrize("obj", [gang(), gang(spread={"key": "k/rack"})], ids=["known words", "unknown words"])
+@pytest.mark.parametrize(
+    ("dialect", "pcs"),
+    [
+        pytest.param(BINDINGS, a_set(topologyName="t", pack={"required": "rack"}), id="bindings"),
+        pytest.param(BINDINGS, a_set(packDomain="rack"), id="bindings, a packDomain that was stored before"),
+        pytest.param(BINDINGS, a_set(), id="bindings, a set without constraints"),
+        pytest.param(BINDINGS, None, id="bindings, an unknown set"),
+        pytest.param(UNSERVED, a_set(packDomain="rack"), id="no topology API"),
+        pytest.param(UNSERVED, None, id="no topology API, an unknown set"),
+        pytest.param(DESIGN, a_set(pack={"preferred": "rack"}), id="design, a set with pack"),
+        pytest.param(DESIGN, a_set(topologyName="t", packDomain="rack"), id="design, a set with topologyName"),
+    ],
+)
+def test_constraints_that_are_not_ours_stay_as_they_are(
+    dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]
+) -> None:
+    assert dialect.podgang_changes(obj, pcs, lambda: topology) == []
+    assert dialect is DESIGN or dialect.validate_podgang({"spec": []}) == []
+
+
+def test_what_the_design_does_not_read_survives_a_removal() -> None:
+    spread = {"spread": {"key": "k/rack"}}
+    result = after(DESIGN, a_set(packDomain="rack"), OFF, gang(**spread))
+    left = {"packConstraint": {}, **spread}
+    assert result == {
+        "metadata": {"name": "train-0", "annotations": {}},
+        "spec": {
+            "topologyConstraint": left,
+            "podgroups": [{"name": "train-0-worker", "topologyConstraint": left}],
+            "topologyConstraintGroupConfigs": [
+                {"name": "theirs", "podGroupNames": ["train-0-worker"], "topologyConstraint": left}
+            ],
+        },
+    }
+    assert DESIGN.podgang_changes(result, None, lambda: OFF) == []
+
+
+def test_an_entry_with_only_unknown_words_stays_where_ours_are_written() -> None:
+    obj = gang()
+    obj["spec"]["topologyConstraintGroupConfigs"][0]["topologyConstraint"] = {"spread": 1}
+    assert after(DESIGN, a_set(packDomain="rack"), ON, obj)["spec"]["topologyConstraintGroupConfigs"] == [
+        {"name": "theirs", "podGroupNames": ["train-0-worker"], "topologyConstraint": {"spread": 1}}
+    ]
+
+
+def test_the_design_writes_and_removes_its_own_words() -> None:
+    changed = after(DESIGN, a_set(packDomain="rack"), ON, gang())
+    pack = {"packConstraint": {"required": "k/rack", "preferred": "k/host"}}
+    assert changed["spec"]["podgroups"] == [{"name": "train-0-worker", "topologyConstraint": pack}]
+    assert "topologyConstraintGroupConfigs" not in changed["spec"]
+    assert after(DESIGN, a_set(packDomain="rack"), OFF, gang())["spec"] == {"podgroups": [{"name": "train-0-worker"}]}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "pack"),
+    [
+        ({}, None),
+        ({"packDomain": "rack"}, None),
+        ({"topologyName": "t"}, Pack("t", "", "")),
+        ({"pack": {"required": "rack", "preferred": 3}}, Pack("", "rack", "")),
+        ({"topologyName": "t", "pack": {"required": "rack", "preferred": "host"}}, Pack("t", "rack", "host")),
+        ({"pack": []}, None),
+    ],
+)
+def test_constraints_in_the_words_of_todays_grove(constraint: Any, pack: Pack | None) -> None:
+    pcs = a_set(**constraint)
+    assert (pcs.cliques[0].pack, pcs.uses_pack) == (pack, pack is not None)
+
+
+@pytest.mark.parametrize(
+    ("obj", "levels"),
+    [
+        ({"spec": {"levels": [{"domain": "b-1", "key": "k/b"}, {"domain": "a", "key": "k/a"}]}}, ("b-1", "a")),
+        ({"spec": {"levels": [{"domain": "a"}, 3, {"domain": "b", "key": 3}]}}, ()),
+        ({"spec": {"levels": {}}}, ()),
+        ({"spec": []}, ()),
+    ],
+    ids=["in their order", "unusable levels", "no list", "no spec"],
+)
+def test_levels_of_a_binding(obj: Any, levels: tuple[str, ...]) -> None:
+    assert tuple(level.domain for level in BINDINGS.read_levels(obj)) == levels
