@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 
 from app.admission.decide import Route
-from app.admission.http import AdmissionApp
+from app.admission.asgi import AdmissionApp
+from app.admission.exchange import Exchange
 from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.cluster.offline import OfflineCluster
@@ -79,14 +80,10 @@ def default_routes(offline: OfflineCluster) -> dict[str, Route]:
 class Seen:
     """What the server's observer was told."""
 
-    begun: int = 0
     verdicts: list[tuple[str, str, Verdict]] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         self.verdicts = []
-
-    def started(self) -> None:
-        self.begun += 1
 
     def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
         assert seconds >= 0
@@ -105,7 +102,7 @@ class Caller:
         self.cluster = offline or cluster()
         self.seen = Seen()
         routes = routes_over(configuration or Configuration(), self.cluster)
-        self.app = AdmissionApp(routes, not_found, self.seen)
+        self.app = AdmissionApp(Exchange(routes, self.seen), not_found)
 
     async def post(self, path: str, body: bytes, content_type: str | None = "application/json") -> httpx.Response:
         headers = {"content-type": content_type} if content_type is not None else {}

@@ -1,302 +1,307 @@
-"""One HTTP/1.1 connection: uvicorn's, with what it lacks for a server that thousands of requests a second depend on.
+"""One HTTP/1.1 connection. Admission requests are read and answered here; each other request is read whole, and then
+handed over with its connection to an ASGI server.
 
-- A reset connection is forgotten at once; uvicorn's keep-alive timer would hold on to it for two minutes.
-- Headers and body must come in time, and answers be read: a slow or silent client doesn't keep a connection for ever.
-- A head, and what is pipelined, has an end: one client can't fill the memory.
-- A verdict from cached facts is given without a task, in the turn of the loop that read the request.
-- A server that drains says `connection: close` with each answer, so that clients go elsewhere before it stops.
-- A response goes out in one write (one TLS record), and its headers, which we made ourselves, are not searched again.
+The states, the limits and their reasons are in the README of this folder. A verdict that needs only cached facts is
+written in the turn of the event loop that read the request. Only a verdict that has to wait becomes a task.
 """
 
 import asyncio
-import types
-from collections.abc import Coroutine, Generator
-from functools import lru_cache
-from typing import Any
-from urllib.parse import unquote
+import enum
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Protocol
 
-import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from app.admission.body import Body, Chunked, Sized
+from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, Exchange, status
+from app.admission.decide import Route
+from app.admission.head import END, Head, NotHttp, path_and_query
 
-from app.admission.http import KNOWN_CALLER, WHOLE_RESPONSE
-
-_EXTENSIONS: Any = {WHOLE_RESPONSE: {}}
 MAX_HEAD = 64 * 1024
-"""Bytes without a whole head, or a piece of a body; an API server's head has some hundred."""
+"""Bytes of a head, and of what is kept while a verdict is awaited. An API server's head has some hundred bytes."""
 
-MAX_PIPELINED = 8
-"""Requests that wait on one connection. API servers send the next one after the answer."""
+_HEADS = {
+    code.value: f"HTTP/1.1 {code.value} {code.phrase}\r\ncontent-type: application/json\r\ncontent-length: ".encode()
+    for code in HTTPStatus
+}
+_BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+    b"connection: close\r\n\r\n%b"
+)
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_EXPECT = re.compile(rb"\r\nexpect:[^\r]*", re.IGNORECASE)
 
-_WHOLE_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a client may take."""
+
+    request_seconds: float = 30.0
+    """From the first byte of a request to the last one of its body. A connection on which nothing was sent yet is idle:
+    Go keeps such spare ones, and sends on them later."""
+    answer_seconds: float = 30.0
+    """For reading an answer."""
+    idle_seconds: float = 120.0
+    """Between two requests. An API server keeps idle connections for 90 s and doesn't send a POST again, so it has to
+    be the one that closes."""
+    handed_over_seconds: float = 120.0
+    """From the last byte of a request that is handed over to the end of its connection."""
+    watch_seconds: float = 10.0
+    """How often a connection is looked at. The first three limits hold to this precision."""
+    close_seconds: float = 1.0
+    """For the end of TLS when the server stops. An idle client may not read it."""
 
 
-class Cycle(RequestResponseCycle):
-    """One request and its response. Responses come from our own apps: whole, with their content-length."""
+class Open(Protocol):
+    """A connection of a listener."""
 
-    _head: bytes = b""
-    _received: bool = False
+    def finish(self) -> None:
+        """Closes the connection if it is idle. If not, it ends with the next answer, because the server drains."""
 
-    async def receive(self) -> Any:
-        """The body at once where it is whole, which it nearly always is; else uvicorn's own way."""
-        if self.more_body or self._received or self.disconnected or self.waiting_for_100_continue:
-            return await super().receive()
-        self._received = True
-        self.message_event.clear()
-        self.flow.resume_reading()
-        return {"type": "http.request", "body": bytes(self.body), "more_body": False}
+    def abort(self) -> None:
+        """Closes the connection at once."""
 
-    async def send(self, message: Any) -> None:
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        if message["type"] == WHOLE_RESPONSE:
-            self.response_started = True
-            self._head = _WHOLE_HEAD % (STATUS_LINE[message["status"]], len(message["body"]))
-            self._finish(message["body"])
-        elif message["type"] == "http.response.start" and not self.response_started:
-            self._start(message)
-        elif self._head and not message.get("more_body", False):
-            self._finish(message.get("body", b""))
-        else:
-            await self._send_rest(message)
 
-    def _start(self, message: Any) -> None:
-        self.response_started = True
-        self.waiting_for_100_continue = False
-        parts = [STATUS_LINE[message["status"]]]
-        for name, value in message["headers"]:
-            if name == b"content-length":
-                self.expected_content_length, self.chunked_encoding = int(value), False
-            parts += (name, b": ", value, b"\r\n")
-        if self.chunked_encoding is None:
-            self.chunked_encoding = True
-            parts.append(b"transfer-encoding: chunked\r\n")
-        parts.append(b"\r\n")
-        self._head = b"".join(parts)
+@dataclass(eq=False)
+class Serving:
+    """What the connections of one listener share. `hand_over` gets the connection's transport and a whole request, and
+    answers that request as the last one of the connection."""
 
-    def _finish(self, body: bytes) -> None:
-        """The whole body at once, which is what every admission answer is."""
-        if self.chunked_encoding:
-            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
-        head = self._closing_head()
-        self.transport.write(head if self.scope["method"] == "HEAD" else head + body)
+    exchange: Exchange
+    hand_over: "Callable[[Serving, asyncio.Transport, bytes], None]"
+    limits: Limits = field(default_factory=Limits)
+    draining: bool = False
+    """If true, each answer says `connection: close` and is the last one of its connection."""
+    connections: set[Open] = field(default_factory=set)
+    all_closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def opened(self, connection: Open) -> None:
+        self.connections.add(connection)
+        self.all_closed.clear()
+
+    def closed(self, connection: Open) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self.all_closed.set()
+
+
+class State(enum.Enum):
+    HEAD = "waits for a head, or the rest of it"
+    BODY = "waits for the rest of a body"
+    SKIP = "has answered, and drops the rest of the body"
+    WAIT = "waits for a verdict"
+    END = "is closing, or handed over: nothing more is read"
+
+
+class Connection(asyncio.Protocol):
+    """Handles one request at a time. What a client sends meanwhile is kept; if it is much, reading is paused."""
+
+    _transport: asyncio.Transport
+    _body: Body
+    _route: Route | None
+    _query: bytes
+    _content_type: bytes
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._limits, self._exchange = serving.limits, serving.exchange
+        self._loop = asyncio.get_running_loop()
+        self._state = State.HEAD
+        self._kept = b""
         self._head = b""
-        self.response_complete = True
-        self.message_event.set()
-        if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
+        self._is_last = False
+        self._is_paused = False
+        self._task: asyncio.Task[None] | None = None
+        self._active_at = self._loop.time()
+        self._asked_at: float | None = None
+        self._unread_at: float | None = None
 
-    def _closing_head(self) -> bytes:
-        """The head, with word that the connection ends where it does."""
-        return self._head if self.keep_alive else self._head[:-2] + b"connection: close\r\n\r\n"
-
-    async def _send_rest(self, message: Any) -> None:
-        """A body in several parts: uvicorn's own way, once the head is out."""
-        if self._head:
-            self.transport.write(self._closing_head())
-            self._head = b""
-        await super().send(message)
-
-
-async def _carry_on(running: Coroutine[Any, Any, None], waited: Any) -> None:
-    await _driven(running, waited)
-
-
-@types.coroutine
-def _driven(running: Coroutine[Any, Any, None], waited: Any) -> Generator[Any, Any, None]:
-    """The rest of a coroutine that waits for `waited`."""
-    while True:
-        try:
-            try:
-                sent = yield waited
-            except BaseException as thrown:
-                waited = running.throw(thrown)
-            else:
-                waited = running.send(sent)
-        except StopIteration:
-            return
-
-
-@lru_cache(maxsize=64)
-def _read_url(url: bytes) -> tuple[bytes, str, bytes]:
-    """(raw path, path, query). API servers ask for the same six again and again."""
-    found = httptools.parse_url(url)
-    path = found.path.decode("ascii")
-    return found.path, unquote(path) if "%" in path else path, found.query or b""
-
-
-class TooMuch(Exception):
-    """What this client sends goes beyond a limit. Raised in a callback of the parser, it ends the connection."""
-
-
-class Connection(HttpToolsProtocol):
-    """A connection with one watch over it, which ends with it, in place of a timer for every request.
-
-    Requests to the `eager_paths` of the app are run as soon as they are whole, without a task: see `_run_now`.
-    """
-
-    request_seconds = 30.0
-    """From the first byte of a request to the last one of its body, and for as long may an answer wait to be read. A
-    connection that has sent nothing yet is idle: Go keeps such spare ones, and sends on them later."""
-
-    watch_seconds = 10.0
-    """How often a connection is looked at; limits hold to this precision."""
-
-    close_seconds = 1.0
-    """When the server stops: for so long a peer may take to answer the end of TLS, which an idle one may not read."""
-
-    _deferred: bool = False
-    _watch: asyncio.TimerHandle | None = None
-    _asked_at: float | None = None
-    _idle_at: float | None = None
-    _unread_at: float | None = None
-    _unfinished: int = 0
-    _went_on: bool = False
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._eager_paths: frozenset[str] = getattr(self.config.app, "eager_paths", frozenset())
-        self._is_known = getattr(self.config.app, "only_known", False) and bool(transport.get_extra_info("peercert"))
-        self._idle_at = self.loop.time()
-        self._watch = self.loop.call_later(self.watch_seconds, self._look)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._is_known = not self._exchange.only_known or bool(transport.get_extra_info("peercert"))
+        self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
+        self._serving.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-        super().connection_lost(exc)
-        self.pipeline.clear()
+        self._state, self._kept = State.END, b""
+        self._watch.cancel()
+        if self._task is not None:
+            self._loop.call_soon(self._task.cancel)  # after its first step: each coroutine in it has then begun
+        self._serving.closed(self)
 
     def data_received(self, data: bytes) -> None:
-        """uvicorn's, without its timer and its upgrades, and with an end to heads. Whoever asks for an upgrade is
-        answered as if it had not."""
-        self._went_on = False
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserError:
-            self._refuse("Invalid HTTP request received.")
-        except httptools.HttpParserUpgrade:
-            return
-        if self._went_on:
-            self._unfinished = 0
-            return
-        self._unfinished += len(data)
-        if self._unfinished > MAX_HEAD:
-            self._refuse(f"The head of a request has at most {MAX_HEAD // 1024} KiB here.")
-
-    def _refuse(self, why: str) -> None:
-        if not self.transport.is_closing():
-            self.send_400_response(why)
-            self.loop.call_later(self.close_seconds, self._give_up_closing)
+        self._read(self._kept + data if self._kept else data)
 
     def pause_writing(self) -> None:
-        self._unread_at = self.loop.time()
-        super().pause_writing()
+        self._unread_at = self._loop.time()
 
     def resume_writing(self) -> None:
         self._unread_at = None
-        super().resume_writing()
+        self._read_kept()
 
-    def on_message_begin(self) -> None:
-        self._asked_at, self._idle_at = self.loop.time(), None
-        super().on_message_begin()
+    def finish(self) -> None:
+        if self._state is State.HEAD and not self._kept:
+            self._close()
+            self._loop.call_later(self._limits.close_seconds, self.abort)
 
-    def on_headers_complete(self) -> None:
-        """uvicorn's, for a server without websockets, root path and concurrency limit, with our own Cycle."""
-        self._went_on = True
-        if len(self.pipeline) >= MAX_PIPELINED:
-            raise TooMuch
-        scope, parser = self.scope, self.parser
-        scope["method"] = parser.get_method().decode("ascii")
-        scope["http_version"] = version = parser.get_http_version()
-        scope["raw_path"], scope["path"], scope["query_string"] = _read_url(self.url)
-        if self._is_known:
-            scope[KNOWN_CALLER] = True  # type: ignore[literal-required]
-        before = self.cycle
-        self.cycle = Cycle(
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=[],
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and parser.should_keep_alive() and not self._is_draining(),
-            on_response=self.on_response_complete,
-        )
-        if before is not None and not before.response_complete:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
-        elif scope["path"] in self._eager_paths and not self.expect_100_continue:
-            self._deferred = True
-            scope["extensions"] = _EXTENSIONS
-        else:
-            self._start_asgi_task(self.cycle, self.app)
+    def abort(self) -> None:
+        self._transport.abort()
 
-    def on_body(self, body: bytes) -> None:
-        self._went_on = True
-        super().on_body(body)
-        if self._deferred and len(self.cycle.body) > HIGH_WATER_LIMIT:
-            self._deferred = False
-            self._start_asgi_task(self.cycle, self.app)
+    def _read(self, data: bytes) -> None:
+        """Answers the requests in `data`, up to one that has to wait or isn't whole, and keeps the rest."""
+        position, behind = -1, 0
+        while position < behind < len(data) and self._unread_at is None:
+            position = behind
+            if self._state is State.HEAD:
+                behind = self._read_head(data, position)
+            elif self._state is State.BODY or self._state is State.SKIP:
+                behind = self._read_body(data, position)
+        self._keep(data[behind:])
 
-    def on_message_complete(self) -> None:
-        self._went_on = True
-        self._asked_at = None
-        super().on_message_complete()
-        if self._deferred:
-            self._deferred = False
-            self._run_now(self.cycle)
+    def _keep(self, rest: bytes) -> None:
+        self._kept = b"" if self._state is State.END else rest
+        self._active_at = self._loop.time()
+        is_unfinished = bool(rest) if self._state is State.HEAD else self._state is not State.WAIT
+        if is_unfinished and self._asked_at is None:
+            self._asked_at = self._active_at
+        if len(self._kept) > MAX_HEAD and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
 
-    def _run_now(self, cycle: RequestResponseCycle) -> None:
-        """Runs the app in this very turn of the loop. Only one that has to wait becomes a task, which takes over where
-        it waits: the app may ask for its current task only after that."""
-        running = cycle.run_asgi(self.app)
+    def _read_kept(self) -> None:
+        """Goes on once there is an answer, or the client has read it."""
+        if self._is_paused and self._state is not State.END:
+            self._is_paused = False
+            self._transport.resume_reading()
+        self._read(self._kept)
+
+    def _read_head(self, data: bytes, position: int) -> int:
+        """The position behind a head, or behind the request if all of it is there; `position` if there is no head."""
+        while data.startswith(b"\r\n", position):
+            position += 2  # RFC 9112, 2.2: empty lines before a request are ignored
+        end = data.find(END, position) + len(END)
+        if (end if end >= len(END) else len(data)) - position > MAX_HEAD:
+            self._reject(f"The head of a request has at most {MAX_HEAD // 1024} KiB here.")
+        elif end >= len(END):
+            try:
+                return self._begin(Head(data[position:end]), data, position, end)
+            except NotHttp:
+                self._reject("Invalid HTTP request received.")
+        return position
+
+    def _begin(self, head: Head, data: bytes, begin: int, end: int) -> int:
+        path, self._query = path_and_query(head.url)
+        self._route = self._exchange.routes.get(path) if head.method == b"POST" else None
+        self._content_type = head.fields.get(b"content-type", b"")
+        self._is_last = not head.keep_alive
+        behind = end + head.length
+        is_whole = behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked
+        if is_whole and self._route is not None and self._is_known:
+            self._decide(self._route, data[end:behind])
+            return behind
+        return self._begin_body(head, data, begin, end)
+
+    def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:
+        """For a request that isn't whole yet, or is not one for a verdict."""
+        self._head = data[begin:end]
+        self._body = Chunked(self._head) if head.is_chunked else Sized(head.length)
+        self._is_last |= head.is_chunked
+        self._state = State.BODY
+        if head.expects_continue:
+            self._head = _EXPECT.sub(b"", self._head)  # it is answered here, and once
+            self._transport.write(_CONTINUE)
+        return self._read_body(data, end)
+
+    def _read_body(self, data: bytes, position: int) -> int:
+        body = self._body
         try:
-            waited = running.send(None)
-        except StopIteration:
-            return
-        task = self.loop.create_task(_carry_on(running, waited))
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
+            position = body.read(data, position)
+        except NotHttp:
+            self._reject("Invalid HTTP request received.")
+            return position
+        if self._state is State.BODY:
+            self._answer_early(body)
+        if body.complete:
+            self._complete(body)
+        return position
 
-    def on_response_complete(self) -> None:
-        self.server_state.total_requests += 1
-        if self.transport.is_closing():
+    def _answer_early(self, body: Body) -> None:
+        """Answers before all of the body is there, if that can be done. The rest is still read, so that a client that
+        goes on sending isn't reset before it has read the answer."""
+        if self._route is not None and not self._is_known:
+            self._write(UNKNOWN_CALLER)
+        elif not body.too_large:
             return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+        elif self._route is not None:
+            self._write(self._exchange.too_large(self._route, self._content_type, body.beginning()))
         else:
-            self._idle_at = self.loop.time()
+            self._write(status(413, TOO_LARGE))
+        body.drop()
+        self._state = State.SKIP
 
-    def _is_draining(self) -> bool:
-        """Whether each answer is to be the last one of its connection: the server is asked to add this header, and
-        adds no other."""
-        return bool(self.config.encoded_headers)
+    def _complete(self, body: Body) -> None:
+        """All of the request is there."""
+        if self._state is State.SKIP:
+            self._end_request()
+        elif self._route is not None and isinstance(body, Sized):
+            self._decide(self._route, bytes(body.kept))
+        else:
+            self._hand_over(self._head + body.kept)
 
-    def shutdown(self) -> None:
-        super().shutdown()
-        self.loop.call_later(self.close_seconds, self._give_up_closing)
+    def _decide(self, route: Route, body: bytes) -> None:
+        answer = self._exchange.answer(route, self._query, self._content_type, body)
+        if isinstance(answer, tuple):
+            self._write(answer)
+            self._end_request()
+        else:
+            self._state, self._asked_at = State.WAIT, None
+            self._task = self._loop.create_task(self._answer_later(answer))
 
-    def _give_up_closing(self) -> None:
-        if self.transport.is_closing():
-            self.transport.abort()
+    async def _answer_later(self, awaited: Awaitable[Answer]) -> None:
+        answer = await awaited
+        self._task = None
+        self._write(answer)
+        self._end_request()
+        self._read_kept()
+
+    def _write(self, answer: Answer) -> None:
+        code, body = answer
+        self._is_last |= self._serving.draining
+        end = b"\r\nconnection: close\r\n\r\n" if self._is_last else END
+        self._transport.write(b"%b%d%b%b" % (_HEADS[code], len(body), end, body))
+
+    def _end_request(self) -> None:
+        self._state, self._asked_at = State.HEAD, None
+        if self._is_last:
+            self._close()
+
+    def _close(self) -> None:
+        self._state = State.END
+        self._transport.close()
+
+    def _reject(self, why: str) -> None:
+        """Closes a connection on which something else than HTTP was sent, or too much of it."""
+        if self._state is not State.SKIP:  # else there is an answer already
+            self._transport.write(_BAD_REQUEST % (len(why), why.encode()))
+        self._close()
+
+    def _hand_over(self, request: bytes) -> None:
+        """Gives up the connection. What was sent behind the request is dropped, because its answer is the last one."""
+        self._state = State.END
+        self._watch.cancel()
+        self._serving.hand_over(self._serving, self._transport, request)
+        self._serving.closed(self)
 
     def _look(self) -> None:
-        """Closes a connection that has been idle, in the middle of a request, or not read from, for too long."""
-        now = self.loop.time()
-        if self._unread_at is not None and now - self._unread_at > self.request_seconds:
-            self.transport.abort()  # a close would wait for the same peer
-            return
-        slow = self._asked_at is not None and now - self._asked_at > self.request_seconds
-        idle = self._idle_at is not None and now - self._idle_at > self.timeout_keep_alive
-        if not self.transport.is_closing():
-            self._watch = self.loop.call_later(self.watch_seconds, self._look)
-            if slow or idle:
-                self.transport.close()
+        """Closes a connection that has been idle, in the middle of a request, or unread for too long."""
+        now = self._loop.time()
+        self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
+        if self._unread_at is not None:
+            if now - self._unread_at > self._limits.answer_seconds:
+                self.abort()  # a close would wait for the same client
+        elif self._asked_at is not None:
+            if now - self._asked_at > self._limits.request_seconds:
+                self._close()
+        elif self._state is State.HEAD and now - self._active_at > self._limits.idle_seconds:
+            self._close()

@@ -1,7 +1,6 @@
 """One request through one webhook: right kind, sound shape, verdict, and every failure turned into an answer."""
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -52,12 +51,6 @@ async def decided(route: Route, request: Request, seconds: float) -> Verdict:
 
 
 async def _awaited(route: Route, request: Request, answer: Awaitable[Verdict], seconds: float) -> Verdict:
-    try:
-        await asyncio.sleep(0)  # from here on there is a task, which the time limit needs: see connection.py
-    except asyncio.CancelledError:
-        if inspect.iscoroutine(answer):
-            answer.close()
-        raise
     try:
         async with asyncio.timeout(seconds):
             return _checked(route, request, await answer)

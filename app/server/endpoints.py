@@ -17,8 +17,9 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 
 from app import __version__
+from app.admission.asgi import AdmissionApp
+from app.admission.exchange import Exchange
 from app.admission.decide import Route
-from app.admission.http import AdmissionApp
 from app.admission.review import Request as AdmissionRequest
 from app.admission.review import dumps
 from app.admission.verdict import Verdict
@@ -52,11 +53,7 @@ class Observed:
         self._metrics = metrics
         self._log = log
 
-    def started(self) -> None:
-        self._metrics.in_flight += 1
-
     def __call__(self, path: str, uid: str, request: AdmissionRequest | None, verdict: Verdict, seconds: float) -> None:
-        self._metrics.in_flight -= 1
         self._metrics.record(path, request, verdict, seconds)
         if self._log is not None:
             self._log.record(path, uid, request, verdict, seconds)
@@ -92,7 +89,9 @@ def build_app(
     async def exposition() -> Response:
         return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    return AdmissionApp(routes, api, Observed(metrics, log), only_known=only_known)
+    exchange = Exchange(routes, Observed(metrics, log), only_known=only_known)
+    metrics.add_gauges(lambda: [("in_flight_requests", "Verdicts that are awaited.", {}, float(exchange.waiting))])
+    return AdmissionApp(exchange, api)
 
 
 def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None:

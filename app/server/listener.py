@@ -1,70 +1,51 @@
-"""The HTTPS listener: uvicorn, told when to stop instead of catching signals itself."""
+"""The HTTPS listener: the socket, TLS, the open connections, and how they end."""
 
 import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
 
-import uvicorn
+from app.admission.asgi import AdmissionApp
+from app.admission.connection import Connection, Limits, Serving
+from app.server.handover import HandOver
 
-from app.admission.connection import Connection
-from app.admission.http import App
-
-KEEP_ALIVE_SECONDS = 120
-"""An API server keeps idle connections for 90 s and doesn't send a POST again: it has to be the one who closes."""
-
-_SHUTDOWN_SECONDS = 10
+_BACKLOG = 2048
+_FINISH_SECONDS = 10.0
+_ABORT_SECONDS = 1.0
 
 
-class Listener(uvicorn.Server):
-    """Serves `app` on `sock` over TLS until `stop` is called. `connection` is the class of its connections."""
+class Listener:
+    """Serves `app` on `sock` over TLS until `stop` is called. Admission requests take the short way through its
+    exchange, all others the one through ASGI."""
 
     def __init__(
-        self, app: App, sock: socket.socket, context: ssl.SSLContext, connection: type[Connection] = Connection
+        self, app: AdmissionApp, sock: socket.socket, context: ssl.SSLContext, limits: Limits | None = None
     ) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                interface="asgi3",
-                loop="uvloop",
-                http=connection,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                proxy_headers=False,
-                backlog=2048,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-                ssl_context_factory=lambda _config, _default: context,
-            )
-        )
-        self._sock = sock
-        self._listening = asyncio.Event()
+        self.serving = Serving(app.exchange, HandOver(app), limits or Limits())
+        self._sock, self._context = sock, context
+        self._listening, self._stopping = asyncio.Event(), asyncio.Event()
 
     @property
     def port(self) -> int:
         return int(self._sock.getsockname()[1])
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
     async def run_until_stopped(self) -> None:
-        """Cancelled, as when another task has died, it ends as after `stop`: no request is cut off."""
-        try:
-            await self.serve([self._sock])
-        except asyncio.CancelledError:
-            if self.started:
-                await self.shutdown([self._sock])
-            raise
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """If it is cancelled, because another task has failed, it ends as after `stop`: no request is cut off."""
+        seconds = self.serving.limits.request_seconds
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self.serving),
+            sock=self._sock,
+            backlog=_BACKLOG,
+            ssl=self._context,
+            ssl_handshake_timeout=seconds,
+            ssl_shutdown_timeout=seconds,
+        )
         self._listening.set()
+        try:
+            await self._stopping.wait()
+        finally:
+            server.close()
+            await self._finish()
 
     async def wait_started(self) -> None:
         await self._listening.wait()
@@ -72,15 +53,30 @@ class Listener(uvicorn.Server):
     def drain(self) -> None:
         """Goes on serving, but with each answer its connection ends, and the client opens one elsewhere. Closing an
         idle connection instead may meet a request that is on its way, which is then lost."""
-        self.config.encoded_headers.append((b"connection", b"close"))
+        self.serving.draining = True
 
     def stop(self) -> None:
         """No new connections; the open ones are finished and closed."""
-        self.should_exit = True
+        self._stopping.set()
+
+    async def _finish(self) -> None:
+        self.drain()
+        for connection in list(self.serving.connections):
+            connection.finish()
+        await self._all_closed(_FINISH_SECONDS)
+        for connection in list(self.serving.connections):
+            connection.abort()
+        await self._all_closed(_ABORT_SECONDS)
+
+    async def _all_closed(self, seconds: float) -> None:
+        """Waits until no connection is open, but not longer than `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds if self.serving.connections else 0):
+                await self.serving.all_closed.wait()
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address; OSError where it can't be had. Port 0 takes a free one."""
+    """A listening address; OSError if it can't be had. Port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -94,6 +90,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody has at the moment."""
+    """A port on loopback that no process has at the moment."""
     with bind("127.0.0.1", 0) as sock:
         return int(sock.getsockname()[1])

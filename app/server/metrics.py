@@ -33,7 +33,6 @@ class Metrics(Collector):
     """Counts verdicts; at a scrape adds what `gauges` read."""
 
     def __init__(self) -> None:
-        self.in_flight = 0
         self._requests: dict[tuple[str, str, str, int, bool], int] = {}
         self._durations: dict[str, _Series] = {}
         self._panics: dict[str, int] = {}
@@ -68,11 +67,10 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield self._request_counts()
-        yield _histogram("request", "the first byte read to the answer sent", "path", self._durations)
+        yield _histogram("request", "the whole request read to its answer", "path", self._durations)
         yield self._panic_counts()
         yield self._step_counts()
         yield _histogram("reconcile", "a step's begin to its end", "reconciler", self._step_durations)
-        yield GaugeMetricFamily(f"{PREFIX}_in_flight_requests", "Admission requests being judged.", self.in_flight)
         yield from self._read_gauges()
 
     def _request_counts(self) -> Metric:

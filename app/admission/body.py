@@ -1,0 +1,113 @@
+"""The body of one request: collected from the pieces in which it arrives, up to a limit, and then dropped."""
+
+from typing import Protocol
+
+import httptools
+
+from app.admission.exchange import MAX_BODY, SALVAGED
+from app.admission.head import NotHttp
+
+MAX_CHUNKED = MAX_BODY + 1024 * 1024
+"""Bytes of a chunked request with its head, sizes and trailers."""
+
+MAX_TRAILER = 64 * 1024
+"""Bytes of a chunked request in which there is no part of its body, such as trailers."""
+
+_STEP = 4096
+
+
+class Body(Protocol):
+    """`too_large` becomes true once the body is known to be too large and `beginning` is long enough for a uid."""
+
+    kept: bytearray
+    complete: bool
+    too_large: bool
+
+    def read(self, data: bytes, position: int) -> int:
+        """Takes from `data` what belongs to the request, and returns the position behind it."""
+
+    def beginning(self) -> bytes:
+        """The first bytes of the body, with which a uid may be found."""
+
+    def drop(self) -> None:
+        """From here on, nothing is kept."""
+
+
+class Sized:
+    """A body whose head states its length."""
+
+    def __init__(self, length: int) -> None:
+        self.kept = bytearray()
+        self.complete = False
+        self.too_large = False
+        self._is_over, self._is_kept = length > MAX_BODY, True
+        self._missing = length
+
+    def read(self, data: bytes, position: int) -> int:
+        piece = data[position : position + self._missing]
+        self._missing -= len(piece)
+        self.complete = self._missing == 0
+        if self._is_kept:
+            self.kept += piece
+            self.too_large = self._is_over and len(self.kept) >= SALVAGED
+        return position + len(piece)
+
+    def beginning(self) -> bytes:
+        return bytes(self.kept)
+
+    def drop(self) -> None:
+        self.kept, self._is_kept = bytearray(), False
+
+
+class Chunked:
+    """A chunked body, of which `kept` are the bytes as they were sent behind `head`.
+
+    httptools finds the end of the request, but not where in the data that is: what a client sends behind a chunked
+    request is not read, and its connection ends with the answer.
+    """
+
+    def __init__(self, head: bytes) -> None:
+        self.kept = bytearray()
+        self.complete = False
+        self.too_large = False
+        self._unfinished, self._is_kept = 0, True
+        self._beginning = b""
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(head)
+
+    def read(self, data: bytes, position: int) -> int:
+        """NotHttp for an invalid chunk, and if nothing of the body comes for MAX_TRAILER bytes."""
+        while position < len(data) and not self.complete:
+            step = data[position : position + _STEP]
+            position += len(step)
+            self._parse(step)
+            if self._is_kept:
+                self.kept += step
+        self.too_large = len(self.kept) > MAX_CHUNKED
+        return position
+
+    def beginning(self) -> bytes:
+        return self._beginning
+
+    def drop(self) -> None:
+        self.kept, self._is_kept = bytearray(), False
+
+    def on_body(self, piece: bytes) -> None:
+        self._unfinished = 0
+        if len(self._beginning) < SALVAGED:
+            self._beginning += piece
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+    def _parse(self, step: bytes) -> None:
+        self._unfinished += len(step)
+        try:
+            self._parser.feed_data(step)
+        except httptools.HttpParserUpgrade:
+            self.complete = True
+        except httptools.HttpParserError as error:
+            if not self.complete:  # else it is what comes behind the request
+                raise NotHttp(str(error)) from None
+        if self._unfinished > MAX_TRAILER and not self.complete:
+            raise NotHttp(f"{MAX_TRAILER} bytes of a chunked request without a part of its body")

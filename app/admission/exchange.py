@@ -1,0 +1,163 @@
+"""One admission request, from its bytes to the bytes of its answer, whatever carried it here.
+
+`connection` and `asgi` find the request in what a client sends and call `Exchange`; the answers are therefore the same
+on both ways.
+"""
+
+import functools
+import re
+import time
+from collections.abc import Awaitable, Mapping
+from typing import Protocol
+
+from app.admission.decide import Route, decide
+from app.admission.review import BadReview, Request, dumps, encode, parse, salvage_uid
+from app.admission.verdict import Verdict, bad_request
+
+MAX_BODY = 7 * 1024 * 1024
+"""Bytes. An API server's own limit is 3 MiB for an object; a review of an UPDATE carries two."""
+
+MAX_VALUES = 500_000
+"""Maps, lists and members of them in one review. Two objects of 1.5 MiB, the most that etcd stores, have about
+300,000 if they consist of nothing but short fields. Each may take 100 bytes of memory."""
+
+FEW_BYTES = 256 * 1024
+"""A body up to this size can't have enough values to matter, and they are not counted."""
+
+SALVAGED = 4096
+"""Bytes at the beginning of a body that is too large in which its uid is looked for."""
+
+DEFAULT_TIMEOUT = 10.0
+JSON = b"application/json"
+
+Answer = tuple[int, bytes]
+"""HTTP status and body; the body is always JSON."""
+
+_MARGIN = 0.9
+_DURATION = re.compile(rb"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)")
+_DURATIONS = re.compile(rb"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|ms|s|m|h))+")
+_UNITS = {b"ns": 1e-9, b"us": 1e-6, b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3600.0}
+
+
+class Observer(Protocol):
+    """Called once for every verdict. `request` is None if the envelope could not be read, and `uid` is "" if it had
+    none. `seconds` is the time from the whole request to its answer."""
+
+    def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None: ...
+
+
+class Exchange:
+    """Answers requests to the paths of `routes`. If `only_known` is true, callers must have shown a certificate of a
+    configured client CA; `connection` and `asgi` look at that and answer others with `UNKNOWN_CALLER`."""
+
+    def __init__(self, routes: Mapping[str, Route], observe: Observer, *, only_known: bool = False) -> None:
+        self.routes = routes
+        self.only_known = only_known
+        self.waiting = 0
+        """Requests whose verdict is awaited at the moment."""
+        self._observe = observe
+
+    def answer(self, route: Route, query: bytes, content_type: bytes, body: bytes) -> Answer | Awaitable[Answer]:
+        """The answer at once if the verdict needs only cached facts, else an awaitable that gives it before the
+        deadline that `query` states."""
+        begin = time.perf_counter()
+        try:
+            if content_type != JSON:
+                check_content_type(content_type, body)
+            if len(body) > FEW_BYTES:
+                check_values(body)
+            request = parse(body)
+        except BadReview as bad:
+            return self._refused(route, bad, begin)
+        verdict = decide(route, request, deadline(query))
+        if isinstance(verdict, Verdict):
+            return self._answered(route, request, verdict, begin)
+        return self._awaited(route, request, verdict, begin)
+
+    def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
+        """The answer to a body of more than MAX_BODY bytes, of which only the beginning is known."""
+        return self.refuse(route, too_large(content_type, beginning))
+
+    def refuse(self, route: Route, bad: BadReview) -> Answer:
+        """The answer to a request that is `bad` before its body is read."""
+        return self._refused(route, bad, time.perf_counter())
+
+    async def _awaited(self, route: Route, request: Request, verdict: Awaitable[Verdict], begin: float) -> Answer:
+        self.waiting += 1
+        try:
+            return self._answered(route, request, await verdict, begin)
+        finally:
+            self.waiting -= 1
+
+    def _answered(self, route: Route, request: Request, verdict: Verdict, begin: float) -> Answer:
+        try:
+            body = encode(request.uid, verdict, request)
+        except RecursionError:  # the patch contains a part of the object that can be read from JSON, but not written
+            verdict = bad_request("the object is nested too deeply")
+            body = encode(request.uid, verdict, request)
+        self._observe(route.path, request.uid, request, verdict, time.perf_counter() - begin)
+        return 200, body
+
+    def _refused(self, route: Route, bad: BadReview, begin: float) -> Answer:
+        """A review if there is a uid to answer to, else a Status."""
+        verdict = bad_request(bad.message, bad.code)
+        answer = (200, encode(bad.uid, verdict)) if bad.uid else status(verdict.code, verdict.message)
+        self._observe(route.path, bad.uid, None, verdict, time.perf_counter() - begin)
+        return answer
+
+
+def too_large(content_type: bytes, beginning: bytes) -> BadReview:
+    """What is wrong with a body of more than MAX_BODY bytes that begins with `beginning`."""
+    try:
+        check_content_type(content_type, beginning)
+    except BadReview as bad:
+        return bad
+    return BadReview(TOO_LARGE, salvage_uid(beginning[:SALVAGED]), 413)
+
+
+def check_content_type(content_type: bytes, body: bytes) -> None:
+    """BadReview with code 415 if it is not JSON. `body` may be the beginning of a body."""
+    if content_type.split(b";")[0].strip().lower() != JSON:
+        shown = content_type.decode("latin-1") or "none"
+        raise BadReview(f"the content type must be application/json, not {shown[:100]}", salvage_uid(body), 415)
+
+
+def check_values(body: bytes) -> None:
+    """BadReview with code 413 if reading the body would take far more memory than the body itself. Each map, list and
+    member of one has one of three characters; those inside of texts are counted too."""
+    if body.count(b",") + body.count(b"{") + body.count(b"[") > MAX_VALUES:
+        raise BadReview(f"the body has more than {MAX_VALUES} maps, lists and members", salvage_uid(body), 413)
+
+
+def status(code: int, message: str) -> Answer:
+    """A Kubernetes Status, for requests without a uid that a review could answer to."""
+    return code, dumps({"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": message, "code": code})
+
+
+TOO_LARGE = f"the body is larger than the limit of {MAX_BODY // (1024 * 1024)} MiB"
+
+UNKNOWN_CALLER = status(
+    401,
+    "verdicts are for API servers that show a client certificate (server.clientCaFile): see their "
+    "--admission-control-config-file",
+)
+"""The answer to a caller without a certificate, if certificates are asked for."""
+
+
+@functools.lru_cache(maxsize=64)
+def deadline(query: bytes) -> float:
+    """Seconds in which to answer, from the API server's `?timeout=10s`, less a margin for the way back."""
+    for pair in query.split(b"&"):
+        name, _, value = pair.partition(b"=")
+        if name == b"timeout":
+            seconds = _seconds(value)
+            if 0 < seconds <= 60:
+                return seconds * _MARGIN
+    return DEFAULT_TIMEOUT * _MARGIN
+
+
+def _seconds(value: bytes) -> float:
+    """A Go duration (`time.ParseDuration`) in seconds; 0 if it is none."""
+    if not _DURATIONS.fullmatch(value):
+        return 0.0
+    return sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION.findall(value))

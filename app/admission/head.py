@@ -1,0 +1,68 @@
+"""What the head of an HTTP/1.1 request says. httptools (llhttp) decides what is valid HTTP."""
+
+import functools
+
+import httptools
+
+END = b"\r\n\r\n"
+
+
+class NotHttp(Exception):
+    """Bytes that llhttp rejects, such as a request with two lengths."""
+
+
+class Head:
+    """One whole head with the empty line at its end. NotHttp if it is not a valid one."""
+
+    __slots__ = ("_complete", "fields", "keep_alive", "method", "url", "version")
+
+    def __init__(self, data: bytes) -> None:
+        self.fields: dict[bytes, bytes] = {}
+        """By name in lower case. If a header was sent twice, the last one counts."""
+        self._complete = False
+        parser = httptools.HttpRequestParser(self)
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # the request is answered as if it had not asked for an upgrade
+        except httptools.HttpParserError as error:
+            raise NotHttp(str(error)) from None
+        if not self._complete:
+            raise NotHttp("not a head of HTTP/1")
+        self.method: bytes = parser.get_method()
+        self.version: str = parser.get_http_version()
+        self.keep_alive: bool = self.version == "1.1" and parser.should_keep_alive()
+
+    @property
+    def is_chunked(self) -> bool:
+        return b"transfer-encoding" in self.fields
+
+    @property
+    def length(self) -> int:
+        """Bytes of the body, if it isn't chunked."""
+        return int(self.fields.get(b"content-length", 0))
+
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client waits for `100 Continue` before it sends the body."""
+        return self.version == "1.1" and self.fields.get(b"expect", b"").lower() == b"100-continue"
+
+    def on_url(self, url: bytes) -> None:
+        self.url = url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self._complete = True
+
+
+@functools.lru_cache(maxsize=64)
+def path_and_query(url: bytes) -> tuple[str, bytes]:
+    """Path and query of a request's target. The path is not decoded: one with `%` is not an admission path here, and
+    `asgi` decodes it. An API server sends the same few targets again and again."""
+    try:
+        target = httptools.parse_url(url)
+    except httptools.HttpParserInvalidURLError:
+        return "", b""
+    return (target.path or b"").decode("ascii"), target.query or b""

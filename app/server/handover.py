@@ -1,0 +1,89 @@
+"""Hands a connection over to stock uvicorn, for one whole request that is not for a verdict.
+
+Only constructor arguments and public attributes of uvicorn are used. The answer ends the connection: probes and
+scrapes come seldom, and where the next request begins is then not needed.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from app.admission.asgi import KNOWN_CALLER, App
+from app.admission.connection import Serving
+
+
+class HandOver:
+    """Gives connections to `app` on uvicorn."""
+
+    def __init__(self, app: App) -> None:
+        self._config = uvicorn.Config(
+            app,
+            interface="asgi3",
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+        )
+        self._config.load()
+        self._make: Callable[..., asyncio.Protocol] = self._config.http_protocol_class
+        self._state = ServerState()
+        self._state.default_headers = [(b"connection", b"close")]
+
+    def __call__(self, serving: Serving, transport: asyncio.Transport, request: bytes) -> None:
+        known = bool(transport.get_extra_info("peercert"))
+        protocol = self._make(config=self._config, server_state=self._state, app_state={KNOWN_CALLER: known})
+        guarded = Guarded(serving, protocol)
+        transport.set_protocol(guarded)
+        guarded.connection_made(transport)
+        protocol.data_received(request)
+
+
+class Guarded(asyncio.Protocol):
+    """A connection that belongs to uvicorn's `protocol` from now on, for as long as the limits allow. What the client
+    sends behind its request is dropped."""
+
+    def __init__(self, serving: Serving, protocol: asyncio.Protocol) -> None:
+        self._serving, self._protocol = serving, protocol
+        self._loop = asyncio.get_running_loop()
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self._end = self._loop.call_later(self._serving.limits.handed_over_seconds, self.abort)
+        self._serving.opened(self)
+        self._protocol.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+        self._stop_unread()
+        self._protocol.connection_lost(exc)
+        self._serving.closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        pass
+
+    def eof_received(self) -> bool | None:
+        return self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._unread = self._loop.call_later(self._serving.limits.answer_seconds, self.abort)
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stop_unread()
+        self._protocol.resume_writing()
+
+    def finish(self) -> None:
+        """The answer that is being made is the last one anyway."""
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
