@@ -82,7 +82,6 @@ def test_names_follow_the_conventions() -> None:
         "grove_admission_requests": "counter",
         "grove_admission_panics": "counter",
         "grove_admission_request_duration_seconds": "histogram",
-        "grove_admission_in_flight_requests": "gauge",
         "grove_admission_reconcile": "counter",
         "grove_admission_reconcile_duration_seconds": "histogram",
         "grove_admission_certificate_expiry_seconds": "gauge",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import json
 import signal
@@ -22,11 +23,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from app.admission.connection import Connection
-from app.certificates.issue import make_ca, make_leaf
+from app.admission.asgi import AdmissionApp
+from app.admission.connection import Limits
+from app.admission.exchange import Exchange
+from app.admission.decide import Route
+from app.admission.verdict import ALLOWED, Verdict, not_allowed
 from app.certificates.source import file_source
-from app.server.listener import KEEP_ALIVE_SECONDS, Listener, bind
-from tests.reviews import load
+from app.server.handover import HandOver
+from app.server.listener import Listener, bind
+from app.certificates.issue import make_ca, make_leaf
+from tests.reviews import Seen, load
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGURED = """
@@ -35,6 +41,8 @@ kind: OperatorConfiguration
 server: {{clientCaFile: "{}"}}
 """
 LARGE, PIECE = 64 * 2**20, 2**18
+PATH, SLOW, LONG = "/validate/podgroup", "/validate/slow", "/validate/long"
+IMPATIENT = Limits(request_seconds=0.1, answer_seconds=0.1, watch_seconds=0.05)
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 
 
@@ -174,14 +182,32 @@ async def test_a_client_ca_that_can_not_be_read_is_said(tmp_path: Path) -> None:
     assert (ended.returncode, b"ca.crt.txt: it is not PEM" in said) == (1, True)
 
 
-class Held:
-    """A listener in this process, whose app answers once it is let."""
+class Waiting:
+    """A listener in this process. Its ASGI app answers at once; the verdicts of SLOW wait for `release`."""
 
-    def __init__(self, directory: Path, connection: type[Connection] = Connection) -> None:
+    def __init__(self, directory: Path, limits: Limits | None = None) -> None:
         self.source = file_source(directory)
         self.directory = directory
         self.bodies: list[int] = []
-        self.listener = Listener(self.app, bind("127.0.0.1", 0), self.source.certificate.context, connection)
+        self.release = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        handlers = {PATH: lambda _: ALLOWED, SLOW: self.verdict_later, LONG: lambda _: not_allowed("x" * PIECE)}
+        self.seen = Seen()
+        exchange = Exchange({path: route(path, handler) for path, handler in handlers.items()}, self.seen)
+        app = AdmissionApp(exchange, self.app)
+        self.listener = Listener(app, bind("127.0.0.1", 0), self.source.certificate.context, limits)
+
+    @property
+    def connections(self) -> set[Any]:
+        return self.listener.serving.connections
+
+    async def verdict_later(self, _: Any) -> Verdict:
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return ALLOWED
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         size, more = 0, True
@@ -208,31 +234,36 @@ class Held:
         context = ssl.create_default_context(cafile=self.directory / "ca.crt")
         return await asyncio.open_connection("localhost", self.listener.port, ssl=context, family=socket.AF_INET)
 
+    async def until_closed(self) -> None:
+        """Waits until no connection is open."""
+        async with asyncio.timeout(10):
+            await self.listener.serving.all_closed.wait()
 
-class Impatient(Connection):
-    request_seconds = 0.1
-    watch_seconds = 0.05
+
+def route(path: str, handler: Any) -> Route:
+    return Route(path, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler)
 
 
 @contextlib.asynccontextmanager
-async def listening(found: Held) -> AsyncIterator[Held]:
-    running = asyncio.create_task(found.listener.run_until_stopped())
-    await found.listener.wait_started()
-    yield found
-    found.listener.stop()
+async def listening(server: Waiting) -> AsyncIterator[Waiting]:
+    running = asyncio.create_task(server.listener.run_until_stopped())
+    await server.listener.wait_started()
+    yield server
+    server.release.set()
+    server.listener.stop()
     await running
 
 
 @pytest.fixture
-async def held(tmp_path: Path) -> AsyncIterator[Held]:
-    async with listening(Held(tmp_path)) as found:
-        yield found
+async def waiting(tmp_path: Path) -> AsyncIterator[Waiting]:
+    async with listening(Waiting(tmp_path)) as server:
+        yield server
 
 
 @pytest.fixture
-async def impatient(tmp_path: Path) -> AsyncIterator[Held]:
-    async with listening(Held(tmp_path, Impatient)) as found:
-        yield found
+async def impatient(tmp_path: Path) -> AsyncIterator[Waiting]:
+    async with listening(Waiting(tmp_path, IMPATIENT)) as server:
+        yield server
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
@@ -242,80 +273,172 @@ async def answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 def request(path: str = "/", body: bytes = b"", headers: bytes = b"") -> bytes:
-    return b"POST %s HTTP/1.1\r\nhost: x\r\n%scontent-length: %d\r\n\r\n%s" % (path.encode(), headers, len(body), body)
+    start = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n" % path.encode()
+    return b"%b%bcontent-length: %d\r\n\r\n%b" % (start, headers, len(body), body)
 
 
-async def test_many_requests_on_one_connection(held: Held) -> None:
-    reader, writer = await held.open()
+def verdict_request(path: str = PATH, uid: str = "u", headers: bytes = b"") -> bytes:
+    review = load("podgroup.valid")
+    review["request"]["uid"] = uid
+    return request(path, json.dumps(review).encode(), headers)
+
+
+EITHER = {PATH: verdict_request(), "/": request()}
+"""A request that is answered with a verdict, and one that is handed over."""
+
+either = pytest.mark.parametrize("sent", EITHER.values(), ids=["a verdict", "handed over"])
+
+
+def uid_of(body: bytes) -> str:
+    uid: str = json.loads(body)["response"]["uid"]
+    return uid
+
+
+async def test_many_requests_on_one_connection(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
     for number in range(5):
-        writer.write(request(f"/a%20b?n={number}", b"x" * number))
-        assert json.loads((await answer(reader))[1]) == ["/a b", f"n={number}", number]
-    writer.write(request("/1") + request("/2") + request("/3"))
-    assert [json.loads((await answer(reader))[1])[0] for _ in range(3)] == ["/1", "/2", "/3"]
-    writer.write(request(headers=b"connection: close\r\n"))
+        writer.write(verdict_request(uid=f"u{number}"))
+        head, body = await answer(reader)
+        assert (b"connection" in head, uid_of(body)) == (False, f"u{number}")
+    writer.write(b"".join(verdict_request(uid=uid) for uid in "abc"))
+    assert [uid_of((await answer(reader))[1]) for _ in range(3)] == ["a", "b", "c"]
+    writer.write(verdict_request(headers=b"connection: close\r\n"))
     head, _ = await answer(reader)
     assert b"connection: close" in head
     assert await reader.read() == b""
     writer.close()
 
 
-async def test_a_server_that_drains_answers_and_ends_each_connection_with_its_answer(held: Held) -> None:
-    kept, writer = await held.open()
-    writer.write(request("/before"))
-    assert b"connection" not in (await answer(kept))[0]
-    held.listener.drain()
-    new, other = await held.open()
-    for reader, sender in ((kept, writer), (new, other)):
-        sender.write(request("/after"))
+async def test_other_requests_end_their_connection(waiting: Waiting) -> None:
+    for number in range(3):
+        reader, writer = await waiting.open()
+        writer.write(request(f"/a%20b?n={number}", b"x" * number) + request("/next"))
         head, body = await answer(reader)
-        assert (b"connection: close" in head, json.loads(body)[0]) == (True, "/after")
+        assert (b"connection: close" in head, json.loads(body)) == (True, ["/a b", f"n={number}", number])
+        assert await reader.read() == b""
+        writer.close()
+    assert waiting.bodies == [0, 1, 2]
+
+
+async def test_an_other_request_after_verdicts_on_the_same_connection(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
+    writer.write(verdict_request(uid="a") + verdict_request(uid="b") + b"GET /other?x=y HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert [uid_of((await answer(reader))[1]) for _ in range(2)] == ["a", "b"]
+    assert json.loads((await answer(reader))[1]) == ["/other", "x=y", 0]
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_what_is_pipelined_behind_a_verdict_that_waits_is_answered_after_it(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
+    writer.write(verdict_request(SLOW, "slow") + verdict_request(uid="next") + b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    other_reader, other_writer = await waiting.open()
+    other_writer.write(verdict_request(uid="other"))
+    assert uid_of((await answer(other_reader))[1]) == "other"
+    waiting.release.set()
+    assert [uid_of((await answer(reader))[1]) for _ in range(2)] == ["slow", "next"]
+    assert json.loads((await answer(reader))[1])[0] == "/"
+    for one in (writer, other_writer):
+        one.close()
+
+
+async def test_a_verdict_is_no_longer_awaited_if_its_client_hangs_up(waiting: Waiting) -> None:
+    _, writer = await waiting.open()
+    writer.write(verdict_request(SLOW))
+    async with asyncio.timeout(10):
+        while not waiting.listener.serving.exchange.waiting:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+        writer.close()
+        await waiting.cancelled.wait()
+    await waiting.until_closed()
+    assert waiting.listener.serving.exchange.waiting == 0
+    assert waiting.seen.verdicts == []
+
+
+@either
+async def test_a_server_that_drains_answers_and_ends_each_connection_with_its_answer(
+    waiting: Waiting, sent: bytes
+) -> None:
+    kept, writer = await waiting.open()
+    writer.write(verdict_request())
+    assert b"connection" not in (await answer(kept))[0]
+    waiting.listener.drain()
+    new, other = await waiting.open()
+    for reader, sender in ((kept, writer), (new, other)):
+        sender.write(sent)
+        head, body = await answer(reader)
+        assert (b"connection: close" in head, body) == (True, (await asked(waiting, sent))[1])
         assert await reader.read() == b""
         sender.close()
 
 
-async def test_a_listener_that_is_cancelled_finishes_the_request_it_has_begun(tmp_path: Path) -> None:
-    held = Held(tmp_path)
-    running = asyncio.create_task(held.listener.run_until_stopped())
-    await held.listener.wait_started()
-    port = held.listener.port
-    reader, writer = await held.open()
-    whole = request("/begun", b"x" * 10)
-    writer.write(whole[:-5])
+@either
+async def test_a_listener_that_is_cancelled_finishes_the_request_it_has_begun(tmp_path: Path, sent: bytes) -> None:
+    waiting = Waiting(tmp_path)
+    running = asyncio.create_task(waiting.listener.run_until_stopped())
+    await waiting.listener.wait_started()
+    port = waiting.listener.port
+    begun, idle = await waiting.open(), await waiting.open()
     async with asyncio.timeout(20):
-        while not held.listener.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.01)
+        for _, writer in (begun, idle):
+            writer.write(verdict_request() + (sent[:-5] if writer is begun[1] else b""))
+        for reader, _ in (begun, idle):
+            await answer(reader)
         running.cancel()
-        writer.write(whole[-5:])
-        assert json.loads((await answer(reader))[1]) == ["/begun", "", 10]
-        assert await reader.read() == b""
-        writer.close()
+        assert await idle[0].read() == b""
+        begun[1].write(sent[-5:])
+        assert (await answer(begun[0]))[0].startswith(b"HTTP/1.1 200")
+        assert await begun[0].read() == b""
+        for _, writer in (begun, idle):
+            writer.close()
         with pytest.raises(asyncio.CancelledError):
             await running
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
 
 
-async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with listening(Held(tmp_path)) as held:
-        _, writer = await held.open()
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
+async def test_a_listener_that_stops_waits_for_the_verdicts_that_were_asked_for(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path)
+    running = asyncio.create_task(waiting.listener.run_until_stopped())
+    await waiting.listener.wait_started()
+    reader, writer = await waiting.open()
+    writer.write(verdict_request() + verdict_request(SLOW, "slow"))
+    await answer(reader)
+    waiting.listener.stop()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await reader.read(1)
+    waiting.release.set()
+    head, body = await answer(reader)
+    assert (b"connection: close" in head, uid_of(body)) == (True, "slow")
+    await running
+    writer.close()
+
+
+async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(tmp_path: Path) -> None:
+    waiting = Waiting(tmp_path)
+    running = asyncio.create_task(waiting.listener.run_until_stopped())
+    await waiting.listener.wait_started()
+    _, writer = await waiting.open()
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    waiting.listener.stop()
+    async with asyncio.timeout(5):
+        await running
     writer.transport.abort()
-    assert "graceful shutdown exceeded" not in caplog.text
+    assert waiting.connections == set()
 
 
-async def test_answers_without_a_length_are_chunked(held: Held) -> None:
-    async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=held.directory / "ca.crt")) as client:
-        url = f"https://localhost:{held.listener.port}"
+async def test_answers_without_a_length_are_chunked(waiting: Waiting) -> None:
+    async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=waiting.directory / "ca.crt")) as client:
+        url = f"https://localhost:{waiting.listener.port}"
         assert (await client.post(f"{url}/chunked", content=b"xyz")).json() == ["/chunked", "", 3]
         assert (await client.get(f"{url}/stream")).text == "onetwo"
         assert (await client.head(f"{url}/stream")).text == ""
         assert (await client.head(f"{url}/")).text == ""
 
 
-async def test_a_body_larger_than_a_buffer_arrives_whole(held: Held) -> None:
-    reader, writer = await held.open()
+async def test_a_body_larger_than_a_buffer_arrives_whole(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
     writer.write(request(body=b"x" * 3_000_000, headers=b"expect: 100-continue\r\n"))
     assert b"100 Continue" in await reader.readuntil(b"\r\n\r\n")
     assert json.loads((await answer(reader))[1])[2] == 3_000_000
@@ -334,69 +457,88 @@ async def test_a_body_larger_than_a_buffer_arrives_whole(held: Held) -> None:
         ),
     ],
 )
-async def test_a_head_has_an_end(held: Held, sent: bytes) -> None:
-    reader, writer = await held.open()
+@pytest.mark.parametrize("path", EITHER)
+async def test_a_head_has_an_end(waiting: Waiting, path: str, sent: bytes) -> None:
+    reader, writer = await waiting.open()
     received = b""
     with contextlib.suppress(ConnectionError):
-        writer.write(sent)
+        writer.write(sent.replace(b"/", path.encode(), 1))
         async with asyncio.timeout(10):
             received = await reader.read()
     assert received[:12] in (b"HTTP/1.1 400", b"")
-    assert held.bodies == []
+    assert (waiting.bodies, waiting.seen.verdicts) == ([], [])
     writer.close()
-    assert json.loads((await asked(held))[1])[0] == "/"
+    assert json.loads((await asked(waiting))[1])[0] == "/"
 
 
-async def asked(held: Held) -> tuple[bytes, bytes]:
-    """The answer to an ordinary request on a connection of its own."""
-    reader, writer = await held.open()
-    writer.write(request())
-    found = await answer(reader)
+async def asked(waiting: Waiting, sent: bytes = EITHER["/"]) -> tuple[bytes, bytes]:
+    """The answer to a request on a connection of its own."""
+    reader, writer = await waiting.open()
+    writer.write(sent)
+    answered = await answer(reader)
     writer.close()
-    return found
+    return answered
 
 
-async def test_what_is_pipelined_has_an_end(held: Held) -> None:
-    reader, writer = await held.open()
+async def test_what_is_pipelined_waits_and_is_answered(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
+    writer.write(verdict_request(SLOW, "slow") + b"".join(verdict_request(uid=f"u{number}") for number in range(500)))
+    waiting.release.set()
+    async with asyncio.timeout(10):
+        uids = [uid_of((await answer(reader))[1]) for _ in range(501)]
+    assert uids == ["slow", *(f"u{number}" for number in range(500))]
+    writer.close()
+
+
+async def test_what_is_pipelined_behind_an_other_request_is_dropped(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
     writer.write(request() * 100)
     async with asyncio.timeout(10):
-        assert b"HTTP/1.1 400" in await reader.read()
+        assert (await reader.read()).count(b"HTTP/1.1 200") == 1
     writer.close()
-    assert len(held.bodies) <= 10
+    assert waiting.bodies == [0]
 
 
-async def test_a_client_that_does_not_read_its_answer_is_cut_off(impatient: Held) -> None:
+@pytest.mark.parametrize(
+    "sent", [verdict_request(LONG) * (LARGE // PIECE), request("/large")], ids=["a verdict", "handed over"]
+)
+async def test_a_client_that_does_not_read_its_answer_is_cut_off(impatient: Waiting, sent: bytes) -> None:
     _, writer = await impatient.open()
-    writer.write(request("/large"))
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    writer.write(sent)
     async with asyncio.timeout(10):
-        while not impatient.bodies or impatient.listener.server_state.connections:  # noqa: ASYNC110 - nothing tells of it
+        while not (impatient.bodies or impatient.seen.verdicts):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.02)
+    await impatient.until_closed()
     writer.transport.abort()
 
 
-async def test_what_is_no_http_is_refused(held: Held) -> None:
-    reader, writer = await held.open()
+async def test_what_is_no_http_is_refused(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
     writer.write(b"hello there\r\n\r\n")
     assert (await reader.read()).startswith(b"HTTP/1.1 400")
     writer.close()
 
 
-async def test_a_reset_connection_leaves_nothing_behind(held: Held) -> None:
+@pytest.mark.parametrize(
+    "sent", [verdict_request(), verdict_request(SLOW), request()], ids=["verdict", "slow", "other"]
+)
+async def test_a_reset_connection_leaves_nothing_behind(waiting: Waiting, sent: bytes) -> None:
     protocols: list[weakref.ref[Any]] = []
     for _ in range(5):
-        reader, writer = await held.open()
-        writer.write(request())
+        reader, writer = await waiting.open()
+        writer.write(verdict_request())
         await answer(reader)
-        protocols += [weakref.ref(one) for one in held.listener.server_state.connections]
+        protocols += [weakref.ref(connection) for connection in waiting.connections]
+        writer.write(sent)
         linger = writer.get_extra_info("socket")
         linger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         writer.transport.abort()
-        async with asyncio.timeout(5):
-            while held.listener.server_state.connections:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.01)
+        await waiting.until_closed()
     del reader, writer, linger
+    await asyncio.sleep(0)
     gc.collect()
-    assert [one() for one in protocols if one() is not None] == []
+    assert [protocol() for protocol in protocols if protocol() is not None] == []
 
 
 @pytest.mark.parametrize(
@@ -404,46 +546,63 @@ async def test_a_reset_connection_leaves_nothing_behind(held: Held) -> None:
     [
         pytest.param(b"POST / HT", id="half a head"),
         pytest.param(HEAD + b"content-length: 100\r\n\r\nhalf", id="half a body"),
+        pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhalf", id="half a chunk"),
+        pytest.param(HEAD + b"content-length: 10000000\r\n\r\n" + b"x" * 5000, id="half of what is refused"),
     ],
 )
-async def test_a_client_that_does_not_go_on_is_closed(impatient: Held, sent: bytes) -> None:
+@pytest.mark.parametrize("path", EITHER)
+async def test_a_client_that_does_not_go_on_is_closed(impatient: Waiting, path: str, sent: bytes) -> None:
     reader, writer = await impatient.open()
-    writer.write(sent)
+    writer.write(sent.replace(b"/", path.encode(), 1))
     async with asyncio.timeout(5):
-        assert await reader.read() == b""
+        assert (await reader.read())[:12] == (b"HTTP/1.1 413" if b"x" * 5000 in sent else b"")
     writer.close()
+
+
+async def test_an_app_that_does_not_answer_is_cut_off(tmp_path: Path) -> None:
+    limits = dataclasses.replace(IMPATIENT, handed_over_seconds=0.1)
+    async with listening(Waiting(tmp_path, limits)) as server:
+        reader, writer = await server.open()
+        server.listener.serving.hand_over = HandOver(never)
+        writer.write(request())
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        await server.until_closed()
+        writer.close()
+
+
+async def never(_: Any, receive: Any, __: Any) -> None:
+    """An ASGI app that ends without an answer once its client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        continue
 
 
 @pytest.mark.parametrize("used", [True, False])
-async def test_an_idle_connection_is_kept_for_as_long_as_it_should(impatient: Held, used: bool) -> None:
-    reader, writer = await impatient.open()
-    if used:
-        writer.write(request())
-        await answer(reader)
-    async with asyncio.timeout(5):
-        while not impatient.listener.server_state.connections:  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.01)
-    (one,) = impatient.listener.server_state.connections
-    assert isinstance(one, Connection)
-    assert one.timeout_keep_alive == KEEP_ALIVE_SECONDS == 120
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
-            await reader.read(1)
-    one.timeout_keep_alive = 0
-    async with asyncio.timeout(5):
-        assert await reader.read() == b""
-    writer.close()
+async def test_an_idle_connection_is_kept_for_as_long_as_it_should(tmp_path: Path, used: bool) -> None:
+    assert Limits().idle_seconds == 120
+    async with listening(Waiting(tmp_path, dataclasses.replace(IMPATIENT, idle_seconds=0.6))) as server:
+        reader, writer = await server.open()
+        if used:
+            writer.write(verdict_request())
+            await answer(reader)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.4):
+                await reader.read(1)
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
 
 
-async def test_a_new_certificate_is_served_to_new_connections(held: Held) -> None:
-    reader, writer = await held.open()
+async def test_a_new_certificate_is_served_to_new_connections(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
     begin = datetime.now(UTC) - timedelta(days=1)
     authority = make_ca("new CA", begin, begin + timedelta(days=9))
     leaf = make_leaf(authority, ["localhost"], [], begin, begin + timedelta(days=9))
     for name, content in (("ca.crt", authority.cert_pem), ("tls.crt", leaf.cert_pem), ("tls.key", leaf.key_pem)):
-        (held.directory / name).write_bytes(content)
-    assert held.source.poll() is True
-    other_reader, other_writer = await held.open()
+        (waiting.directory / name).write_bytes(content)
+    assert waiting.source.poll() is True
+    other_reader, other_writer = await waiting.open()
     for one, other in ((reader, writer), (other_reader, other_writer)):
         other.write(request())
         assert (await answer(one))[0].startswith(b"HTTP/1.1 200")

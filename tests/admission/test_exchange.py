@@ -1,17 +1,21 @@
-"""What can be wrong with a request: always a review, or a 4xx where there is no uid to answer to; never a 500, never
-an allow by accident."""
+"""What can be wrong with a request: always a review, or a 4xx if there is no uid to answer to; never a 500, never an
+allow by accident; and the same over ASGI as on a connection of ours."""
 
 import asyncio
+import gc
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
+from app.admission.asgi import AdmissionApp
+from app.admission.exchange import FEW_BYTES, MAX_BODY, MAX_VALUES, Exchange, deadline
 from app.admission.decide import Route
-from app.admission.http import MAX_BODY, AdmissionApp, deadline
 from app.admission.verdict import patched
+from tests.admission.ways import ask_both
 from tests.reviews import Caller, Seen, load, not_found
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -37,6 +41,12 @@ def with_metadata(metadata: Any) -> dict[str, Any]:
 def with_nested(depth: int, **changes: Any) -> bytes:
     """A review whose text "@" is `depth` lists, one in another: more than `json` can write, less than orjson reads."""
     return encoded(review(**changes)).replace(b'"@"', b"[" * depth + b"]" * depth)
+
+
+async def post(caller: Caller, body: bytes, content_type: str | None = "application/json") -> httpx.Response:
+    """The answer on both ways."""
+    headers = {"content-type": content_type} if content_type is not None else {}
+    return await ask_both(caller.app, "POST", PATH, content=body, headers=headers, params={"timeout": "10s"})
 
 
 PADDING = {"note": "x" * MAX_BODY}
@@ -101,6 +111,12 @@ WITH_UID: list[Any] = [
         id="a deep operation",
     ),
     pytest.param(encoded({**review(), **PADDING}), 413, "larger than the limit of 7 MiB", id="more than 7 MiB"),
+    pytest.param(
+        encoded(review(object={"spec": [{}] * MAX_VALUES})), 413, "more than 500000 maps, lists", id="maps without end"
+    ),
+    pytest.param(
+        encoded(review(object={"spec": [1] * MAX_VALUES})), 413, "more than 500000 maps, lists", id="a list without end"
+    ),
 ]
 
 WITHOUT_UID: list[Any] = [
@@ -121,7 +137,7 @@ WITHOUT_UID: list[Any] = [
 
 @pytest.mark.parametrize(("body", "code", "message"), WITH_UID)
 async def test_a_bad_request_with_a_uid_gets_a_review(body: bytes, code: int, message: str) -> None:
-    answer = await Caller().post(PATH, body)
+    answer = await post(Caller(), body)
     assert answer.status_code == 200
     response = answer.json()["response"]
     assert response["uid"] == UID
@@ -133,11 +149,11 @@ async def test_a_bad_request_with_a_uid_gets_a_review(body: bytes, code: int, me
 @pytest.mark.parametrize(("body", "code", "message"), WITHOUT_UID)
 async def test_a_bad_request_without_a_uid_gets_a_status(body: bytes, code: int, message: str) -> None:
     caller = Caller()
-    answer = await caller.post(PATH, body)
+    answer = await post(caller, body)
     assert answer.status_code == code
     assert answer.json()["kind"] == "Status"
     assert message in answer.json()["message"]
-    assert [verdict.allowed for _, _, verdict in caller.seen.verdicts] == [False]
+    assert [verdict.allowed for _, _, verdict in caller.seen.verdicts] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +166,7 @@ async def test_a_bad_request_without_a_uid_gets_a_status(body: bytes, code: int,
     ],
 )
 async def test_a_wrong_content_type_is_named(content_type: str | None) -> None:
-    answer = await Caller().post(PATH, encoded(review()), content_type)
+    answer = await post(Caller(), encoded(review()), content_type)
     status = answer.json()["response"]["status"]
     assert (status["code"], answer.json()["response"]["uid"]) == (415, UID)
     assert f"not {content_type or 'none'}" in status["message"]
@@ -158,26 +174,56 @@ async def test_a_wrong_content_type_is_named(content_type: str | None) -> None:
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
 async def test_json_is_recognised_however_it_is_written(content_type: str) -> None:
-    answer = await Caller().post(PATH, encoded(review()), content_type)
+    answer = await post(Caller(), encoded(review()), content_type)
     assert answer.json()["response"] == {"uid": UID, "allowed": True}
+
+
+async def test_the_largest_objects_that_etcd_stores_may_consist_of_fields() -> None:
+    """As managedFields do: `"f:image":{},`."""
+    stored = load("podgroup.valid")["request"]["object"]
+    fields: dict[str, Any] = {f"f:name{number}": {} for number in range(95_000)}
+    large = {**stored, "metadata": {**stored["metadata"], "managedFields": [{"fieldsV1": fields}]}}
+    body = json.dumps(review(operation="UPDATE", object=large, oldObject=large), separators=(",", ":")).encode()
+    assert len(body) > 2 * 1.5 * 1024 * 1024 > FEW_BYTES
+    assert (await post(Caller(), body)).json()["response"] == {"uid": UID, "allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("body", "mebibytes"),
+    [
+        pytest.param(b"[" + b"{}," * (MAX_BODY // 3 - 1) + b"{}]", 1, id="more maps than a review may have"),
+        pytest.param(b"[" + b"{}," * (MAX_VALUES // 2 - 1) + b"{}]", 32, id="as many maps as a review may have"),
+        pytest.param(b"[" + b'{"":{}},' * (MAX_VALUES // 3 - 1) + b"{}]", 64, id="as many maps with a member"),
+        pytest.param(b"[" + b"1.5," * (MAX_VALUES - 2) + b"1]", 48, id="as many numbers as a review may have"),
+    ],
+)
+def test_the_memory_that_reading_a_review_takes_is_bounded(body: bytes, mebibytes: int) -> None:
+    exchange = Caller().app.exchange
+    gc.collect()
+    tracemalloc.start()
+    answer = exchange.answer(exchange.routes[PATH], b"", b"application/json", body)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(answer, tuple)
+    assert answer[0] == (413 if mebibytes == 1 else 400)
+    assert peak < mebibytes * 2**20
 
 
 @pytest.mark.parametrize("metadata", [None, {"name": "ok", "labels": None, "annotations": None}])
 async def test_null_labels_and_annotations_are_none(metadata: Any) -> None:
-    response = await Caller().ask(PATH, with_metadata(metadata))
-    assert response == {"uid": UID, "allowed": True}
+    answer = await post(Caller(), encoded(with_metadata(metadata)))
+    assert answer.json()["response"] == {"uid": UID, "allowed": True}
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 async def test_an_admission_path_takes_post(method: str) -> None:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(Caller().app), base_url="https://server") as client:
-        answer = await client.request(method, PATH)
+    answer = await ask_both(Caller().app, method, PATH)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert method in answer.json()["message"]
 
 
 async def test_other_paths_go_elsewhere() -> None:
-    answer = await Caller().post("/validate/podgroups", b"{}")
+    answer = await ask_both(Caller().app, "POST", "/validate/podgroups", content=b"{}")
     assert (answer.status_code, answer.text) == (404, "elsewhere")
 
 
@@ -269,13 +315,12 @@ def test_the_deadline_is_the_api_servers_less_a_margin(query: bytes, seconds: fl
 def app_with(handler: Callable[[Any], Any]) -> tuple[AdmissionApp, Seen]:
     caller = Caller()
     route = Route(PATH, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler)
-    return AdmissionApp({PATH: route}, not_found, caller.seen), caller.seen
+    return AdmissionApp(Exchange({PATH: route}, caller.seen), not_found), caller.seen
 
 
 async def asked(app: AdmissionApp, limit: str) -> Any:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://server") as client:
-        headers = {"content-type": "application/json"}
-        answer = await client.post(PATH, content=encoded(review()), headers=headers, params={"timeout": limit})
+    headers = {"content-type": "application/json"}
+    answer = await ask_both(app, "POST", PATH, content=encoded(review()), headers=headers, params={"timeout": limit})
     return answer.json()["response"]
 
 
@@ -303,7 +348,7 @@ async def test_a_crash_is_a_neutral_500_and_its_trace_is_in_the_log(late: bool, 
     assert "secret" not in json.dumps(response)
     assert "the secret is 42" in caplog.text
     assert caplog.records[-1].uid == UID
-    assert [verdict.outcome for _, _, verdict in seen.verdicts] == ["failed"]
+    assert [verdict.outcome for _, _, verdict in seen.verdicts] == ["failed", "failed"]
 
 
 async def test_a_patch_that_does_not_fit_is_a_500() -> None:

@@ -1,0 +1,384 @@
+"""A connection: where requests begin and end, however they are cut into pieces, and what it hands over."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.admission.asgi import AdmissionApp
+from app.admission.connection import MAX_HEAD, Connection, Serving
+from app.admission.exchange import MAX_BODY, Exchange
+from app.admission.decide import Route
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Verdict, not_allowed
+from tests.admission.ways import connecting
+from tests.reviews import Seen, load
+
+PATH, SLOW = "/validate/podgroup", "/validate/slow"
+HEAD = b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+GET = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+def review(uid: str, **changes: Any) -> bytes:
+    loaded = load("podgroup.valid")
+    loaded["request"] |= {"uid": uid, **changes}
+    return json.dumps(loaded, separators=(",", ":")).encode()
+
+
+def post(body: bytes, path: str = PATH, headers: bytes = b"", version: bytes = b"1.1") -> bytes:
+    head = HEAD.replace(PATH.encode(), path.encode()).replace(b"1.1", version)
+    return b"%b%bcontent-length: %d\r\n\r\n%b" % (head, headers, len(body), body)
+
+
+def chunked(body: bytes, headers: bytes = b"", trailers: bytes = b"") -> bytes:
+    half = len(body) // 2
+    chunks = b"".join(b"%x;a=b\r\n%b\r\n" % (len(piece), piece) for piece in (body[:half], body[half:]))
+    return b"%b%btransfer-encoding: chunked\r\n\r\n%b0\r\n%b\r\n" % (HEAD, headers, chunks, trailers)
+
+
+def judge(request: Request) -> Verdict:
+    return not_allowed("no") if request.name == "refused" else ALLOWED
+
+
+class Server:
+    """An app with two admission paths: PATH answers at once, SLOW waits for `release`. Others are echoed."""
+
+    def __init__(self, *, only_known: bool = False) -> None:
+        self.seen, self.release = Seen(), asyncio.Event()
+        routes = {PATH: self.route(PATH, judge), SLOW: self.route(SLOW, self.later)}
+        self.app = AdmissionApp(Exchange(routes, self.seen, only_known=only_known), self.echo)
+
+    def route(self, path: str, handler: Any) -> Route:
+        return Route(path, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler)
+
+    async def later(self, _: Request) -> Verdict:
+        await self.release.wait()
+        return ALLOWED
+
+    async def echo(self, scope: Any, receive: Any, send: Any) -> None:
+        size, more = 0, True
+        while more:
+            message = await receive()
+            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+        headers = dict(scope["headers"])
+        seen = [scope["method"], scope["path"], size, sorted(name.decode() for name in headers)]
+        body = json.dumps(seen).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send({"type": "http.response.body", "body": body})
+
+
+Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@contextlib.asynccontextmanager
+async def opened(server: Server) -> AsyncIterator[Opened]:
+    async with connecting(server.app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(30):
+            yield reader, writer
+        writer.close()
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes, Any]:
+    """Status, head and, read from JSON, body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+    return int(head.split()[1]), head, json.loads(await reader.readexactly(int(length.split(b":")[1])))
+
+
+def uid_of(answered: tuple[int, bytes, Any]) -> str:
+    uid: str = answered[2]["response"]["uid"]
+    return uid
+
+
+REQUESTS: list[Any] = [
+    pytest.param(post(review("u")), "", id="as API servers send it"),
+    pytest.param(b"\r\n\r\n" + post(review("u")), "", id="behind empty lines"),
+    pytest.param(post(review("u"), headers=b"connection: close\r\n"), "close", id="the last one of the client"),
+    pytest.param(post(review("u"), headers=b"expect: 100-continue\r\n"), "", id="expects what has come already"),
+    pytest.param(post(review("u"), headers=b"connection: upgrade\r\nupgrade: h2c\r\n"), "", id="asks for an upgrade"),
+    pytest.param(post(review("u"), version=b"1.0"), "close", id="HTTP/1.0"),
+    pytest.param(post(review("u"), headers=b"connection: keep-alive\r\n", version=b"1.0"), "close", id="1.0, kept"),
+    pytest.param(post(review("u"), path="/validate%2fpodgroup"), "close", id="an encoded path"),
+    pytest.param(post(review("u"), path="http://host" + PATH), "", id="an absolute target"),
+    pytest.param(chunked(review("u")), "close", id="chunked"),
+    pytest.param(chunked(review("u"), trailers=b"a: b\r\nc: d\r\n"), "close", id="chunked with trailers"),
+]
+
+
+@pytest.mark.parametrize(("sent", "end"), REQUESTS)
+async def test_a_request_gets_its_verdict(sent: bytes, end: str) -> None:
+    server = Server()
+    async with opened(server) as (reader, writer):
+        writer.write(sent)
+        status, head, body = await answer(reader)
+        assert (status, body["response"]) == (200, {"uid": "u", "allowed": True})
+        assert head.partition(b"connection: ")[2][:5].decode() == end
+        if end:
+            assert await reader.read() == b""
+        else:
+            writer.write(post(review("next")))
+            assert uid_of(await answer(reader)) == "next"
+    assert server.seen.verdicts[0] == (PATH, "u", ALLOWED)
+
+
+async def test_a_client_that_expects_it_is_asked_to_go_on() -> None:
+    for path, expected in ((PATH, {"uid": "u", "allowed": True}), ("/other", None)):
+        async with opened(Server()) as (reader, writer):
+            sent = post(review("u"), path=path, headers=b"Expect: 100-Continue\r\n")
+            begin, _, body = sent.partition(b"\r\n\r\n")
+            writer.write(begin + b"\r\n\r\n")
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(body)
+            _, _, answered = await answer(reader)
+            if expected is None:
+                assert answered == ["POST", "/other", len(body), ["content-length", "content-type", "host"]]
+            else:
+                assert answered["response"] == expected
+
+
+async def test_a_chunked_body_is_expected_too() -> None:
+    async with opened(Server()) as (reader, writer):
+        begin, _, body = chunked(review("u"), headers=b"expect: 100-continue\r\n").partition(b"\r\n\r\n")
+        writer.write(begin + b"\r\n\r\n")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(body)
+        assert uid_of(await answer(reader)) == "u"
+
+
+NO_HTTP: list[Any] = [
+    pytest.param(b"hello there\r\n\r\n", id="text"),
+    pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="HTTP/2"),
+    pytest.param(HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}", id="two lengths"),
+    pytest.param(HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}", id="length and chunked"),
+    pytest.param(HEAD + b"transfer-encoding: gzip\r\n\r\n{}", id="not chunked"),
+    pytest.param(HEAD + b"content-length: 99999999999999999999\r\n\r\n{}", id="a length that is none"),
+    pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\nx\r\n", id="a chunk without a size"),
+    pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\n1" + b";a=b" * MAX_HEAD, id="a size without end"),
+    pytest.param(chunked(b"{}")[:-2] + b"a: b\r\n" * MAX_HEAD, id="trailers without end"),
+    pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEAD, id="a head without end"),
+    pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * (MAX_HEAD // 6) + b"\r\n", id="a head that is too large"),
+]
+
+
+@pytest.mark.parametrize("sent", NO_HTTP)
+async def test_what_is_no_http_is_refused_and_ends_the_connection(sent: bytes) -> None:
+    server = Server()
+    async with opened(server) as (reader, writer):
+        writer.write(sent)
+        assert (await reader.readuntil(b"\r\n")) == b"HTTP/1.1 400 Bad Request\r\n"
+        with contextlib.suppress(ConnectionError):
+            assert b"HTTP/1.1" not in await reader.read()
+    assert server.seen.verdicts == []
+
+
+LARGE = b'{"request":{"uid":"u","object":"' + b"x" * (3 * MAX_BODY)
+
+
+@pytest.mark.parametrize("path", [PATH, "/other"])
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["its length is known", "chunked"])
+async def test_a_body_that_is_too_large_is_refused_while_its_client_goes_on_sending(
+    path: str, is_chunked: bool
+) -> None:
+    server = Server()
+    async with opened(server) as (reader, writer):
+        head = HEAD.replace(PATH.encode(), path.encode())
+        if is_chunked:
+            writer.write(b"%btransfer-encoding: chunked\r\n\r\n%x\r\n" % (head, len(LARGE)))
+        else:
+            writer.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(LARGE)))
+        for begin in range(0, len(LARGE), 2**18):
+            writer.write(LARGE[begin : begin + 2**18])
+            await writer.drain()
+        writer.write(b"\r\n0\r\n\r\n" if is_chunked else b"")
+        status, head, body = await answer(reader)
+        if path == PATH:
+            assert (status, uid_of((status, head, body)), body["response"]["status"]["code"]) == (200, "u", 413)
+        else:
+            assert (status, body["code"]) == (413, 413)
+        if is_chunked:
+            assert await reader.read() == b""
+        else:
+            writer.write(post(review("next")))
+            assert uid_of(await answer(reader)) == "next"
+    codes = [verdict.code for _, _, verdict in server.seen.verdicts]
+    assert codes == ([413] if path == PATH else []) + ([] if is_chunked else [200])
+
+
+@pytest.mark.parametrize(
+    "sent", [post(review("u")), post(b""), chunked(review("u"))], ids=["sized", "empty", "chunked"]
+)
+async def test_an_unknown_caller_gets_no_verdict(sent: bytes) -> None:
+    server = Server(only_known=True)
+    async with opened(server) as (reader, writer):
+        writer.write(sent)
+        status, head, body = await answer(reader)
+        assert (status, "server.clientCaFile" in body["message"]) == (401, True)
+        if b"connection: close" not in head:
+            writer.write(sent + GET)
+            assert (await answer(reader))[0] == 401
+            assert (await answer(reader))[2][:2] == ["GET", "/healthz"]
+    assert server.seen.verdicts == []
+
+
+class Wire(asyncio.Transport):
+    """A transport that records what is done to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.paused = self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+
+class Pieces:
+    """What a connection answers and hands over, given the pieces in which a stream arrives."""
+
+    def __init__(self, server: Server) -> None:
+        self.handed_over: list[bytes] = []
+        self.wire = Wire()
+        self.connection = Connection(Serving(server.app.exchange, lambda *given: self.handed_over.append(given[2])))
+        self.connection.connection_made(self.wire)
+
+    def answers(self) -> int:
+        return self.wire.written.count(b"HTTP/1.1 200 OK")
+
+    def is_paused(self) -> bool:
+        return self.wire.paused
+
+    def lose(self) -> None:
+        self.connection.connection_lost(None)
+
+
+STREAMS: dict[str, list[bytes]] = {
+    "verdicts, then another request": [
+        post(review("a")),
+        b"\r\n" + post(b"{}"),
+        post(review("b", name="refused"), headers=b"expect: 100-continue\r\n"),
+        GET,
+    ],
+    "a body that is too large between two others": [
+        post(review("a")),
+        post(b'{"uid":"u"' + b" " * MAX_BODY),
+        post(review("b")),
+        post(review("c"), headers=b"connection: close\r\n"),
+    ],
+    "chunked": [post(review("a")), chunked(review("b"), trailers=b"a: b\r\n")],
+    "a chunk that is none": [post(review("a")), HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n\r\nx"],
+    "no HTTP behind a verdict": [post(review("a")), b"\r\nnothing that is HTTP\r\n\r\n"],
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_split_of_a_stream_gives_the_same_answers(name: str, data: st.DataObject) -> None:
+    stream = b"".join(STREAMS[name])
+    ends = st.integers(1, len(stream) - 1) | st.integers(1, min(len(stream), 20_000) - 1)
+    cuts = data.draw(st.lists(ends, max_size=30, unique=True).map(sorted))
+
+    async def answered(pieces: list[bytes]) -> tuple[bytes, list[bytes], bool]:
+        given = Pieces(Server())
+        for piece in pieces:
+            given.connection.data_received(piece)
+        given.lose()
+        return (
+            bytes(given.wire.written).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b""),
+            given.handed_over,
+            given.wire.closed,
+        )
+
+    pieces = [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, None], strict=True)]
+    whole = asyncio.run(answered([stream]))
+    assert asyncio.run(answered(pieces)) == whole
+    assert (whole[2], len(whole[1])) == (name in ENDING, int(name not in ENDING))
+
+
+ENDING = {"a body that is too large between two others", "a chunk that is none", "no HTTP behind a verdict"}
+
+
+async def test_every_single_byte_may_come_alone() -> None:
+    stream = post(review("a")) + chunked(review("b"))
+    given = Pieces(Server())
+    for number in range(len(stream)):
+        given.connection.data_received(stream[number : number + 1])
+    assert given.wire.written.endswith(b'{"uid":"a","allowed":true}}')
+    assert given.handed_over == [chunked(review("b"))]
+    given.lose()
+
+
+async def test_what_is_pipelined_behind_a_verdict_that_waits_is_kept_up_to_a_limit() -> None:
+    server = Server()
+    given = Pieces(server)
+    given.connection.data_received(post(review("slow"), path=SLOW))
+    sent = 0
+    while not given.is_paused():
+        given.connection.data_received(post(review("next")))
+        sent += 1
+    assert MAX_HEAD < sent * len(post(review("next"))) < MAX_HEAD + 4096
+    assert given.answers() == 0
+    server.release.set()
+    async with asyncio.timeout(10):
+        while given.is_paused():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+    assert given.answers() == 1 + sent
+    given.lose()
+
+
+async def test_no_request_is_read_while_answers_are_not() -> None:
+    given = Pieces(Server())
+    given.connection.pause_writing()
+    given.connection.data_received(post(review("a")) + GET)
+    assert (given.answers(), given.handed_over) == (0, [])
+    given.connection.resume_writing()
+    assert (given.answers(), given.handed_over) == (1, [GET])
+    given.lose()
+
+
+async def test_a_verdict_whose_client_is_gone_at_once_is_cancelled_without_a_trace() -> None:
+    """A coroutine that was never awaited would be reported as an unraisable exception, which fails the test."""
+    server = Server()
+    given = Pieces(server)
+    given.connection.data_received(post(review("slow"), path=SLOW))
+    given.lose()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (server.seen.verdicts, server.app.exchange.waiting) == ([], 0)
+
+
+def test_an_awaited_verdict_is_counted_while_it_is_awaited() -> None:
+    async def count() -> tuple[int, int]:
+        server = Server()
+        exchange = server.app.exchange
+        answer = exchange.answer(exchange.routes[SLOW], b"", b"application/json", review("u"))
+        assert isinstance(answer, Awaitable)
+        task = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        meanwhile = exchange.waiting
+        server.release.set()
+        await task
+        return meanwhile, exchange.waiting
+
+    assert asyncio.run(count()) == (1, 0)
