@@ -17,7 +17,7 @@ from pathlib import Path
 import bench_memory
 import bench_verdicts
 import orjson
-from bench_common import Connection, answer, cached_objects, memory, process, server_options, until
+from bench_common import Connection, answer, cached_objects, memory, process, server_options, until, verdict
 from bench_restarts import Load
 
 from app.admission.decide import decide
@@ -158,16 +158,17 @@ def starting(directory: Path) -> Iterator[int]:
 
 
 async def probed(port: int, directory: Path) -> tuple[list[float], int]:
-    """Milliseconds of one call after the other on one connection, until all caches are full; then what they hold."""
+    """Milliseconds of one verdict after the other on one connection, until all caches are full; then what they hold."""
     context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
     async with connection(port, context) as opened:
         took: list[float] = []
-        while not (await got(opened, b"/readyz"))[0].startswith(b"http/1.1 200") or len(took) < 100:
-            begin = time.perf_counter()
-            await got(opened, b"/healthz")
-            took.append((time.perf_counter() - begin) * 1000)
-            await asyncio.sleep(0.001)
-        _, metrics = await got(opened, b"/metrics")
+        while len(took) < 100 or not (await got(port, context, b"/readyz"))[0].startswith(b"http/1.1 200"):
+            for _ in range(CALLS):
+                begin = time.perf_counter()
+                await verdict(opened)
+                took.append((time.perf_counter() - begin) * 1000)
+                await asyncio.sleep(0.001)
+    _, metrics = await got(port, context, b"/metrics")
     return took, cached_objects(metrics.decode())
 
 
@@ -184,8 +185,9 @@ async def connection(port: int, context: ssl.SSLContext) -> AsyncIterator[Connec
         opened[1].close()
 
 
-async def got(opened: Connection, path: bytes) -> tuple[bytes, bytes]:
-    return await answer(opened, b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path)
+async def got(port: int, context: ssl.SSLContext, path: bytes) -> tuple[bytes, bytes]:
+    async with connection(port, context) as opened:
+        return await answer(opened, b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path)
 
 
 if __name__ == "__main__":

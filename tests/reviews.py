@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 
 from app.admission.asgi import AdmissionApp
-from app.admission.exchange import Exchange
 from app.admission.decide import Route
+from app.admission.exchange import Exchange
 from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.cluster.offline import OfflineCluster

@@ -7,6 +7,7 @@ ones. Requests to other paths go to `otherwise` (health, metrics, dry run, docs)
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from app.admission.decide import Route
 from app.admission.exchange import (
     MAX_BODY,
     UNKNOWN_CALLER,
@@ -16,7 +17,6 @@ from app.admission.exchange import (
     status,
     too_large,
 )
-from app.admission.decide import Route
 from app.admission.review import BadReview
 
 Scope = MutableMapping[str, Any]

@@ -14,8 +14,8 @@ from http import HTTPStatus
 from typing import Protocol
 
 from app.admission.body import Body, Chunked, Sized
-from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, Exchange, status
 from app.admission.decide import Route
+from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, Exchange, status
 from app.admission.head import END, Head, NotHttp, path_and_query
 
 MAX_HEAD = 64 * 1024

@@ -18,8 +18,8 @@ from starlette.requests import ClientDisconnect
 
 from app import __version__
 from app.admission.asgi import AdmissionApp
-from app.admission.exchange import Exchange
 from app.admission.decide import Route
+from app.admission.exchange import Exchange
 from app.admission.review import Request as AdmissionRequest
 from app.admission.review import dumps
 from app.admission.verdict import Verdict

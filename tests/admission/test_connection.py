@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import MAX_HEAD, Connection, Serving
-from app.admission.exchange import MAX_BODY, Exchange
 from app.admission.decide import Route
+from app.admission.exchange import MAX_BODY, Exchange
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, not_allowed
 from tests.admission.ways import connecting

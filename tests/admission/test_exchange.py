@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from app.admission.asgi import AdmissionApp
-from app.admission.exchange import FEW_BYTES, MAX_BODY, MAX_VALUES, Exchange, deadline
 from app.admission.decide import Route
+from app.admission.exchange import FEW_BYTES, MAX_BODY, MAX_VALUES, Exchange, deadline
 from app.admission.verdict import patched
 from tests.admission.ways import ask_both
 from tests.reviews import Caller, Seen, load, not_found

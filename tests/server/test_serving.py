@@ -25,13 +25,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Limits
-from app.admission.exchange import Exchange
 from app.admission.decide import Route
+from app.admission.exchange import Exchange
 from app.admission.verdict import ALLOWED, Verdict, not_allowed
+from app.certificates.issue import make_ca, make_leaf
 from app.certificates.source import file_source
 from app.server.handover import HandOver
 from app.server.listener import Listener, bind
-from app.certificates.issue import make_ca, make_leaf
 from tests.reviews import Seen, load
 
 ROOT = Path(__file__).parent.parent.parent
