@@ -106,8 +106,8 @@ class Chunked:
             self._parser.feed_data(step)
         except httptools.HttpParserUpgrade:
             self.complete = True
-        except httptools.HttpParserError as error:
+        except httptools.HttpParserError:
             if not self.complete:  # else it is what comes behind the request
-                raise NotHttp(str(error)) from None
+                raise NotHttp from None
         if self._unfinished > MAX_TRAILER and not self.complete:
-            raise NotHttp(f"{MAX_TRAILER} bytes of a chunked request without a part of its body")
+            raise NotHttp

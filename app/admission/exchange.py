@@ -7,7 +7,7 @@ on both ways.
 import functools
 import re
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Protocol
 
 from app.admission.decide import Route, decide
@@ -81,6 +81,9 @@ class Exchange:
     def refuse(self, route: Route, bad: BadReview) -> Answer:
         """The answer to a request that is `bad` before its body is read."""
         return self._refused(route, bad, time.perf_counter())
+
+    def gauges(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
+        yield "in_flight_requests", "Awaited verdicts.", {}, float(self.waiting)
 
     async def _awaited(self, route: Route, request: Request, verdict: Awaitable[Verdict], begin: float) -> Answer:
         self.waiting += 1

@@ -25,10 +25,10 @@ class Head:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             pass  # the request is answered as if it had not asked for an upgrade
-        except httptools.HttpParserError as error:
-            raise NotHttp(str(error)) from None
+        except httptools.HttpParserError:
+            raise NotHttp from None
         if not self._complete:
-            raise NotHttp("not a head of HTTP/1")
+            raise NotHttp  # HTTP/2
         self.method: bytes = parser.get_method()
         self.version: str = parser.get_http_version()
         self.keep_alive: bool = self.version == "1.1" and parser.should_keep_alive()

@@ -90,7 +90,7 @@ def build_app(
         return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     exchange = Exchange(routes, Observed(metrics, log), only_known=only_known)
-    metrics.add_gauges(lambda: [("in_flight_requests", "Verdicts that are awaited.", {}, float(exchange.waiting))])
+    metrics.add_gauges(exchange.gauges)
     return AdmissionApp(exchange, api)
 
 
