@@ -187,9 +187,16 @@ class ClusterMnnvl:
             raise Unavailable(f"{what} belongs to an owner that is gone and will be collected; try again then")
 
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
-        if self._owner_is_known(stored, plan):
+        if self._owner_is_known(stored, plan) or self._owner_is_named(stored, plan):
             return True
         return any([await self._is_alive(one, plan) for one in stored.owners])
+
+    def _owner_is_named(self, stored: MnnvlResource, plan: Plan) -> bool:
+        """Whether the PodClique names the PodCliqueSet that owns `stored`, and the cache lacks this set: the resource
+        was created on the word of such a PodClique (`_find_owner`), so the same word counts for the next one."""
+        if self._sets.cached_set(plan.namespace, plan.owner.name) is not None:
+            return False
+        return any(one.uid == plan.owner.uid for one in stored.owners if plan.owner.uid)
 
     async def _is_alive(self, owner: OwnerRef, plan: Plan) -> bool:
         resource = _OWNERS.get(owner.kind)

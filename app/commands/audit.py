@@ -39,8 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
     logs.set_up("warning")
+    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
     try:
         return int(uvloop.run(_run(arguments, configuration)))
     except (ClusterError, OSError) as problem:

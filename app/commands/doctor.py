@@ -41,8 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
     logs.set_up("warning")
+    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
     try:
         checks = uvloop.run(_examine(arguments, configuration))
     except (ClusterError, OSError) as problem:

@@ -226,10 +226,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    logs.set_up(arguments.log_level)
     flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
     configuration = load_configuration(arguments.config) if arguments.config else default_configuration()
     configuration = with_overrides(configuration, {}, flags)
-    logs.set_up(arguments.log_level)
     settings = SandboxSettings(configuration, arguments.state_dir, arguments.port, arguments.crds, arguments.real)
     try:
         uvloop.run(run_sandbox(settings))

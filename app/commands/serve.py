@@ -38,6 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.config is None and arguments.objects is None:
         raise UnusableInput("for a cluster, serve needs --config FILE; without a cluster, --objects DIR")
+    logs.set_up(arguments.log_level)
     flags = {"host": arguments.host, "port": arguments.port}
     try:
         configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
@@ -47,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     objects = None
     if arguments.objects is not None:
         objects = tuple(document for _, document in documents_of([str(arguments.objects)]))
-    logs.set_up(arguments.log_level)
     settings = ServeSettings(configuration, arguments.certs, objects, arguments.kubeconfig, arguments.context)
     try:
         uvloop.run(serve(settings))

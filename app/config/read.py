@@ -1,5 +1,6 @@
 """Reads an OperatorConfiguration strictly, with all findings at once."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from pydantic import ValidationError
 
 from app.config.schema import API_VERSION, KIND, Configuration
 from app.objects.fields import FieldPath
+
+logger = logging.getLogger(__name__)
 
 
 class ConfigurationError(ValueError):
@@ -20,7 +23,8 @@ class ConfigurationError(ValueError):
 
 
 def read_configuration(text: str, source: str) -> Configuration:
-    """Reads the one document of `text`; `source` names it in findings. ConfigurationError with all of them."""
+    """Reads the one document of `text`; `source` names it in findings. ConfigurationError with all of them. Logs a
+    warning for each finding about levels that are not used."""
     try:
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as problem:
@@ -45,6 +49,12 @@ def read_configuration(text: str, source: str) -> Configuration:
         configuration = Configuration()
     if findings:
         raise ConfigurationError(source, findings)
+    topology = configuration.cluster_topology
+    if topology.levels and not topology.enabled:
+        for finding in topology.findings():
+            logger.warning(
+                "%s: clusterTopology.%s (not used, because clusterTopology.enabled is false)", source, finding
+            )
     return configuration
 
 

@@ -64,11 +64,13 @@ class ClusterTopology(_Section):
 
     @model_validator(mode="after")
     def _levels(self) -> "ClusterTopology":
-        if self.levels or self.enabled:
-            findings = validate_levels([level.model_dump() for level in self.levels], FieldPath("levels"))
-            if findings:
-                raise ValueError("; ".join(map(str, findings)))
+        if self.enabled and (findings := self.findings()):
+            raise ValueError("; ".join(findings))
         return self
+
+    def findings(self) -> list[str]:
+        """What is wrong with `levels`, each finding with its path below `clusterTopology`."""
+        return [str(one) for one in validate_levels([level.model_dump() for level in self.levels], FieldPath("levels"))]
 
 
 def own_account(namespace: str) -> str:
@@ -208,7 +210,9 @@ class Configuration(_Section):
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The configured levels, broadest first."""
+        """The configured levels, broadest first; none if topology is disabled."""
+        if not self.cluster_topology.enabled:
+            return ()
         return broadest_first(Level(level.domain, level.key) for level in self.cluster_topology.levels)
 
     @property

@@ -6,7 +6,7 @@ Runs at CREATE and UPDATE, because Grove's operator resets a PodClique's spec fr
 from collections.abc import Awaitable
 
 from app.admission.review import Request
-from app.admission.verdict import Effect, Verdict, judged, not_allowed, patched
+from app.admission.verdict import Effect, Verdict, bad_request, judged, not_allowed, patched
 from app.cluster.readers import MnnvlResources, NotOurs, PodCliqueSetReader
 from app.objects.edits import operations
 from app.rules.mnnvl.claims import plan_injection, reservation_warning
@@ -20,6 +20,8 @@ class PodCliqueWebhook:
         self._claim_mode = claim_mode
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
+        if not request.namespace:
+            return bad_request("request.namespace must be a string that is not empty: a PodClique is in a namespace")
         injection = plan_injection(request.object, request.namespace, self._claim_mode, request.old)
         if injection.plan is None:
             return judged(injection.findings, injection.warnings)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 
 from app.admission.review import Request
-from app.admission.verdict import Effect, Verdict, judged, patched
+from app.admission.verdict import Effect, Verdict, bad_request, judged, patched
 from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
 from app.kube.api import ClusterError
 from app.objects.edits import ABSENT, Change, Edit, operations, value_at
@@ -26,6 +26,8 @@ class PodGangWebhook:
         self._resources = resources
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
+        if not request.namespace:
+            return bad_request("request.namespace must be a string that is not empty: a PodGang is in a namespace")
         findings = self._topology.dialect().validate_podgang(request.object)
         if findings:
             return judged(findings)

@@ -65,16 +65,18 @@ def test_a_creation_has_no_old_object() -> None:
     ("fields", "name", "namespace"),
     [
         pytest.param({"name": "a", "namespace": "b", "object": OBJECT}, "a", "b", id="the request says both"),
-        pytest.param({"object": OBJECT}, "of-object", "its-own", id="only the object does"),
-        pytest.param({"name": "a", "object": OBJECT}, "a", "its-own", id="each says one"),
-        pytest.param({"name": None, "namespace": "", "object": OBJECT}, "of-object", "its-own", id="null and empty"),
+        pytest.param({"object": OBJECT}, "of-object", "", id="only the object does"),
+        pytest.param({"namespace": "b", "object": OBJECT}, "of-object", "b", id="each says one"),
+        pytest.param({"name": None, "namespace": "", "object": OBJECT}, "of-object", "", id="null and empty"),
         pytest.param({"object": {"metadata": {"generateName": "a-"}}}, "", "", id="a name that is yet to be made"),
         pytest.param({"name": 7, "namespace": ["b"]}, "", "", id="neither is text"),
         pytest.param({"object": {"metadata": {"name": 7, "namespace": {}}}}, "", "", id="nor in the object"),
         pytest.param({"object": {"metadata": ["name"]}}, "", "", id="metadata is a list"),
     ],
 )
-def test_names_come_from_the_request_else_from_the_object(fields: dict[str, Any], name: str, namespace: str) -> None:
+def test_a_name_comes_from_the_request_else_from_the_object_and_a_namespace_only_from_the_request(
+    fields: dict[str, Any], name: str, namespace: str
+) -> None:
     request = read(**fields)
     assert (request.name, request.namespace) == (name, namespace)
 

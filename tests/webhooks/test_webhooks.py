@@ -28,6 +28,26 @@ def owners(caller: Caller) -> list[Any]:
     return [[(one["kind"], one["uid"]) for one in obj["metadata"]["ownerReferences"]] for obj in made]
 
 
+@pytest.mark.parametrize("case", ["podclique.replica-scope-0-worker", "podgang.update"])
+@pytest.mark.parametrize("namespace", [None, "", 7, ["default"], {}])
+async def test_a_request_without_a_namespace_is_a_bad_request(case: str, namespace: Any) -> None:
+    caller, review = Caller(), load(case)
+    review["request"]["namespace"] = namespace
+    response = await caller.ask(path_of(case), review)
+    kind = review["request"]["kind"]["kind"]
+    message = f"request.namespace must be a string that is not empty: a {kind} is in a namespace"
+    assert (response["status"]["code"], response["status"]["message"]) == (400, message)
+    assert caller.cluster.client.writes() == []
+
+
+async def test_a_second_clique_of_a_replica_is_judged_like_the_first_if_its_set_is_not_known() -> None:
+    caller = Caller(OfflineCluster([NODE], levels=LEVELS))
+    cases = ("podclique.replica-scope-0-worker", "podclique.replica-scope-0-parameter-server")
+    first, second = [await caller.ask(path_of(case), load(case)) for case in cases]
+    assert (first["allowed"], second) == (True, {**second, "allowed": True})
+    assert len(patch_of(first)) == len(patch_of(second)) > 0
+
+
 async def test_a_new_gang_waits_for_its_resources() -> None:
     caller = Caller()
     await with_resources(caller)
