@@ -12,6 +12,7 @@ import fcntl
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -94,13 +95,30 @@ def api_server(settings: SandboxSettings) -> ApiServer:
         raise UnusableInput(f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]") from None
     options = {"port": settings.port, "state_dir": settings.state_dir, "crds": settings.crds}
     if settings.real:
-        return RealApiServer(binaries=find_binaries(os.environ), **options)  # type: ignore[arg-type]
+        return RealApiServer(binaries=find_binaries(os.environ), report=_report, **options)  # type: ignore[arg-type]
     url = f"https://127.0.0.1:{settings.configuration.server.port}"
     return Sandbox(webhook_url=url, **options)  # type: ignore[arg-type]
 
 
 async def run_sandbox(settings: SandboxSettings) -> None:
-    """Runs until SIGTERM or SIGINT. OSError where a port can't be had or binaries are missing."""
+    """Runs until SIGTERM or SIGINT. If one arrives before all is ready, what was started is stopped again. OSError if a
+    port can't be had or binaries are missing."""
+    running = asyncio.create_task(_run(settings))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)  # `signalled` takes over once all is ready
+    try:
+        await asyncio.wait({running})
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+    if running.cancelled():
+        _report("stopped before it was ready")
+    else:
+        running.result()
+
+
+async def _run(settings: SandboxSettings) -> None:
     with _alone_in(settings.state_dir):
         ready = settings.state_dir / "ready.json"
         ready.unlink(missing_ok=True)
@@ -112,6 +130,10 @@ async def run_sandbox(settings: SandboxSettings) -> None:
         finally:
             ready.unlink(missing_ok=True)
             await api.stop()
+
+
+def _report(line: str) -> None:
+    print(f"sandbox: {line}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -75,6 +75,7 @@ class Collector:
             self._storage.remove(table_id, key)
         for watcher in list(table.watchers):
             watcher.close()
+        self._writer.names_freed(crd["spec"]["group"])
 
     async def _collect(self, table: TableId, key: Key) -> None:
         obj = self._storage.get(table, key)

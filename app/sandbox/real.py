@@ -5,24 +5,26 @@ without it, nothing does.
 """
 
 import asyncio
+import contextlib
 import csv
 import os
 import socket
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import httpx
 import yaml
 
-from app.sandbox import kubeconfig, manifests, pki
+from app.sandbox import crd_names, kubeconfig, manifests, pki
 from app.sandbox.errors import ApiError
 from app.sandbox.objects import Object, metadata
 
 ASSETS = "KUBEBUILDER_ASSETS"
 DEFAULT_ASSETS = Path("/usr/local/kubebuilder/bin")
 START_SECONDS = 120.0
+REPORT_SECONDS = 5.0
 STOP_SECONDS = 10.0
 
 _NAMES = ("etcd", "kube-apiserver")
@@ -46,7 +48,8 @@ class RealApiServer:
 
     `rules` (its namespace, service account, roles and bindings) are all that the `operator` may do; without them it may
     do everything, as the others do: RBAC is not what they are there to show. Owner references are guarded by
-    OwnerReferencesPermissionEnforcement, as some distributions have it. Start takes some seconds. Data live in a
+    OwnerReferencesPermissionEnforcement, as some distributions have it. Start takes some seconds; `report` is called
+    with a line for each of its steps. Data live in a
     temporary folder and are gone at the end.
     """
 
@@ -59,6 +62,7 @@ class RealApiServer:
         crds: Path | None = None,
         unserved: Collection[str] = (),
         rules: Sequence[Object] = (),
+        report: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
@@ -67,13 +71,15 @@ class RealApiServer:
         self.url = ""
         self._binaries, self._port, self._crds = dict(binaries), port or _free_port(), crds
         self._unserved, self._rules = tuple(unserved), list(rules)
+        self._report = report
         self._data = tempfile.TemporaryDirectory(prefix="grove-admission-")
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._logs: list[IO[bytes]] = []
         self._client: httpx.AsyncClient | None = None
 
     async def start(self) -> None:
-        """Returns once the API server is ready and serves the CRDs. RuntimeError where a process ends before that."""
+        """Returns once the API server is ready and serves the CRDs. RuntimeError if a process ends before that, if the
+        API server is not ready in time, and if a CRD is not established."""
         self.state_dir.mkdir(parents=True, exist_ok=True)
         pair = pki.issue()
         files = pair.write(self.state_dir, "apiserver")
@@ -82,17 +88,21 @@ class RealApiServer:
         kubeconfig.write(self.kubeconfig, self.url, pair.ca, self.tokens)
         self._write_tokens()
         etcd = f"http://127.0.0.1:{_free_port()}"
+        self._report(f"starting etcd and kube-apiserver, with logs in {self.state_dir}")
         await self._run("etcd", self._etcd_flags(etcd))
         flags = [*self._api_flags(etcd, *files), *await self._gates()]
         await self._run("kube-apiserver", flags)
         headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
         self._client = httpx.AsyncClient(base_url=self.url, headers=headers, verify=pki.context(pair.ca), timeout=30)
-        await self._until_ready("/readyz")
+        await self._until_ready()
         free = [name for name in kubeconfig.USERS if name != "admin" and not (self._rules and name == "operator")]
         await self.apply([_ROLE, _binding(free)])
-        await self.apply(manifests.definitions(self._crds))
+        definitions = manifests.definitions(self._crds)
+        self._report(f"kube-apiserver is ready; applying {len(definitions)} CRDs")
+        await self.apply(definitions)
         await self.apply(self._rules)
         if self.collects_garbage:
+            self._report("starting kube-controller-manager")
             await self._run(_COLLECTOR, self._collector_flags())
 
     async def stop(self) -> None:
@@ -107,7 +117,7 @@ class RealApiServer:
 
     async def apply(self, objects: list[Object]) -> None:
         """Creates or updates `objects` as admin, webhooks included; what an object says of its status is stored too.
-        Raises ApiError for the first that is refused."""
+        Raises ApiError for the first that is refused, and RuntimeError for a CRD that is not established."""
         for obj in objects:
             path = await self._path(obj)
             await self._apply(path, obj)
@@ -134,24 +144,42 @@ class RealApiServer:
         return f"{root}{where}/{found['name']}/{meta['name']}"
 
     async def _until_established(self, name: str) -> None:
+        """Waits for the CRD `name`. RuntimeError with the reason if its names are taken, or if it takes too long."""
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-        async with asyncio.timeout(START_SECONDS):
-            while True:
-                conditions = _check(await self._calls.get(path)).get("status", {}).get("conditions") or []
-                if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
-                    return
-                await asyncio.sleep(0.05)
-
-    async def _until_ready(self, path: str) -> None:
-        async with asyncio.timeout(START_SECONDS):
-            while True:
-                self._check_alive()
-                try:
-                    if (await self._calls.get(path)).status_code == 200:
+        reason: str | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_SECONDS):
+                while reason is None:
+                    crd = _check(await self._calls.get(path))
+                    if crd_names.is_established(crd):
                         return
-                except httpx.TransportError:
-                    pass
-                await asyncio.sleep(0.1)
+                    reason = crd_names.conflict(crd)
+                    await asyncio.sleep(0.05)
+        raise RuntimeError(f"CRD {name} is not established: {reason or f'nothing said why in {START_SECONDS:g} s'}")
+
+    async def _until_ready(self) -> None:
+        """Waits for /readyz, and reports every `REPORT_SECONDS` what it answers. RuntimeError if it takes too long."""
+        clock = asyncio.get_running_loop().time
+        begin = reported = clock()
+        while (problem := await self._unready()) is not None:
+            self._check_alive()
+            if clock() - begin > START_SECONDS:
+                raise RuntimeError(f"kube-apiserver is not ready after {START_SECONDS:g} s: {problem}")
+            if clock() - reported > REPORT_SECONDS:
+                reported = clock()
+                self._report(f"waiting for kube-apiserver: {problem}")
+            await asyncio.sleep(0.1)
+
+    async def _unready(self) -> str | None:
+        """What /readyz says is missing, or None if the API server is ready."""
+        try:
+            answer = await self._calls.get("/readyz")
+        except httpx.TransportError as error:
+            return f"it does not answer ({type(error).__name__})"
+        if answer.status_code == 200:
+            return None
+        failed = [line for line in answer.text.splitlines() if line.startswith("[-]")]
+        return ", ".join(failed) or f"/readyz answers {answer.status_code}"
 
     @property
     def _calls(self) -> httpx.AsyncClient:

@@ -151,20 +151,3 @@ def _custom(spec: Object, names: Object, version: Object, table: TableId, stored
         columns=tuple(columns or [Column("Age", ".metadata.creationTimestamp", "date")]),
         subresources=("status",) if "status" in subresources else (),
     )
-
-
-def accepted_status(crd: Object, now: str) -> Object:
-    """The status that the real server's controllers give an accepted definition."""
-    names = dict(crd["spec"]["names"])
-    names.setdefault("singular", names["kind"].lower())
-    names.setdefault("listKind", f"{names['kind']}List")
-    stored = [item["name"] for item in crd["spec"]["versions"] if item.get("storage")]
-    conditions = [
-        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
-        {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": "accepted"},
-    ]
-    return {
-        "acceptedNames": names,
-        "conditions": [{**item, "lastTransitionTime": now} for item in conditions],
-        "storedVersions": stored,
-    }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from app.sandbox import errors, kubeconfig, manifests, pki
+from app.sandbox import crd_names, errors, kubeconfig, manifests, pki
 from app.sandbox.admission import Admission
 from app.sandbox.authorization import Authorizer
 from app.sandbox.binding import Binder
@@ -17,7 +17,7 @@ from app.sandbox.http import Api
 from app.sandbox.objects import ADMIN, OPERATOR, Caller, Object, metadata
 from app.sandbox.patching import MERGE
 from app.sandbox.reads import Reader
-from app.sandbox.resources import Registry
+from app.sandbox.resources import CRDS, Registry
 from app.sandbox.serving import LoopbackServer
 from app.sandbox.storage import Storage
 from app.sandbox.webhook import Transport
@@ -97,7 +97,7 @@ class Sandbox:
 
     async def apply(self, objects: list[Object]) -> None:
         """Creates or updates `objects` as admin, webhooks included; what an object says of its status is stored too.
-        Raises ApiError for the first that is refused."""
+        Raises ApiError for the first that is refused, and RuntimeError for a CRD whose names are taken."""
         for obj in objects:
             await self._apply(obj)
 
@@ -113,6 +113,9 @@ class Sandbox:
             await self._writer.patch(served, key, obj, MERGE, caller)
         if served.has_status and "status" in obj:
             await self._writer.patch(served, key, {"status": obj["status"]}, MERGE, caller, "status")
+        conflict = crd_names.conflict(self._storage.get(CRDS, key) or {}) if served.table == CRDS else None
+        if conflict is not None:
+            raise RuntimeError(f"CRD {key[1]} is not established: {conflict}")
 
     def compact(self) -> None:
         """Forgets the history: watches and list pages from before get 410, as after an etcd compaction."""

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.sandbox import errors, lifecycle, objectmeta, patching, resources
+from app.sandbox import crd_names, errors, lifecycle, objectmeta, patching, resources
 from app.sandbox.admission import Admission, Attributes
 from app.sandbox.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
 from app.sandbox.resources import CRDS, Registry, Served
@@ -166,15 +166,21 @@ class Writer:
         return any(table.keys(namespace) for _, table in self._storage.tables())
 
     def _defined(self, served: Served, stored: Object) -> Object:
-        """Serves what a stored definition defines, and says so in its status."""
+        """Serves what a stored definition defines if its names are accepted, and writes its status."""
         if served.table != CRDS or is_deleting(stored):
             return stored
-        self._registry.install(stored)
-        status = resources.accepted_status(stored, timestamp())
-        known = (stored.get("status") or {}).get("acceptedNames")
-        if known == status["acceptedNames"]:
-            return stored
-        return self._storage.replace(CRDS, {**stored, "status": status}, resource_version(stored))
+        status = crd_names.accepted_status(stored, self._storage.table(CRDS).items(), timestamp())
+        if _without_times(status) != _without_times(stored.get("status") or {}):
+            stored = self._storage.replace(CRDS, {**stored, "status": status}, resource_version(stored))
+        if crd_names.is_established(stored):
+            self._registry.install(stored)
+        return stored
+
+    def names_freed(self, group: str) -> None:
+        """Accepts the definitions of `group` that waited for a name of one that has gone."""
+        for crd in self._storage.table(CRDS).items():
+            if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
+                self._defined(self._registry.for_table(CRDS), crd)
 
     def _orphan(self, uid: str) -> None:
         for table, key in self._storage.dependents(uid):
@@ -216,6 +222,12 @@ class Writer:
 
 class _RacedError(Exception):
     """Another write came while webhooks were asked; the caller didn't name a version, so try again."""
+
+
+def _without_times(status: Object) -> Object:
+    """The status of a definition, to see whether it would change."""
+    conditions = [{**one, "lastTransitionTime": None} for one in status.get("conditions") or ()]
+    return {**status, "conditions": conditions}
 
 
 def _unconditional(served: Served, name: str) -> errors.ApiError:

@@ -525,6 +525,64 @@ async def test_a_definition_is_accepted_and_served_at_once(api: Api) -> None:
     assert await api.names("/apis/example.com/v1/gadgets") == []
 
 
+def named(plural: str, **names: Any) -> Object:
+    found = definition(plural=plural, kind=plural.title())
+    return {**found, "spec": {**found["spec"], "names": {**found["spec"]["names"], **names}}}
+
+
+def conditions_of(crd: Object) -> list[tuple[str, str, str, str]]:
+    return [(one["type"], one["status"], one["reason"], one["message"]) for one in crd["status"]["conditions"]]
+
+
+ACCEPTED = [
+    ("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
+    ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "reason", "name"),
+    [
+        pytest.param({"shortNames": ["gt", "g"]}, "ShortNamesConflict", "g", id="a short name"),
+        pytest.param({"shortNames": ["gadgets"]}, "ShortNamesConflict", "gadgets", id="a short name that is a plural"),
+        pytest.param({"singular": "g"}, "SingularConflict", "g", id="a singular that is a short name"),
+        pytest.param({"kind": "Gadgets", "listKind": "ToolsList"}, "KindConflict", "Gadgets", id="a kind"),
+        pytest.param({"listKind": "GadgetsList"}, "ListKindConflict", "GadgetsList", id="the kind of a list"),
+    ],
+)
+async def test_a_definition_with_a_name_that_is_taken_is_served_once_the_name_is_free(
+    api: Api, names: Object, reason: str, name: str
+) -> None:
+    first = await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
+    second = await api.done("POST", CRDS, named("tools", **names))
+    assert conditions_of(first) == ACCEPTED
+    assert conditions_of(second) == [
+        ("NamesAccepted", "False", reason, f'"{name}" is already in use'),
+        ("Established", "False", "NotAccepted", "not all names are accepted"),
+    ]
+    assert (await api.refused("GET", "/apis/example.com/v1/tools"))[0] == 404
+    await api.done("DELETE", f"{CRDS}/gadgets.example.com")
+    assert conditions_of(await api.done("GET", f"{CRDS}/tools.example.com")) == ACCEPTED
+    assert await api.names("/apis/example.com/v1/tools") == []
+
+
+async def test_a_definition_that_is_served_stays_so_if_it_asks_for_a_name_that_is_taken(api: Api) -> None:
+    await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
+    await api.done("POST", CRDS, named("tools"))
+    patched = await api.done("PATCH", f"{CRDS}/tools.example.com", {"spec": {"names": {"shortNames": ["g"]}}})
+    taken = ("NamesAccepted", "False", "ShortNamesConflict", '"g" is already in use')
+    assert conditions_of(patched) == [taken, ACCEPTED[1]]
+    assert "shortNames" not in patched["status"]["acceptedNames"]
+    assert await api.names("/apis/example.com/v1/tools") == []
+
+
+async def test_names_of_another_group_are_free(api: Api) -> None:
+    await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
+    other = named("gadgets", shortNames=["g"])
+    other["metadata"]["name"], other["spec"]["group"] = "gadgets.example.org", "example.org"
+    assert conditions_of(await api.done("POST", CRDS, other)) == ACCEPTED
+
+
 async def test_a_definition_can_be_changed_and_goes_with_what_it_defined(api: Api) -> None:
     path = f"{CRDS}/widgets.example.com"
     await api.done("POST", WIDGETS, widget("one"))

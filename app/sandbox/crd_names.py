@@ -1,0 +1,93 @@
+"""Which names of a CustomResourceDefinition are accepted: within an API group, the first one to ask has a name.
+
+The rules and reasons are those of the naming controller of apiextensions-apiserver:
+https://github.com/kubernetes/apiextensions-apiserver/blob/v0.34.0/pkg/controller/status/naming_controller.go
+"""
+
+from collections.abc import Iterable, Iterator
+
+from app.sandbox.objects import Object
+
+_REASONS = {
+    "plural": "PluralConflict",
+    "singular": "SingularConflict",
+    "shortNames": "ShortNamesConflict",
+    "kind": "KindConflict",
+    "listKind": "ListKindConflict",
+}
+_KINDS = ("kind", "listKind")
+
+
+def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
+    """The status of `crd`, whose spec is valid; `others` are the other definitions, of any group. A definition that is
+    established stays established."""
+    before = crd.get("status") or {}
+    requested, accepted = _requested(crd), dict(before.get("acceptedNames") or {})
+    used = [one["status"].get("acceptedNames") or {} for one in others if _is_neighbour(one, crd)]
+    names_accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
+    for field in _REASONS:
+        conflicts = [name for name in _names(requested, field) if _is_used(name, field, accepted, used)]
+        if conflicts:
+            message = ", ".join(f'"{name}" is already in use' for name in conflicts)
+            names_accepted = _condition("NamesAccepted", "False", _REASONS[field], message)
+        elif field in requested:
+            accepted[field] = requested[field]
+    if "categories" in requested:
+        accepted["categories"] = requested["categories"]
+    established = next((one for one in before.get("conditions") or () if one["type"] == "Established"), None)
+    if names_accepted["status"] == "True":
+        text = "the initial names have been accepted"
+        established = _condition("Established", "True", "InitialNamesAccepted", text)
+    elif established is None or established["status"] != "True":
+        established = _condition("Established", "False", "NotAccepted", "not all names are accepted")
+    return {
+        "acceptedNames": accepted,
+        "conditions": [{"lastTransitionTime": now, **one} for one in (names_accepted, established)],
+        "storedVersions": [item["name"] for item in crd["spec"]["versions"] if item.get("storage")],
+    }
+
+
+def is_established(crd: Object) -> bool:
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
+
+
+def conflict(crd: Object) -> str | None:
+    """The reason why the names of a stored definition are not accepted, or None if they are or it is not known yet."""
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    refused = (one for one in conditions if (one["type"], one["status"]) == ("NamesAccepted", "False"))
+    return next((f"{one['reason']}: {one['message']}" for one in refused), None)
+
+
+def _requested(crd: Object) -> Object:
+    names = dict(crd["spec"]["names"])
+    names.setdefault("singular", names["kind"].lower())
+    names.setdefault("listKind", f"{names['kind']}List")
+    return names
+
+
+def _is_neighbour(other: Object, crd: Object) -> bool:
+    same = other["metadata"]["name"] == crd["metadata"]["name"]
+    return not same and "status" in other and bool(other["spec"]["group"] == crd["spec"]["group"])
+
+
+def _names(names: Object, field: str) -> list[str]:
+    value = names.get(field) or []
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _is_used(name: str, field: str, accepted: Object, used: Iterable[Object]) -> bool:
+    """Kinds are compared with kinds, and all other names with each other."""
+    if name in _names(accepted, field):
+        return False
+    fields = _KINDS if field in _KINDS else [one for one in _REASONS if one not in _KINDS]
+    return any(name in _all_names(names, fields) for names in used)
+
+
+def _all_names(names: Object, fields: Iterable[str]) -> Iterator[str]:
+    for field in fields:
+        yield from _names(names, field)
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> Object:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
