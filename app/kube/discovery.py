@@ -116,6 +116,14 @@ class Discovery:
             self.problem = ""
             self._tell({r: version for r in self.resources if (version := _best(r, lists)) is not None})
 
+    async def assume(self) -> None:
+        """Asks the cluster for its groups only, in one call: a resource counts as served if its group version is. The
+        first list of one that isn't then says so. For commands that look once. Raises ClusterError."""
+        groups = _group_versions(await self._read("/apis")) | {("", "v1")}
+        versions = {r: [version for version in r.versions if (r.group, version) in groups] for r in self.resources}
+        self._known.set()
+        self._tell({resource: served[0] for resource, served in versions.items() if served})
+
     def _wanted(self) -> set[GroupVersion]:
         return {(resource.group, version) for resource in self.resources for version in resource.versions}
 

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
-from app.kube.api import Client, Gone, Object, Page
+from app.kube.api import Gone, Object, Page
+from app.kube.readonly import Reader
 from app.objects.resource import Resource
 
 PAGE = 500
@@ -29,7 +30,13 @@ class _Position:
 
 
 async def pages(
-    client: Client, resource: Resource, namespace: str | None = None, *, limit: int = PAGE
+    client: Reader,
+    resource: Resource,
+    namespace: str | None = None,
+    *,
+    limit: int = PAGE,
+    label_selector: str = "",
+    field_selector: str = "",
 ) -> AsyncGenerator[Page, None]:
     """Each object once, in pages of at most `limit`. An API server keeps a list under way for some minutes only; one
     that has lapsed (Gone) is begun again, and what was given already is passed over. Gone where that leads nowhere;
@@ -37,7 +44,14 @@ async def pages(
     position, token, lapsed = _Position(), "", False
     while True:
         try:
-            page = await client.list(resource, namespace, limit=limit, continue_token=token)
+            page = await client.list(
+                resource,
+                namespace,
+                limit=limit,
+                continue_token=token,
+                label_selector=label_selector,
+                field_selector=field_selector,
+            )
         except Gone:
             if lapsed or not token:
                 raise

@@ -1,0 +1,187 @@
+"""The answer to "Will it be placed as I asked, and why does it wait?" for one object."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.explain.case import Case
+from app.explain.facts import Facts, Ref
+from app.explain.gang import gang_of
+from app.explain.index import Index
+from app.explain.reason import Reason
+from app.explain.reasons import Unknown, examine
+from app.explain.room import Room
+from app.explain.subject import Subject, subject
+from app.explain.tree import Branch, State, grow
+from app.explain.words import ago, counted
+
+TITLES: Mapping[str, str] = {
+    "topologies": "the cluster topology",
+    "kai_topologies": "KAI's Topologies",
+    "nodes": "nodes",
+    "pods": "pods",
+    "sets": "PodCliqueSets",
+    "cliques": "PodCliques",
+    "gangs": "PodGangs",
+    "pod_groups": "KAI's PodGroups",
+    "queues": "queues",
+    "claims": "ResourceClaims",
+    "claim_templates": "ResourceClaimTemplates",
+    "device_classes": "DeviceClasses",
+    "compute_domains": "ComputeDomains",
+    "domain_cliques": "ComputeDomainCliques",
+    "workloads": "Workloads",
+    "workload_groups": "PodGroups of Workloads",
+    "events": "events",
+    "room": "pods of all namespaces",
+}
+"""Kinds of facts in plain words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`placed` of `total` pods have a node; None if that is not known. `said` are KAI's own words, given if no reason
+    was found. `unseen` are facts that could not be read, with the cause, as far as a reason needs them; `unknown` are
+    the reasons that are therefore not ruled out. `skipped` are reasons that were not asked for. `room` is the room for
+    the first part that has none, by domain, the roomiest first."""
+
+    ref: Ref
+    state: State
+    headline: str
+    placed: int | None
+    total: int | None
+    reasons: tuple[Reason, ...]
+    tree: Branch
+    unknown: tuple[Unknown, ...] = ()
+    unseen: Mapping[str, str] | None = None
+    absent: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    room: tuple[Room, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0: no reason; 1: reasons; 2: not everything that matters could be read."""
+        if self.unknown or self.unseen:
+            return 2
+        return 1 if self.reasons else 0
+
+
+def explain(index: Index, ref: Ref) -> Answer | None:
+    """None if the facts have no such object."""
+    about = subject(index, ref)
+    if about is None:
+        return None
+    cases = _cases(index, about)
+    examined = examine(cases)
+    tree = grow(index, about, examined.reasons)
+    unseen = _unseen(index.facts, [need for unknown in examined.unknown for need in unknown.needs])
+    state = _state(about, tree, examined.reasons, bool(unseen), index)
+    return Answer(
+        ref=ref,
+        state=state,
+        headline=_headline(about, tree, state, index),
+        placed=tree.placed,
+        total=tree.total,
+        reasons=examined.reasons,
+        tree=tree,
+        unknown=examined.unknown,
+        unseen=unseen,
+        absent=tuple(sorted(index.facts.absent)),
+        skipped=examined.skipped,
+        said=_said(cases) if not examined.reasons else (),
+        room=_room(index, cases),
+    )
+
+
+def _cases(index: Index, about: Subject) -> list[Case]:
+    """The gangs asked about, and the base gangs that they wait for: their reasons are shown too."""
+    gangs = list(about.gangs)
+    names = {gang.ref.name for gang in gangs}
+    for gang in about.gangs:
+        for member in gang.members:
+            base = member.clique.place.base_gang if member.clique is not None else ""
+            pod_gang = index.gangs.get((gang.ref.namespace, base))
+            if base not in names and pod_gang is not None and any(pod.gates for pod in member.pods):
+                names.add(base)
+                gangs.append(gang_of(index, pod_gang))
+    if not gangs and about.pcs is not None:
+        return [Case(index, None, about.pcs)]
+    return [Case(index, gang, gang.pcs) for gang in gangs]
+
+
+def _unseen(facts: Facts, needed: Sequence[str]) -> Mapping[str, str]:
+    """What is missing for a reason, and what the tree itself is made of."""
+    kinds = [*needed, "sets", "gangs", "cliques", "pods"]
+    return {kind: facts.unseen[kind] for kind in sorted(set(kinds)) if kind in facts.unseen}
+
+
+def _state(about: Subject, tree: Branch, reasons: Sequence[Reason], unseen: bool, index: Index) -> State:
+    if _missing_replicas(about, index) or tree.state == "waits":
+        return "waits"
+    if any(reason.severity == "problem" for reason in reasons):
+        return "problem"
+    if unseen or tree.state == "unknown":
+        return "unknown"
+    return "warning" if reasons else tree.state
+
+
+def _missing_replicas(about: Subject, index: Index) -> int:
+    """How many replicas of a set have no PodClique yet, as far as PodCliques can be seen."""
+    pcs = about.pcs
+    if pcs is None or {"cliques", "gangs"} & index.facts.unseen.keys():
+        return 0
+    cliques = index.cliques_of_set.get((pcs.namespace, pcs.name), ())
+    made = {clique.place.replica for clique in cliques}
+    return max(0, pcs.replicas - len(made))
+
+
+def _headline(about: Subject, tree: Branch, state: State, index: Index) -> str:
+    name = about.ref.name
+    if tree.total is None:
+        return f"{name}: whether it is placed is not known"
+    pods = f"{tree.placed} of {counted(tree.total, 'pod')} placed"
+    if about.pcs is not None and _missing_replicas(about, index):
+        missing = _missing_replicas(about, index)
+        pods = f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
+    asked = _asked_at(about)
+    since = f", asked {ago(index.facts.now - asked)} ago" if asked is not None and index.facts.now else ""
+    words = {
+        "waits": f"{name} waits, {pods}{since}",
+        "well": f"{name} is placed as asked, {pods}",
+        "warning": f"{name} is placed, {pods}; there is something to look at",
+        "problem": f"{name} is placed, {pods}, but not in order",
+        "unknown": f"{name}: {pods}; whether as asked is not known",
+    }
+    return words[state]
+
+
+def _asked_at(about: Subject) -> float | None:
+    times = [gang.pod_gang.created for gang in about.gangs if gang.pod_gang is not None]
+    times += [pod.created for gang in about.gangs for pod in gang.pods if gang.pod_gang is None]
+    known = [time for time in times if time is not None]
+    return min(known, default=about.pcs.created if about.pcs is not None else None)
+
+
+def _said(cases: Sequence[Case]) -> tuple[str, ...]:
+    """KAI's words about gangs that wait, unchanged: of the PodGroup, else of its pods, else of events."""
+    words: dict[str, None] = {}
+    for case in cases:
+        if case.gang is None or not case.gang.waits:
+            continue
+        group = case.gang.pod_group
+        said = [said.message or said.reason for said in group.said] if group is not None else []
+        said = said or [pod.unscheduled for pod in case.gang.waiting if pod.unscheduled]
+        uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in case.gang.waiting)]
+        said = said or [event.message for uid in uids for event in case.index.events.get(uid, ())[:1]]
+        words |= dict.fromkeys(said)
+    return tuple(words)
+
+
+def _room(index: Index, cases: Sequence[Case]) -> tuple[Room, ...]:
+    facts = index.facts
+    if {"nodes", "room"} & (facts.unseen.keys() | facts.skipped):
+        return ()
+    for case in cases:
+        if case.places is not None and not case.places.now.fits:
+            return case.places.now.rooms
+    return ()

@@ -1,0 +1,168 @@
+"""One gang under examination: its facts, and where it has room, computed once for all reasons."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from app.explain.demand import Demand, demand_of
+from app.explain.domains import Domains
+from app.explain.facts import Amounts, Node, PodCliqueSet, Ref, Shape
+from app.explain.fitness import is_fit
+from app.explain.gang import Gang
+from app.explain.index import Index, Topology
+from app.explain.room import Board, Fit, Room
+from app.explain.words import is_device
+
+NODE_POOL = "kai.scheduler/node-pool"
+
+
+class Places:
+    """Where a demand fits, under different assumptions. Each is computed when it is first asked for."""
+
+    def __init__(self, index: Index, topology: Topology, demand: Demand, pool: str = "") -> None:
+        self.demand, self.pool = demand, pool
+        self.domains: Domains = index.domains(topology.keys)
+        self._index = index
+        self._shapes = [shape for shape, _ in demand.shapes]
+        self.names = tuple(sorted({name for shape in self._shapes for name, _ in shape.requests}))
+
+    def free(self, position: int) -> Amounts:
+        """What a node has left of the resources that the demand is about."""
+        return dict(zip(self.names, self._index.free(self.names)[position], strict=True))
+
+    @cached_property
+    def fit(self) -> Mapping[Shape, Sequence[bool]]:
+        """Which nodes may take each shape: with a node pool, only its nodes."""
+        return {shape: self._fit(shape, self.pool) for shape in self._shapes}
+
+    def _fit(self, shape: Shape, pool: str) -> Sequence[bool]:
+        nodes, everywhere = self._index.nodes, self._index.open_nodes
+        if not (shape.selector or shape.affinity or shape.tolerations):
+            fit: Sequence[bool] = everywhere
+        else:
+            fit = [is_fit(shape, node) for node in nodes]
+        return [ok and node.labels.get(NODE_POOL) == pool for ok, node in zip(fit, nodes, strict=True)] if pool else fit
+
+    @cached_property
+    def _all_nodes(self) -> Mapping[Shape, Sequence[bool]]:
+        every = [True] * len(self._index.nodes)
+        return dict.fromkeys(self._shapes, every)
+
+    @cached_property
+    def now(self) -> Fit:
+        return self._board().fit(self.demand)
+
+    @cached_property
+    def any_pool(self) -> Fit:
+        """As if node pools did not matter."""
+        fit = {shape: self._fit(shape, "") for shape in self._shapes}
+        return self._board(fit=fit).fit(self.demand) if self.pool else self.now
+
+    @cached_property
+    def empty(self) -> Fit:
+        """As if nothing ran, and all nodes were ready and open to the gang."""
+        return self._board(self._index.allocatable(self.names), self._all_nodes).fit(self.demand)
+
+    @cached_property
+    def all_open(self) -> bool:
+        return all(all(fit) for fit in self.fit.values())
+
+    @cached_property
+    def all_fit(self) -> Fit:
+        """As if all nodes were ready and open to the gang."""
+        return self.now if self.all_open else self._board(fit=self._all_nodes).fit(self.demand)
+
+    @cached_property
+    def rooms_if_open(self) -> tuple[Room, ...]:
+        """The room for the demand in each domain, as if all nodes were ready and open to it."""
+        return self._board(fit=self._all_nodes).rooms(self.demand)
+
+    @cached_property
+    def needed(self) -> int | None:
+        """How many empty domains the demand needs at its level."""
+        return self._board(self._index.allocatable(self.names), self._all_nodes).needed(self.demand)
+
+    @cached_property
+    def devices_alone(self) -> Fit:
+        """As if pods asked only for devices, such as GPUs."""
+        return self._counting(is_device)
+
+    @cached_property
+    def rooms_for_devices(self) -> tuple[Room, ...]:
+        return self._board(counts=is_device).rooms(self.demand)
+
+    def without(self, resource: str) -> Fit:
+        """As if pods did not ask for this resource."""
+        return self._counting(lambda name: name != resource)
+
+    def on(self, allowed: Callable[[Node], bool]) -> Fit:
+        """As if only these nodes could take pods."""
+        chosen = [allowed(node) for node in self._index.nodes]
+        fit = {s: [ok and own for ok, own in zip(ok_for, chosen, strict=True)] for s, ok_for in self.fit.items()}
+        return self._board(fit=fit).fit(self.demand)
+
+    def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> Fit:
+        """As if nodes had these labels too, by node name."""
+        nodes = [
+            replace(node, labels={**node.labels, **labels[node.name]}) if node.name in labels else node
+            for node in self._index.nodes
+        ]
+        board = Board(Domains(nodes, self.domains.keys), self.names, self._index.free(self.names), self.fit)
+        return board.fit(self.demand)
+
+    def _counting(self, counts: Callable[[str], bool]) -> Fit:
+        """As `now`, if the resources that don't count are nowhere what is short."""
+        free, full, part = set(self._index.free(self.names)), self._board(), self._board(counts=counts)
+        same = all(full.capacity(shape, have) == part.capacity(shape, have) for shape in self._shapes for have in free)
+        return self.now if same else part.fit(self.demand)
+
+    def _board(
+        self,
+        free: Sequence[tuple[int, ...]] | None = None,
+        fit: Mapping[Shape, Sequence[bool]] | None = None,
+        counts: Callable[[str], bool] = lambda name: True,
+    ) -> Board:
+        free = self._index.free(self.names) if free is None else free
+        return Board(self.domains, self.names, free, self.fit if fit is None else fit, counts=counts)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A gang, or with `gang` None a PodCliqueSet that has none."""
+
+    index: Index
+    gang: Gang | None
+    pcs: PodCliqueSet | None
+
+    @cached_property
+    def ref(self) -> Ref:
+        if self.gang is not None:
+            return self.gang.ref
+        return Ref("PodCliqueSet", self.pcs.namespace, self.pcs.name) if self.pcs else Ref("", "", "")
+
+    @cached_property
+    def topology(self) -> Topology:
+        return self.gang.topology if self.gang is not None else self.index.topology()
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether pods of the gang are missing or not placed. If pods can't be seen, it may wait."""
+        return "pods" in self.index.facts.unseen or self.gang is None or self.gang.waits
+
+    @cached_property
+    def places(self) -> Places | None:
+        """None if nothing has to be placed."""
+        return self._places(demand_of(self.gang)) if self.gang is not None else None
+
+    @cached_property
+    def anew(self) -> Places | None:
+        """Places for the whole gang, as if none of it were placed."""
+        return self._places(demand_of(self.gang, all_of_it=True)) if self.gang is not None else None
+
+    def places_of(self, demand: Demand) -> Places:
+        pool = self.gang.pod_group.pool if self.gang is not None and self.gang.pod_group is not None else ""
+        key = (self.topology.keys, demand.profile, pool)
+        return self.index.remembered(key, lambda: Places(self.index, self.topology, demand, pool))
+
+    def _places(self, demand: Demand | None) -> Places | None:
+        return None if demand is None else self.places_of(demand)

@@ -1,0 +1,82 @@
+"""Whether a pod may be on a node: selectors, affinity, taints, cordons and readiness, as the scheduler judges."""
+
+from collections.abc import Mapping
+
+from app.explain.facts import Node, Requirement, Shape, Taint, Term, Toleration
+
+NAME_FIELD = "metadata.name"
+
+
+def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
+    """Whether one of the terms of a NodeSelector holds. An empty term holds nowhere, as in Kubernetes."""
+    return any(term and all(_holds(requirement, node) for requirement in term) for term in terms)
+
+
+def is_selected(shape: Shape, node: Node) -> bool:
+    """Whether the pod's node selector and required affinity allow this node."""
+    if not all(_holds(requirement, node) for requirement in shape.selector):
+        return False
+    return not shape.affinity or matches_any(shape.affinity, node)
+
+
+def untolerated(shape: Shape, node: Node) -> Taint | None:
+    """The first taint of the node that the pod doesn't tolerate."""
+    return next((taint for taint in node.taints if not _tolerates(shape.tolerations, taint)), None)
+
+
+def is_fit(shape: Shape, node: Node) -> bool:
+    """Whether new pods of this shape may be bound to this node, if it has room."""
+    if not node.ready or node.unschedulable:
+        return False
+    if node.taints and untolerated(shape, node) is not None:
+        return False
+    return (not shape.selector and not shape.affinity) or is_selected(shape, node)
+
+
+def unfit_because(shape: Shape, node: Node) -> str:
+    """One or two words for people; "" if the node is fit."""
+    if not node.ready:
+        return "not ready"
+    if node.unschedulable:
+        return "cordoned"
+    taint = untolerated(shape, node)
+    if taint is not None:
+        return f"tainted {taint.key}"
+    return "" if is_selected(shape, node) else "not selected by the pods"
+
+
+def _tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+    return any(
+        toleration.effect in ("", taint.effect)
+        and (
+            (toleration.operator == "Exists" and toleration.key in ("", taint.key))
+            or (toleration.operator == "Equal" and (toleration.key, toleration.value) == (taint.key, taint.value))
+        )
+        for toleration in tolerations
+    )
+
+
+def _holds(requirement: Requirement, node: Node) -> bool:
+    labels: Mapping[str, str] = node.labels
+    value = node.name if requirement.key == NAME_FIELD else labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(requirement, value)
+        case _:
+            return False
+
+
+def _compares(requirement: Requirement, value: str | None) -> bool:
+    try:
+        difference = int(value or "") - int(requirement.values[0])
+    except (ValueError, IndexError):
+        return False
+    return difference > 0 if requirement.operator == "Gt" else difference < 0

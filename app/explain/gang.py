@@ -1,0 +1,196 @@
+"""What is placed together: a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all three."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.explain.facts import (
+    NO_SHAPE,
+    UNBOUND,
+    KaiPodGroup,
+    Pod,
+    PodClique,
+    PodCliqueSet,
+    PodGang,
+    Ref,
+    Shape,
+    SubGroup,
+    Told,
+)
+from app.explain.index import Index, Topology
+
+
+@dataclass(frozen=True)
+class Member:
+    """Pods of one kind in a gang. `minimum` of them are placed together; `replicas` is how many there should be."""
+
+    name: str
+    minimum: int
+    replicas: int
+    shape: Shape
+    pods: tuple[Pod, ...]
+    told: Told = UNBOUND
+    clique: PodClique | None = None
+
+    @cached_property
+    def placed(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if pod.node)
+
+    @cached_property
+    def waiting(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if not pod.node)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part of a gang with a constraint of its own: a replica of a scaling group, or a SubGroup with children."""
+
+    name: str
+    told: Told = UNBOUND
+    members: tuple[Member, ...] = ()
+    units: tuple["Unit", ...] = ()
+
+    def all_members(self) -> Iterator[Member]:
+        yield from self.members
+        for unit in self.units:
+            yield from unit.all_members()
+
+
+@dataclass(frozen=True)
+class Gang:
+    """`whole` has the gang's own constraint and all its parts. `pcs` is the PodCliqueSet that it is made for."""
+
+    ref: Ref
+    whole: Unit
+    topology: Topology
+    pod_gang: PodGang | None = None
+    pod_group: KaiPodGroup | None = None
+    pcs: PodCliqueSet | None = None
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(self.whole.all_members())
+
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        return tuple(pod for member in self.members for pod in member.pods)
+
+    @cached_property
+    def placed(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if pod.node)
+
+    @cached_property
+    def waiting(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if not pod.node)
+
+    @cached_property
+    def expected(self) -> int:
+        """How many pods there should be."""
+        return sum(max(member.replicas, len(member.pods)) for member in self.members)
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether pods are missing or not placed."""
+        return len(self.placed) < self.expected
+
+    @cached_property
+    def constrained(self) -> bool:
+        return any(bool(told) for told in self.constraints())
+
+    def constraints(self) -> Iterator[Told]:
+        units = [self.whole]
+        while units:
+            unit = units.pop()
+            yield unit.told
+            yield from (member.told for member in unit.members)
+            units += unit.units
+
+
+def gangs_of_set(index: Index, pcs: PodCliqueSet) -> tuple[Gang, ...]:
+    pod_gangs = index.gangs_of_set.get((pcs.namespace, pcs.name), ())
+    return tuple(gang_of(index, pod_gang) for pod_gang in pod_gangs)
+
+
+def gang_of(index: Index, pod_gang: PodGang) -> Gang:
+    """The gang of a PodGang, with its PodCliques, pods and KAI PodGroup."""
+    namespace = pod_gang.namespace
+    members = {part.name: _member_of_part(index, pod_gang, part.name) for part in pod_gang.parts}
+    grouped = [
+        Unit(group.name, group.told, tuple(members.pop(name) for name in group.parts if name in members))
+        for group in pod_gang.groups
+    ]
+    pcs = index.sets.get((namespace, pod_gang.place.pcs))
+    pods = [pod for unit in grouped for member in unit.members for pod in member.pods]
+    pods += [pod for member in members.values() for pod in member.pods]
+    return Gang(
+        Ref("PodGang", namespace, pod_gang.name),
+        Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped)),
+        index.topology(pod_gang.topology or (_asked_topology(pcs) if pcs else "")),
+        pod_gang,
+        index.pod_group_of(pod_gang, pods),
+        pcs,
+    )
+
+
+def _member_of_part(index: Index, pod_gang: PodGang, name: str) -> Member:
+    """A PodClique has the name of the PodGang's podgroup; the PodGang says so, it is no guess."""
+    part = next(part for part in pod_gang.parts if part.name == name)
+    clique = index.cliques.get((pod_gang.namespace, name))
+    pods = tuple(index.pods_of_clique.get((pod_gang.namespace, name), ()))
+    pods = tuple(pod for pod in pods if not pod.finished and pod.deleting is None)
+    if clique is None:
+        return Member(name, part.minimum, max(part.minimum, len(pods)), _shape(pods), pods, part.told)
+    return Member(name, part.minimum, clique.replicas, _shape(pods, clique.shape), pods, part.told, clique)
+
+
+def _shape(pods: tuple[Pod, ...], template: Shape = NO_SHAPE) -> Shape:
+    """That of a pod, which webhooks may have completed, first of one that waits; else that of the template."""
+    return next((pod.shape for pod in sorted(pods, key=lambda pod: bool(pod.node))), template)
+
+
+def _asked_topology(pcs: PodCliqueSet) -> str:
+    asked = (pcs.asked, *(group.asked for group in pcs.groups), *(clique.asked for clique in pcs.cliques))
+    return next((constraint.topology for constraint in asked if constraint.topology), "")
+
+
+def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
+    """The gang of a KAI PodGroup that no PodGang owns: from its SubGroups, or all its pods together."""
+    pods = _alive(index.pods_of_group.get((group.namespace, group.name), ()))
+    return Gang(
+        Ref("PodGroup", group.namespace, group.name),
+        _unit_of_subgroups(group, pods),
+        index.topology(group.topology),
+        None,
+        group,
+    )
+
+
+def gang_of_pod(index: Index, pod: Pod) -> Gang:
+    """A pod that belongs to no gang."""
+    member = Member(pod.name, 1, 1, pod.shape, (pod,))
+    return Gang(Ref("Pod", pod.namespace, pod.name), Unit(pod.name, UNBOUND, (member,)), index.topology())
+
+
+def _unit_of_subgroups(group: KaiPodGroup, pods: tuple[Pod, ...]) -> Unit:
+    if not group.subgroups:
+        replicas = max(group.minimum, len(pods))
+        return Unit(group.name, group.told, (Member(group.name, group.minimum, replicas, _shape(pods), pods),))
+    return _subtree(group.name, group.told, "", group.subgroups, pods)
+
+
+def _subtree(name: str, told: Told, parent: str, subgroups: tuple[SubGroup, ...], pods: tuple[Pod, ...]) -> Unit:
+    """The SubGroups whose parent is `parent`. Parents that form a cycle are under no root and therefore left out."""
+    parents = {sub.parent for sub in subgroups}
+    children = [sub for sub in subgroups if sub.parent == parent]
+    members = tuple(_member_of_subgroup(sub, pods) for sub in children if sub.name not in parents)
+    units = tuple(_subtree(sub.name, sub.told, sub.name, subgroups, pods) for sub in children if sub.name in parents)
+    return Unit(name, told, members, units)
+
+
+def _member_of_subgroup(sub: SubGroup, pods: tuple[Pod, ...]) -> Member:
+    own = tuple(pod for pod in pods if pod.subgroup == sub.name)
+    return Member(sub.name, sub.minimum, max(sub.minimum, len(own)), _shape(own), own, sub.told)
+
+
+def _alive(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    return tuple(pod for pod in pods if not pod.finished and pod.deleting is None)

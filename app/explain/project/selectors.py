@@ -1,0 +1,45 @@
+"""Selectors, taints and tolerations of Kubernetes as values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.explain.facts import Requirement, Taint, Term, Toleration
+from app.explain.values import at, items, mapping, text, texts
+
+
+def node_selector_terms(selector: Mapping[str, Any]) -> tuple[Term, ...]:
+    """The terms of a NodeSelector, matchExpressions and matchFields alike: the only field is metadata.name."""
+    return tuple(_term(term) for term in items(selector.get("nodeSelectorTerms")))
+
+
+def required_affinity(spec: Mapping[str, Any]) -> tuple[Term, ...]:
+    """The terms of a pod spec's required node affinity, of which one must hold."""
+    return node_selector_terms(at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"))
+
+
+def node_selector(spec: Mapping[str, Any]) -> Term:
+    wished = mapping(spec.get("nodeSelector"))
+    return tuple(Requirement(key, "In", (str(value),)) for key, value in sorted(wished.items()))
+
+
+def taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """The taints that keep pods away."""
+    return tuple(
+        Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect"))
+        for taint in items(spec.get("taints"))
+        if taint.get("effect") in ("NoSchedule", "NoExecute")
+    )
+
+
+def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(text(item, "key"), text(item, "operator") or "Equal", text(item, "value"), text(item, "effect"))
+        for item in items(spec.get("tolerations"))
+    )
+
+
+def _term(term: Mapping[str, Any]) -> Term:
+    expressions = [*items(term.get("matchExpressions")), *items(term.get("matchFields"))]
+    return tuple(
+        Requirement(text(item, "key"), text(item, "operator"), texts(item.get("values"))) for item in expressions
+    )

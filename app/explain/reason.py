@@ -1,0 +1,77 @@
+"""A reason why a workload waits, or is not placed as asked: what was found, where, and what helps."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.explain.case import Case
+from app.explain.facts import Ref
+
+Who = Literal["you", "platform", "wait"]
+"""Who can act: the owner of the workload, the owners of the cluster, or nobody, because it resolves by itself."""
+
+Severity = Literal["problem", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A value that was read: `value` of `field` of an object."""
+
+    object: Ref
+    field: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """`id` is stable. `objects` are all objects that it holds for: the first stands for them. `commands` are shell
+    commands that help, never run by this program. `parts` are the parts of a gang (PodCliques, replicas of a scaling
+    group) that it is about."""
+
+    id: str
+    objects: tuple[Ref, ...]
+    text: str
+    remedy: str
+    who: Who
+    evidence: tuple[Evidence, ...] = ()
+    commands: tuple[str, ...] = ()
+    severity: Severity = "problem"
+    parts: tuple[str, ...] = ()
+
+    @property
+    def object(self) -> Ref:
+        return self.objects[0]
+
+    @property
+    def count(self) -> int:
+        return len(self.objects)
+
+
+Check = Callable[[Case], Iterator[Reason]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row of the table of reasons. `check` is asked if the facts in `needs` were read. `applies` tells for which
+    gangs it can hold at all, so that missing facts don't make it doubtful for others."""
+
+    id: str
+    check: Check
+    needs: tuple[str, ...] = ()
+    applies: Callable[[Case], bool] = lambda case: True
+
+
+def merged(reasons: Iterable[Reason]) -> list[Reason]:
+    """Reasons that say the same of several objects as one reason of all of them; in the order of their first."""
+    groups: dict[tuple[str, str, str], list[Reason]] = {}
+    for reason in reasons:
+        groups.setdefault((reason.id, reason.text, reason.remedy), []).append(reason)
+    return [_merge(group) for group in groups.values()]
+
+
+def _merge(group: list[Reason]) -> Reason:
+    if len(group) == 1:
+        return group[0]
+    objects = tuple(sorted({ref for reason in group for ref in reason.objects}))
+    evidence = tuple(dict.fromkeys(item for reason in group for item in reason.evidence))
+    return replace(group[0], objects=objects, evidence=evidence)

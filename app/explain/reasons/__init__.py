@@ -1,0 +1,126 @@
+"""The table of reasons: which facts each needs, and for which gangs it can hold.
+
+Order: first those that make others moot, then those that the owner of the workload can change, then the cluster's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.explain.case import Case
+from app.explain.facts import ROOM
+from app.explain.reason import Reason, Rule, merged
+from app.explain.reasons import claims, constraints, gates, placement, queue, topology
+
+
+def _waits(case: Case) -> bool:
+    return case.gang is not None and case.waits
+
+
+def _constrained(case: Case) -> bool:
+    asked = constraints.asked_of(case.pcs) if case.pcs else ()
+    return (case.gang is not None and case.gang.constrained) or any(a.required or a.preferred for _, a in asked)
+
+
+def _waits_constrained(case: Case) -> bool:
+    return _waits(case) and _constrained(case)
+
+
+def _grouped(case: Case) -> bool:
+    """Gangs that KAI has a PodGroup of, or may have one."""
+    unseen = "pod_groups" in case.index.facts.unseen
+    return _waits(case) and case.gang is not None and (unseen or case.gang.pod_group is not None)
+
+
+def _references(case: Case) -> bool:
+    return any(pod.workload or pod.workload_group for pod in (case.gang.waiting if case.gang else ()))
+
+
+def _named(case: Case) -> bool:
+    return any(pod.group for pod in (case.gang.waiting if case.gang else ()))
+
+
+def _claims_and_waits(case: Case) -> bool:
+    return _waits(case) and claims.uses_claims(case)
+
+
+def _placed(case: Case) -> bool:
+    return case.gang is not None and not case.gang.waits and _constrained(case)
+
+
+TOPOLOGY = ("topologies", "kai_topologies")
+
+RULES: tuple[Rule, ...] = (
+    Rule("WrongScheduler", gates.wrong_scheduler, ("pods",), _constrained),
+    Rule("LevelUnknown", constraints.level_unknown, ("topologies",), _constrained),
+    Rule("MinAboveReplicas", constraints.min_above_replicas, ("cliques",)),
+    Rule("WorkloadMissing", gates.workload_missing, ("pods", "workloads", "workload_groups"), _references),
+    Rule("WorkloadMissing", gates.pod_group_missing, ("pods", "pod_groups"), _named),
+    Rule("GangIncomplete", gates.gang_incomplete, ("pods", "cliques"), _waits),
+    Rule("GateBaseGang", gates.gate_base_gang, ("pods", "gangs", "cliques"), _waits),
+    Rule("GateNotInGang", gates.gate_not_in_gang, ("pods", "gangs"), _waits),
+    Rule("GateForeign", gates.gate_foreign, ("pods",), _waits),
+    Rule("TopologyUnnamed", constraints.topology_unnamed, ("gangs",), _constrained),
+    Rule("NotGrouped", gates.not_grouped, ("pods",), _waits),
+    Rule("QueueMissing", queue.queue_missing, ("pod_groups", "queues"), _grouped),
+    Rule("NeverFits", placement.never_fits, ("nodes", *TOPOLOGY, "cliques"), _waits),
+    Rule("QueueLimit", queue.queue_limit, ("pod_groups", "queues"), _grouped),
+    Rule("QueueQuota", queue.queue_quota, ("pod_groups",), _grouped),
+    Rule("ClaimMissing", claims.claim_missing, ("pods", "claims", "claim_templates"), _claims_and_waits),
+    Rule("DeviceClassMissing", claims.device_class_missing, ("claims", "device_classes"), _claims_and_waits),
+    Rule("ClaimElsewhere", claims.claim_elsewhere, ("pods", "claims", "nodes", ROOM), _claims_and_waits),
+    Rule("ClaimHeld", claims.claim_held, ("pods", "claims"), _claims_and_waits),
+    Rule("ClaimFull", claims.claim_full, ("pods", "claims"), _claims_and_waits),
+    Rule("OutsidePool", queue.outside_pool, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
+    Rule("BoundToDomain", placement.bound_to_domain, ("nodes", *TOPOLOGY, ROOM), _waits),
+    Rule("NoDomainFits", placement.no_domain_fits, ("nodes", *TOPOLOGY, ROOM), _waits),
+    Rule("OtherResource", placement.other_resource, ("nodes", *TOPOLOGY, ROOM), _waits),
+    Rule("FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
+    Rule("PreemptionDelay", queue.preemption_delay, ("pod_groups",), _grouped),
+    Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM), _waits),
+    Rule("ChannelTaken", claims.channel_taken, ("pods", "claims", "nodes", ROOM), _claims_and_waits),
+    Rule("DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
+    Rule("BindingFailed", placement.binding_failed, ("pods", "events"), _waits),
+    Rule("GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), _constrained),
+    Rule("TopologyDiffers", topology.topology_differs, TOPOLOGY, _constrained),
+    Rule("LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained),
+    Rule("NotATree", topology.not_a_tree, ("nodes", *TOPOLOGY), _waits_constrained),
+    Rule("NotAsPreferred", placement.not_as_preferred, ("pods", "nodes", *TOPOLOGY), _placed),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A reason that can be neither found nor ruled out, and the facts that are missing for it."""
+
+    id: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """`skipped` are ids whose facts were not asked for."""
+
+    reasons: tuple[Reason, ...]
+    unknown: tuple[Unknown, ...]
+    skipped: tuple[str, ...]
+
+
+def examine(cases: Iterable[Case]) -> Examined:
+    """All reasons of some gangs, equal ones as one, in the order of the table."""
+    cases = list(cases)
+    reasons: list[Reason] = []
+    unknown: dict[str, Unknown] = {}
+    skipped: dict[str, None] = {}
+    for rule in RULES:
+        applying = [case for case in cases if rule.applies(case)]
+        if not applying:
+            continue
+        facts = applying[0].index.facts
+        needs = tuple(need for need in rule.needs if need in facts.unseen)
+        if needs:
+            unknown.setdefault(rule.id, Unknown(rule.id, needs))
+        elif any(need in facts.skipped for need in rule.needs):
+            skipped[rule.id] = None
+        elif not any(need in facts.absent for need in rule.needs):
+            reasons += merged(reason for case in applying for reason in rule.check(case))
+    return Examined(tuple(merged(reasons)), tuple(unknown.values()), tuple(skipped))

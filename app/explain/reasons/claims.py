@@ -1,0 +1,228 @@
+"""Reasons in ResourceClaims, device classes and ComputeDomains."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from app.explain.case import Case
+from app.explain.facts import ComputeDomain, Pod, PodClaim, Ref, ResourceClaim
+from app.explain.fitness import matches_any
+from app.explain.gang import Gang
+from app.explain.index import Index, Key
+from app.explain.reason import Evidence, Reason
+from app.explain.reasons.gates import refs
+from app.explain.words import ago, counted, listed
+
+MOST_CONSUMERS = 256
+CHANNEL_DRIVER = "compute-domain.nvidia.com"
+CHANNEL = "channel-0"
+CREATING = "ContainerCreating"
+
+
+def uses_claims(case: Case) -> bool:
+    return any(True for _ in _claims(case.gang))
+
+
+def _claims(gang: Gang | None) -> Iterator[tuple[PodClaim, Pod | None]]:
+    """The claims of pods, and of PodCliques that have no pods yet."""
+    for member in gang.members if gang is not None else ():
+        for pod in member.pods:
+            yield from ((claim, pod) for claim in pod.claims)
+        if not member.pods and member.clique is not None:
+            yield from ((claim, None) for claim in member.clique.claims)
+
+
+def _by_key(case: Case) -> Mapping[Key, ResourceClaim]:
+    return {(claim.namespace, claim.name): claim for claim in case.index.facts.claims}
+
+
+def claim_missing(case: Case) -> Iterator[Reason]:
+    """A claim or a template that pods name does not exist."""
+    namespace, stored = case.ref.namespace, _by_key(case)
+    templates = {(template.namespace, template.name) for template in case.index.facts.claim_templates}
+    missing: dict[tuple[str, str], list[Ref]] = defaultdict(list)
+    for claim, pod in _claims(case.gang):
+        ref = case.ref if pod is None else Ref("Pod", namespace, pod.name)
+        if claim.template and (namespace, claim.template) not in templates:
+            missing["ResourceClaimTemplate", claim.template].append(ref)
+        elif claim.claim and (namespace, claim.claim) not in stored:
+            missing["ResourceClaim", claim.claim].append(ref)
+    for (kind, name), objects in sorted(missing.items()):
+        text = f"{kind} {name} does not exist"
+        field = "resourceClaimTemplateName" if kind.endswith("Template") else "resourceClaimName"
+        evidence = (Evidence(objects[0], f"spec.resourceClaims[].{field}", name),)
+        remedy = "run `grove-admission doctor`; check whether the webhook was off when the PodClique was made"
+        yield Reason("ClaimMissing", tuple(sorted(set(objects))), text, remedy, "platform", evidence)
+
+
+def device_class_missing(case: Case) -> Iterator[Reason]:
+    namespace, known = case.ref.namespace, {device_class.name for device_class in case.index.facts.device_classes}
+    holders: dict[str, set[Ref]] = defaultdict(set)
+    stored = _by_key(case)
+    templates = {(template.namespace, template.name): template for template in case.index.facts.claim_templates}
+    for claim, _ in _claims(case.gang):
+        template = templates.get((namespace, claim.template))
+        made = stored.get((namespace, claim.claim))
+        for name in template.classes if template else ():
+            holders[name].add(Ref("ResourceClaimTemplate", namespace, claim.template))
+        for name in made.classes if made and not template else ():
+            holders[name].add(Ref("ResourceClaim", namespace, claim.claim))
+    for name, objects in sorted(holders.items()):
+        if name not in known:
+            ordered = tuple(sorted(objects))
+            text = f"DeviceClass {name} is unknown: {ordered[0]} can never be allocated"
+            evidence = (Evidence(ordered[0], "spec.devices.requests[].deviceClassName", name),)
+            yield Reason("DeviceClassMissing", ordered, text, "install the driver that has it", "platform", evidence)
+
+
+def _shared(case: Case) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
+    """Claims that pods of the gang share by name, with the pods that wait."""
+    waiting: dict[str, list[Pod]] = defaultdict(list)
+    for pod in case.gang.waiting if case.gang else ():
+        for claim in pod.claims:
+            if claim.claim and not claim.template:
+                waiting[claim.claim].append(pod)
+    stored = _by_key(case)
+    for name, pods in sorted(waiting.items()):
+        shared = stored.get((case.ref.namespace, name))
+        if shared is not None:
+            yield shared, pods
+
+
+def claim_ref(claim: ResourceClaim) -> Ref:
+    return Ref("ResourceClaim", claim.namespace, claim.name)
+
+
+def claim_elsewhere(case: Case) -> Iterator[Reason]:
+    """The claim is allocated on nodes that can't take the pods that wait."""
+    for claim, pods in _shared(case):
+        if not claim.allocated or not claim.nodes or case.places is None:
+            continue
+        allowed = [node for node in case.index.nodes if matches_any(claim.nodes, node)]
+        if case.places.on(partial(matches_any, claim.nodes)).fits:
+            continue
+        where = listed(node.name for node in allowed) or "a node that is gone"
+        text = f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that wait must go there"
+        evidence = (Evidence(claim_ref(claim), "status.allocation.nodeSelector", where),)
+        remedy = "use `claimMode: template`, which makes a claim for each pod"
+        yield Reason("ClaimElsewhere", (claim_ref(claim),), text, remedy, "platform", evidence)
+
+
+def claim_held(case: Case) -> Iterator[Reason]:
+    """A pod that is gone, or about to go, still reserves a claim."""
+    for claim, _ in _shared(case):
+        for consumer in claim.consumers:
+            pod = case.index.pods.get((claim.namespace, consumer.name))
+            gone = pod is None or (bool(consumer.uid) and bool(pod.uid) and pod.uid != consumer.uid)
+            if not gone and (pod is None or pod.deleting is None):
+                continue
+            ref = Ref("Pod", claim.namespace, consumer.name)
+            text = f"The claim {claim.name} is held by {consumer.name}, {_state(None if gone else pod, case.index)}"
+            evidence = (Evidence(claim_ref(claim), "status.reservedFor", consumer.name),)
+            yield Reason(
+                "ClaimHeld",
+                (claim_ref(claim),),
+                text,
+                f"look at that pod: kubectl describe pod {ref.name}",
+                "you",
+                evidence,
+            )
+
+
+def _state(pod: Pod | None, index: Index) -> str:
+    if pod is None or pod.deleting is None:
+        return "which does not exist any more"
+    since = ago(index.facts.now - pod.deleting)
+    finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
+    return f"terminating for {since}{finalizers}"
+
+
+def claim_full(case: Case) -> Iterator[Reason]:
+    """More pods want a claim than may reserve it."""
+    for claim, pods in _shared(case):
+        users = {pod.name for pod in case.index.pods_of_claim.get((claim.namespace, claim.name), ())}
+        wanted = len(users | {consumer.name for consumer in claim.consumers})
+        if wanted <= MOST_CONSUMERS:
+            continue
+        text = f"{len(claim.consumers)} pods share the claim {claim.name}, {wanted} want to, and {MOST_CONSUMERS} may"
+        evidence = (Evidence(claim_ref(claim), "status.reservedFor", str(len(claim.consumers))),)
+        remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
+        yield Reason("ClaimFull", refs(pods), text, remedy, "you", evidence)
+
+
+def channel_taken(case: Case) -> Iterator[Reason]:
+    """Nodes have one channel each, and those that the gang needs have given theirs to other claims."""
+    places, gang = case.places, case.gang
+    if places is None or gang is None or not places.now.fits or not _waits_for_channel(case):
+        return
+    takers = {
+        device.pool: claim
+        for claim in case.index.facts.claims
+        for device in claim.devices
+        if (device.driver, device.device) == (CHANNEL_DRIVER, CHANNEL)
+    }
+    taken = sorted(node.name for node in case.index.nodes if node.name in takers)
+    if not taken or places.on(lambda node: node.name not in takers).fits:
+        return
+    holders = listed(dict.fromkeys(takers[name].name for name in taken))
+    text = f"{len(taken)} of {counted(len(case.index.nodes), 'node')} have their channel taken by {holders}"
+    objects = tuple(Ref("Node", "", name) for name in taken)
+    evidence = tuple(Evidence(claim_ref(takers[name]), "status.allocation.devices", name) for name in taken[:8])
+    yield Reason("ChannelTaken", objects, text, "run one pod with such a claim on a node", "you", evidence)
+
+
+def _waits_for_channel(case: Case) -> bool:
+    """Whether a pod that waits has a claim on a channel that is not allocated."""
+    stored = _by_key(case)
+    templates = {(template.namespace, template.name): template for template in case.index.facts.claim_templates}
+    for pod in case.gang.waiting if case.gang else ():
+        for claim in pod.claims:
+            made = stored.get((pod.namespace, claim.claim))
+            template = templates.get((pod.namespace, claim.template))
+            classes = made.classes if made else template.classes if template else ()
+            if not (made and made.allocated) and any(name.startswith("compute-domain") for name in classes):
+                return True
+    return False
+
+
+def domain_not_ready(case: Case) -> Iterator[Reason]:
+    """Pods are placed and wait for their ComputeDomain."""
+    gang = case.gang
+    creating = [pod for pod in gang.placed if CREATING in pod.waiting] if gang else []
+    for domain in case.index.facts.compute_domains:
+        pods = [pod for pod in creating if _uses(pod, domain)]
+        if not pods:
+            continue
+        ready = _ready_nodes(case.index, domain)
+        nodes = sorted({pod.node for pod in (gang.placed if gang else ()) if _uses(pod, domain)})
+        missing = [name for name in nodes if name not in ready]
+        if not missing and (domain.ready or domain.number == 0):
+            continue
+        total = max(domain.number, len(nodes))
+        lacking = f", missing {listed(missing)}" if missing else ""
+        well = min(len(ready), total - len(missing))
+        text = f"ComputeDomain {domain.name}: {well} of {counted(total, 'node')} ready{lacking}"
+        ref = Ref("ComputeDomain", domain.namespace, domain.name)
+        evidence = (Evidence(ref, "status", "Ready" if domain.ready else "NotReady"),)
+        remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
+        yield Reason("DomainNotReady", (ref,), text, remedy, "platform", evidence)
+
+
+def _uses(pod: Pod, domain: ComputeDomain) -> bool:
+    if pod.namespace != domain.namespace:
+        return False
+    by_template = any(claim.template and claim.template == domain.template for claim in pod.claims)
+    return by_template or bool(pod.claims and domain.place.gang and domain.place.gang == pod.place.gang)
+
+
+def _ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
+    """By the domain's status, and in newer releases by the cliques of the driver."""
+    ready = {node.name for node in domain.nodes if node.ready}
+    cliques = (clique for clique in index.facts.domain_cliques if domain.uid and clique.name.startswith(domain.uid))
+    return ready | {node.name for clique in cliques for node in clique.nodes if node.ready}
+
+
+def compute_domains_of(case: Case) -> Sequence[ComputeDomain]:
+    """The ComputeDomains that pods of the gang use."""
+    pods = case.gang.pods if case.gang else ()
+    return [domain for domain in case.index.facts.compute_domains if any(_uses(pod, domain) for pod in pods)]

@@ -1,0 +1,308 @@
+"""Reasons in the room on nodes: pod by pod, as `room` counts it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from app.explain.case import Case, Places
+from app.explain.demand import Demand
+from app.explain.domains import Domain
+from app.explain.facts import Node, Pod, Ref, Shape
+from app.explain.fitness import unfit_because
+from app.explain.gang import Member, Unit
+from app.explain.reason import Evidence, Reason, Who
+from app.explain.words import amount, counted, gpus_of, is_device, listed, pods_of
+
+
+def level_of(case: Case, demand: Demand) -> str:
+    """`rack` for people; `cluster` if the demand is not bound to a level that exists."""
+    return case.topology.name_of(demand.key) if demand.key in case.topology.keys else "cluster"
+
+
+def nodes_in(places: Places, domain: Domain) -> list[Node]:
+    return [places.domains.nodes[position] for position in domain.nodes]
+
+
+def parts(places: Places, short: Demand) -> tuple[str, ...]:
+    """The names of all parts of a demand that are like `short`, and have no room either."""
+    return tuple(sorted({part.name for part in places.demand.flat() if part.profile == short.profile}))
+
+
+def never_fits(case: Case) -> Iterator[Reason]:
+    """Even without any other pod, no domain is large enough."""
+    places = case.anew
+    if places is None or places.empty.fits:
+        return
+    short = places.empty.short or places.demand
+    level, needs = level_of(case, short), pods_of(short.shapes)
+    oversize = _oversize(places, short)
+    if oversize is not None:
+        text, remedy = oversize, "make the pods smaller"
+    elif places.empty.best is None:
+        text = f"No {level} exists: no node has the labels of all levels"
+        remedy = "have the nodes labelled, or ask for a level that they have"
+    else:
+        best = places.empty.best
+        has = sum(gpus_of(node.allocatable) for node in nodes_in(places, best.domain))
+        asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
+        room = f"The largest {level} has {amount('/gpu', has)}, and {short.name} needs {amount('/gpu', asks)}"
+        alone = f"Even empty, no {level} has room for {needs}; {best.domain} would have room for {best.pods}"
+        text = room if asks > has else alone
+        remedy = "use a wider level, or smaller replicas"
+    evidence = (Evidence(case.ref, "spec.topologyConstraint", short.key or "none"),)
+    yield Reason("NeverFits", (case.ref,), text, remedy, "you", evidence, parts=parts(places, short))
+
+
+def _oversize(places: Places, demand: Demand) -> str | None:
+    """A pod that no node could hold, in one resource."""
+    for shape, _ in demand.shapes:
+        for name, ask in shape.requests:
+            most = max((node.allocatable.get(name, 0) for node in places.domains.nodes), default=0)
+            if ask > most:
+                return f"No node has {amount(name, ask)}, which a pod asks for: the largest has {amount(name, most)}"
+    return None
+
+
+def no_domain_fits(case: Case) -> Iterator[Reason]:
+    """No domain has room now, one could have, and nothing of the part is placed yet."""
+    short = _short(case)
+    if short is None or short.held or case.places is None:
+        return
+    places, level = case.places, level_of(case, short)
+    if places.any_pool.fits or _missing_resource(case) is not None:
+        return
+    best = places.now.best
+    if level == "cluster":
+        text = f"The nodes have no room for {pods_of(short.shapes)}, only for {best.pods if best else 0}"
+    elif best is not None:
+        text = f"No {level} has room for {pods_of(short.shapes)}; {best.domain} has room for {best.pods}"
+    else:
+        text = f"No {level} has room for {pods_of(short.shapes)}: no node has the labels of all levels"
+    helps = [_free_there(case, places, short), _wider(case, short)]
+    remedy = ", or ".join(filter(None, helps)) or "wait until other pods end"
+    where = str(best.domain) if best is not None else "none"
+    evidence = (Evidence(case.ref, f"room in one {level}", f"{best.pods if best else 0} of {short.count} in {where}"),)
+    yield Reason("NoDomainFits", (case.ref,), text, remedy, "you", evidence, parts=parts(places, short))
+
+
+def _short(case: Case) -> Demand | None:
+    """What has no room now, None if all has, or if even empty nodes had none (then `never_fits` says so)."""
+    if case.places is None or case.places.now.fits or case.anew is None or not case.anew.empty.fits:
+        return None
+    return case.places.now.short
+
+
+def _free_there(case: Case, places: Places, short: Demand) -> str:
+    """What to free in the roomiest domain, and who holds it."""
+    best = places.now.best
+    if best is None or not best.domain.nodes or best.domain.path == ():
+        return ""
+    missing = short.count - best.pods
+    held = Counter(
+        pod.group or pod.namespace
+        for node in nodes_in(places, best.domain)
+        for pod in case.index.pods_on.get(node.name, ())
+        if gpus_of(dict(pod.shape.requests))
+    )
+    holders = listed(f"{name} has {counted(count, 'pod')} there" for name, count in _most(held))
+    return f"free room for {missing} more in {best.domain}" + (f" ({holders})" if holders else "")
+
+
+def _most(held: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(held.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
+
+
+def _wider(case: Case, short: Demand) -> str:
+    """The next wider level at which the gang fits, as advice; "" if there is none."""
+    if short.key not in case.topology.keys or case.places is None:
+        return ""
+    above = case.topology.levels[: case.topology.keys.index(short.key)]
+    for level in reversed(above):
+        wider = _with_key(case.places.demand, short, level.key)
+        if case.places_of(wider).now.fits:
+            return f"ask for {level.domain} in place of {case.topology.name_of(short.key)}: it fits there"
+    return ""
+
+
+def _with_key(demand: Demand, short: Demand, key: str) -> Demand:
+    if demand == short:
+        return replace(demand, key=key)
+    same = [
+        replace(part, key=key) if part.profile == short.profile else _with_key(part, short, key)
+        for part in demand.parts
+    ]
+    return replace(demand, parts=tuple(same))
+
+
+def bound_to_domain(case: Case) -> Iterator[Reason]:
+    """Part of the gang runs, the rest must join it, and there is no room for it."""
+    short = _short(case)
+    if (
+        short is None
+        or not short.held
+        or case.places is None
+        or case.gang is None
+        or short.key not in case.topology.keys
+    ):
+        return
+    unit = _unit_called(case.gang.whole, short.name)
+    members = list(unit.all_members()) if isinstance(unit, Unit) else [unit] if unit else []
+    placed = sum(len(member.placed) for member in members)
+    total = sum(max(member.replicas, len(member.pods)) for member in members)
+    best = case.places.now.best
+    if best is None:
+        return
+    text = (
+        f"{placed} of {counted(total, 'pod')} of {short.name} run in {best.domain}, the rest must join them, and it "
+        f"has room for {best.pods} of {pods_of(short.shapes)}"
+    )
+    remedy = f"free room for {short.count - best.pods} more there, or restart the gang"
+    evidence = (Evidence(case.ref, "spec.topologyConstraint", short.key),)
+    yield Reason("BoundToDomain", (case.ref,), text, remedy, "you", evidence, parts=parts(case.places, short))
+
+
+def _unit_called(unit: Unit, name: str) -> Unit | Member | None:
+    if unit.name == name:
+        return unit
+    for member in unit.members:
+        if member.name == name:
+            return member
+    parts = (_unit_called(part, name) for part in unit.units)
+    return next((part for part in parts if part is not None), None)
+
+
+def nodes_unfit(case: Case) -> Iterator[Reason]:
+    """Nodes are closed to the gang, and if they were open, it would fit."""
+    short = _short(case)
+    if short is None or case.places is None or not case.places.all_fit.fits:
+        return
+    places, shapes = case.places, [shape for shape, _ in short.shapes]
+    for domain in _opened(case, short):
+        closed = [(node, why) for node in nodes_in(places, domain) if (why := _closed(shapes, node))]
+        if closed:
+            yield _unfit(places, domain, closed)
+            return
+
+
+def _opened(case: Case, short: Demand) -> list[Domain]:
+    """The domains in which `short` would fit if all nodes were open, the one first that lacks least now."""
+    if case.places is None:
+        return []
+    alone = case.places_of(short)
+    now = {room.domain.path: room.pods for room in case.places.now.rooms}
+    rooms = [room for room in alone.rooms_if_open if room.pods >= short.count]
+    return [room.domain for room in sorted(rooms, key=lambda room: (-now.get(room.domain.path, 0), room.domain.path))]
+
+
+def _closed(shapes: Sequence[Shape], node: Node) -> str:
+    return next(filter(None, (unfit_because(shape, node) for shape in shapes)), "")
+
+
+def _unfit(places: Places, domain: Domain, closed: list[tuple[Node, str]]) -> Reason:
+    counts = Counter(why for _, why in closed)
+    whys = listed(f"{count} {why}" for why, count in sorted(counts.items()))
+    verb = "is" if len(closed) == 1 else "are"
+    text = f"{len(closed)} of {counted(len(domain.nodes), 'node')} of {domain} {verb} out: {whys}"
+    cordoned = [node.name for node, why in closed if why == "cordoned"]
+    commands = (f"kubectl uncordon {' '.join(cordoned)}",) if cordoned else ()
+    refs = tuple(Ref("Node", "", node.name) for node, _ in closed)
+    evidence = tuple(Evidence(Ref("Node", "", node.name), "spec, status", why) for node, why in closed[:8])
+    remedies = {
+        "cordoned": "uncordon the nodes",
+        "not ready": "repair the nodes",
+        "not selected by the pods": "change the pods' node selector",
+    }
+    remedy = listed(dict.fromkeys(remedies.get(why, "tolerate the taints or remove them") for why in sorted(counts)))
+    who: Who = "you" if set(counts) == {"not selected by the pods"} else "platform"
+    return Reason("NodesUnfit", refs, text, remedy, who, evidence, commands)
+
+
+def other_resource(case: Case) -> Iterator[Reason]:
+    """The devices fit, and another resource does not."""
+    short, missing = _short(case), _missing_resource(case)
+    if short is None or missing is None or case.places is None:
+        return
+    name, level = missing, level_of(case, short)
+    asks, most = _asked_and_free(case.places, short, name)
+    rooms = [room for room in case.places_of(short).rooms_for_devices if room.pods >= short.count]
+    where = f"in {counted(len(rooms), level)}" if rooms and level != "cluster" else "on the nodes"
+    text = (
+        f"GPUs fit {where}, {name} in none: a pod asks for {amount(name, asks)}, and at most {amount(name, most)} "
+        f"{'is' if name == 'memory' else 'are'} free on a node with free GPUs"
+    )
+    evidence = (Evidence(case.ref, f"resources.requests[{name}]", amount(name, asks)),)
+    yield Reason(
+        "OtherResource", (case.ref,), text, f"ask for less {name}", "you", evidence, parts=parts(case.places, short)
+    )
+
+
+def _missing_resource(case: Case) -> str | None:
+    """The resource without which it would fit, if devices are asked for and fit by themselves."""
+    short = _short(case)
+    if short is None or case.places is None:
+        return None
+    names = sorted({name for shape, _ in short.shapes for name, _ in shape.requests})
+    if not any(map(is_device, names)) or not case.places.devices_alone.fits:
+        return None
+    plain = [name for name in names if not is_device(name)]
+    alone = (name for name in plain if case.places.without(name).fits)
+    return next(alone, plain[0] if plain else None)
+
+
+def _asked_and_free(places: Places, short: Demand, name: str) -> tuple[int, int]:
+    """What the largest pod asks for, and the most that a node with room for its devices has free."""
+    asks = max(dict(shape.requests).get(name, 0) for shape, _ in short.shapes)
+    shapes = [shape for shape, _ in short.shapes if dict(shape.requests).get(name, 0) == asks]
+    devices = {key: ask for key, ask in shapes[0].requests if is_device(key)}
+    positions = [position for position, ok in enumerate(places.fit[shapes[0]]) if ok]
+    free = (places.free(position) for position in positions)
+    fitting = (have.get(name, 0) for have in free if all(have.get(key, 0) >= ask for key, ask in devices.items()))
+    return asks, max(fitting, default=0)
+
+
+def not_as_preferred(case: Case) -> Iterator[Reason]:
+    """All is placed, over more preferred domains than needed."""
+    if case.gang is None or case.gang.waits:
+        return
+    domains = case.index.domains(case.topology.keys)
+    for name, preferred, pods in _preferences(case.gang.whole):
+        depth = domains.depth(preferred)
+        positions = [case.index.node_positions.get(pod.node) for pod in pods]
+        if depth is None or not pods or None in positions:
+            continue
+        used = {domains.domain_of(position, depth) for position in positions if position is not None}
+        needed = _needed(case, preferred, pods)
+        if None not in used and needed is not None and len(used) > needed:
+            level = case.topology.name_of(preferred)
+            text = f"{counted(len(pods), 'pod')} of {name} in {counted(len(used), level)}, {needed} would do"
+            evidence = (Evidence(case.ref, "preferred", preferred),)
+            remedy = "nothing is wrong; restart to pack them again"
+            yield Reason("NotAsPreferred", (case.ref,), text, remedy, "you", evidence, severity="note")
+
+
+def _preferences(unit: Unit) -> Iterator[tuple[str, str, list[Pod]]]:
+    """(name, preferred key, placed pods) of each part that prefers a level."""
+    if unit.told.preferred:
+        yield unit.name, unit.told.preferred, [pod for member in unit.all_members() for pod in member.placed]
+    for member in unit.members:
+        if member.told.preferred:
+            yield member.name, member.told.preferred, list(member.placed)
+    for part in unit.units:
+        yield from _preferences(part)
+
+
+def _needed(case: Case, key: str, pods: Sequence[Pod]) -> int | None:
+    """How many domains are needed, if they were empty."""
+    counts = Counter(pod.shape for pod in pods)
+    return case.places_of(Demand("", key, tuple(counts.items()))).needed
+
+
+def binding_failed(case: Case) -> Iterator[Reason]:
+    for pod in case.gang.waiting if case.gang else ():
+        for event in case.index.events.get(pod.uid, ()):
+            if event.reason in ("BindingError", "FailedBinding"):
+                ref = Ref("Pod", pod.namespace, pod.name)
+                text = f"KAI chose a node, and binding failed: {event.message}"
+                evidence = (Evidence(ref, f"event {event.reason}", event.message),)
+                yield Reason("BindingFailed", (ref,), text, "see KAI's words", "platform", evidence)
+                break

@@ -1,0 +1,167 @@
+"""Reasons in KAI's queues, and in what KAI itself says of a PodGroup."""
+
+from collections.abc import Iterator
+
+from app.explain.case import NODE_POOL, Case
+from app.explain.facts import KaiPodGroup, Queue, Ref, Said
+from app.explain.index import Index
+from app.explain.reason import Evidence, Reason
+from app.explain.words import amount, clock, counted, gpus_of, listed, plain
+
+CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
+TYPED = ("QueueDoesNotExist", "OverLimit", "NonPreemptibleOverQuota", "PreemptionDelayNotElapsed")
+
+
+def group_ref(group: KaiPodGroup) -> Ref:
+    return Ref("PodGroup", group.namespace, group.name)
+
+
+def _group(case: Case) -> KaiPodGroup | None:
+    return case.gang.pod_group if case.gang is not None else None
+
+
+def _said(case: Case, reason: str) -> Said | None:
+    group = _group(case)
+    return next((said for said in group.said if said.reason == reason), None) if group else None
+
+
+def chain(index: Index, name: str) -> Iterator[Queue]:
+    """A queue and those above it, up to the root; a cycle ends where it closes."""
+    seen: set[str] = set()
+    while name in index.queues and name not in seen:
+        seen.add(name)
+        yield index.queues[name]
+        name = index.queues[name].parent
+
+
+def queue_missing(case: Case) -> Iterator[Reason]:
+    group = _group(case)
+    if group is None or not group.queue:
+        return
+    queue = case.index.queues.get(group.queue)
+    if queue is not None and queue.parent:
+        return
+    leaves = {queue.name for queue in case.index.facts.queues if queue.parent}
+    leaves -= {queue.parent for queue in case.index.facts.queues}
+    usable = f"there are {listed(sorted(leaves))}" if leaves else "there is no queue with a parent"
+    if queue is None:
+        text = f"Queue {group.queue} does not exist; {usable}"
+    else:
+        text = f"Queue {group.queue} has no parent, and KAI places nothing in such a queue; {usable}"
+    evidence = (Evidence(group_ref(group), "spec.queue", group.queue),)
+    remedy = "set the label kai.scheduler/queue of the workload to one of them"
+    yield Reason("QueueMissing", (group_ref(group),), text, remedy, "you", evidence)
+
+
+def queue_limit(case: Case) -> Iterator[Reason]:
+    """KAI's word for it, or the sum of what is allocated and asked, in the queue or one above it."""
+    group, said = _group(case), _said(case, "OverLimit")
+    if group is None:
+        return
+    asked = asked_gpus(case)
+    for queue in chain(case.index, group.queue):
+        if queue.limit is not None and asked and queue.allocated + asked > queue.limit:
+            numbers = f"{plain(queue.allocated)} used, {plain(asked)} asked"
+            text = f"Queue {queue.name}: limit {amount('/gpu', queue.limit)}, {numbers}"
+            ref = Ref("Queue", "", queue.name)
+            evidence = (
+                Evidence(ref, "spec.resources.gpu.limit", plain(queue.limit)),
+                Evidence(ref, "status.allocated", plain(queue.allocated)),
+            )
+            yield Reason("QueueLimit", (ref,), text, "wait, ask for less, or have the limit raised", "you", evidence)
+            return
+    if said is not None:
+        yield _as_said(group, said, "QueueLimit", "wait, ask for less, or have the limit raised")
+
+
+def asked_gpus(case: Case) -> int:
+    """What the gang still asks for, in thousandths of a GPU."""
+    if case.places is None:
+        return 0
+    return sum(gpus_of(dict(shape.requests)) * count for shape, count in case.places.demand.shapes)
+
+
+def queue_quota(case: Case) -> Iterator[Reason]:
+    group, said = _group(case), _said(case, "NonPreemptibleOverQuota")
+    if group is None or said is None:
+        return
+    remedy = "make the workload preemptible, or use another queue"
+    quota, used = gpus_of(said.quota), gpus_of(said.allocated)
+    name = said.queue or group.queue
+    if not quota and name in case.index.queues:
+        queue = case.index.queues[name]
+        quota, used = queue.quota or 0, queue.allocated_fixed
+    if not quota:
+        yield _as_said(group, said, "QueueQuota", remedy)
+        return
+    text = (
+        f"The workload is not preemptible and so bound to the quota of queue {name}: {amount('/gpu', quota)}, "
+        f"{plain(used)} used"
+    )
+    evidence = (Evidence(group_ref(group), CONDITION, said.reason),)
+    yield Reason("QueueQuota", (group_ref(group),), text, remedy, "you", evidence)
+
+
+def fair_share(case: Case) -> Iterator[Reason]:
+    """The queue is promised what the gang asks for, and a sibling holds more than its own promise."""
+    group = _group(case)
+    if group is None or case.places is None or case.places.now.fits:
+        return
+    asked = asked_gpus(case)
+    for queue in chain(case.index, group.queue):
+        if queue.quota is None or not asked or queue.allocated + asked > queue.quota:
+            continue
+        siblings = [other for other in case.index.facts.queues if other.parent == queue.parent and other != queue]
+        over = sorted(
+            (other for other in siblings if other.quota is not None and other.allocated > other.quota),
+            key=lambda other: (-(other.allocated - (other.quota or 0)), other.name),
+        )
+        if over:
+            yield _unfair(queue, over)
+            return
+
+
+def _unfair(queue: Queue, over: list[Queue]) -> Reason:
+    holds = listed(f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}" for other in over)
+    text = f"{holds} GPUs; {queue.name} has {plain(queue.allocated)} of its {plain(queue.quota or 0)}"
+    refs = tuple(Ref("Queue", "", other.name) for other in over)
+    evidence = tuple(
+        Evidence(ref, "status.allocated", plain(other.allocated)) for ref, other in zip(refs, over, strict=True)
+    )
+    remedy = "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum runtimes of the queues"
+    return Reason("FairShare", refs, text, remedy, "wait", evidence)
+
+
+def preemption_delay(case: Case) -> Iterator[Reason]:
+    group, said = _group(case), _said(case, "PreemptionDelayNotElapsed")
+    if group is None or said is None:
+        return
+    since = max((time for time in (group.created, group.evicted) if time is not None), default=None)
+    when = clock(since + group.delay) if since is not None and group.delay else ""
+    if since is not None and group.delay and since + group.delay <= case.index.facts.now:
+        return
+    text = f"May push others out from {when} on" if when else "May not push others out yet"
+    evidence = (Evidence(group_ref(group), CONDITION, said.reason),)
+    yield Reason("PreemptionDelay", (group_ref(group),), text, "wait", "wait", evidence)
+
+
+def outside_pool(case: Case) -> Iterator[Reason]:
+    """The gang is bound to a node pool, and only nodes outside of it have room."""
+    group = _group(case)
+    if group is None or not group.pool or case.places is None:
+        return
+    queue = case.index.queues.get(group.queue)
+    if queue is None or queue.pool != group.pool or case.places.now.fits or not case.places.any_pool.fits:
+        return
+    pools = [node.labels.get(NODE_POOL, "") for node in case.index.nodes]
+    inside, without = pools.count(group.pool), pools.count("")
+    text = f'Its node pool "{group.pool}" has {counted(inside, "node")} and no room; {without} nodes are in no pool'
+    evidence = (Evidence(group_ref(group), f"metadata.labels[{NODE_POOL}]", group.pool),)
+    remedy = f"label nodes {NODE_POOL}={group.pool}, or leave the pool out of the workload and its queue"
+    yield Reason("OutsidePool", (group_ref(group),), text, remedy, "platform", evidence)
+
+
+def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
+    """KAI's own words, if they have no numbers that could be put better."""
+    evidence = (Evidence(group_ref(group), CONDITION, said.reason),)
+    return Reason(reason, (group_ref(group),), f"KAI says: {said.message or said.reason}", remedy, "you", evidence)

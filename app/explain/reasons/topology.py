@@ -1,0 +1,200 @@
+"""Reasons in the labels of nodes and in the topology itself, and constraints that did not reach the scheduler."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from app.explain.case import Case
+from app.explain.domains import Domains
+from app.explain.facts import Node, Ref
+from app.explain.index import Index, Topology
+from app.explain.reason import Evidence, Reason, Severity
+from app.explain.words import amount, counted, gpus_of, listed
+
+NODE_POOL = "kai.scheduler/node-pool"
+HOSTNAME = "kubernetes.io/hostname"
+_NUMBER = re.compile(r"(.*?)(\d+)")
+Labels = Mapping[str, str]
+
+
+def level_label_missing(case: Case) -> Iterator[Reason]:
+    """In explain, only for gangs with a constraint: KAI leaves these nodes out for them alone."""
+    places = case.places
+    helps = ""
+    if places is not None and "room" not in unknown_kinds(case.index) and not places.now.fits:
+        helps = "; with them it fits" if _would_fit(case) else ""
+    yield from missing_labels(case.index, case.topology, helps)
+
+
+def unknown_kinds(index: Index) -> set[str]:
+    return {*index.facts.unseen, *index.facts.skipped}
+
+
+def missing_labels(index: Index, topology: Topology, helps: str = "") -> Iterator[Reason]:
+    """One reason for each set of missing labels and place where the nodes belong."""
+    if not outside_nodes(index, topology):
+        return
+    groups: dict[tuple[tuple[str, ...], str], list[Node]] = defaultdict(list)
+    guesses = guessed_labels(index, topology)
+    for node in outside_nodes(index, topology):
+        keys = tuple(key for key in topology.keys if key not in node.labels)
+        groups[keys, guesses.get(node.name, {}).get(keys[-1], "")].append(node)
+    for (keys, value), nodes in sorted(groups.items()):
+        yield _missing_label(keys, value, nodes, helps if value else "")
+
+
+def outside_nodes(index: Index, topology: Topology) -> list[Node]:
+    return [index.nodes[position] for position in index.domains(topology.keys).outside]
+
+
+def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], helps: str) -> Reason:
+    gpus = sum(gpus_of(node.allocatable) for node in nodes)
+    whose = f" of {value}" if value else ""
+    cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
+    verb = "has" if len(nodes) == 1 else "have"
+    text = (
+        f"{counted(len(nodes), 'node')}{whose} {verb} no label {listed(keys)}{helps}; KAI leaves "
+        f"{'it' if len(nodes) == 1 else 'them'} out of every gang with a constraint{cost}"
+    )
+    names = [node.name for node in nodes]
+    labels = " ".join(f"{key}={value if len(keys) == 1 and value else 'VALUE'}" for key in keys)
+    refs = tuple(Ref("Node", "", name) for name in names)
+    evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
+    command = f"kubectl label node {' '.join(names)} {labels}"
+    remedy = f"label the nodes: {listed(names)}"
+    severity: Severity = "warning" if gpus else "note"
+    return Reason("LevelLabelMissing", refs, text, remedy, "platform", evidence, (command,), severity)
+
+
+def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
+    """For nodes that lack one level's label: its value, if the nodes before and after it by name have the same one and
+    agree with it in pool and in all other levels."""
+    series: dict[str, list[tuple[int, Node]]] = defaultdict(list)
+    for node in index.nodes:
+        match = _NUMBER.fullmatch(node.name)
+        if match:
+            series[match[1]].append((int(match[2]), node))
+    guesses: dict[str, Labels] = {}
+    for members in series.values():
+        ordered = [node for _, node in sorted(members, key=lambda member: (member[0], member[1].name))]
+        guesses |= _guesses_in(ordered, topology.keys)
+    return guesses
+
+
+def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
+    """In a series of nodes whose names count up."""
+    before: list[Node | None] = []
+    last: Node | None = None
+    for node in nodes:
+        before.append(last)
+        last = node if all(key in node.labels for key in keys) else last
+    guesses: dict[str, Labels] = {}
+    following: Node | None = None
+    for node, preceding in zip(reversed(nodes), reversed(before), strict=True):
+        missing = [key for key in keys if key not in node.labels]
+        if not missing:
+            following = node
+        elif len(missing) == 1 and _agree(node, preceding, following, keys, missing[0]):
+            guesses[node.name] = {missing[0]: (preceding or node).labels[missing[0]]}
+    return guesses
+
+
+def _agree(node: Node, before: Node | None, after: Node | None, keys: tuple[str, ...], missing: str) -> bool:
+    if before is None or after is None or before.labels[missing] != after.labels[missing]:
+        return False
+    compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME)]
+    return all(node.labels.get(key) == other.labels.get(key) for key in compared for other in (before, after))
+
+
+def _would_fit(case: Case) -> bool:
+    """Whether the gang fits if the nodes outside had the labels that their neighbours suggest."""
+    guesses = guessed_labels(case.index, case.topology) if outside_nodes(case.index, case.topology) else {}
+    if not guesses or case.places is None:
+        return False
+    return case.places.with_labels(guesses).fits
+
+
+def not_a_tree(case: Case) -> Iterator[Reason]:
+    yield from twice_in_the_tree(case.index, case.topology)
+
+
+def twice_in_the_tree(index: Index, topology: Topology) -> Iterator[Reason]:
+    """Values of a level under two parents. If a fifth of the values or more are, names that repeat are a habit: then
+    one note for the level."""
+    domains = index.domains(topology.keys)
+    paths = {path for path in domains.paths if path is not None}
+    for depth in range(len(topology.keys), 1, -1):
+        paths = {path[:depth] for path in paths}
+        if topology.keys[depth - 1] == HOSTNAME:
+            continue
+        parents: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+        for path in sorted(paths):
+            parents[path[-1]].append(path[:-1])
+        shared = {value: above_it for value, above_it in parents.items() if len(above_it) > 1}
+        level, above = topology.levels[depth - 1], topology.levels[depth - 2]
+        if len(shared) * 5 >= len(parents):
+            yield from _habit(level.domain, above.domain, level.key, shared, len(parents))
+        else:
+            for value, above_it in sorted(shared.items()):
+                yield _two_parents(domains, level.domain, level.key, value, above_it)
+
+
+def _habit(level: str, above: str, key: str, shared: Mapping[str, object], total: int) -> Iterator[Reason]:
+    if not shared:
+        return
+    example = min(shared)
+    text = (
+        f"{len(shared)} of {counted(total, f'name of a {level}', f'names of a {level}')} are in more than one {above}, "
+        f"such as {example}; KAI counts each as a {level} of its own"
+    )
+    ref = Ref("Node", "", example)
+    evidence = (Evidence(ref, f"metadata.labels[{key}]", example),)
+    remedy = f"nothing, if each {above} is meant to have its own; otherwise move the labels"
+    yield Reason("NotATree", (ref,), text, remedy, "platform", evidence, severity="note")
+
+
+def _two_parents(domains: Domains, level: str, key: str, value: str, parents: list[tuple[str, ...]]) -> Reason:
+    depth = len(parents[0]) + 1
+    sizes = [len(domain.nodes) for domain in domains.at(depth) if domain.path[-1] == value]
+    places = listed("/".join(path) for path in sorted(parents))
+    kinds = f"{len(parents)} {level}s of {listed(map(str, sizes))} nodes" if len(set(sizes)) > 1 else ""
+    kinds = kinds or f"{len(parents)} {level}s of {counted(sizes[0], 'node')}"
+    examples = [domains.nodes[domain.nodes[0]].name for domain in domains.at(depth) if domain.path[-1] == value]
+    refs = tuple(Ref("Node", "", name) for name in examples)
+    evidence = tuple(Evidence(ref, f"metadata.labels[{key}]", value) for ref in refs)
+    text = f"{value} is in {places}: KAI counts {kinds}"
+    remedy = f"correct the label of the nodes that are elsewhere, or give one {level} another name"
+    return Reason("NotATree", refs, text, remedy, "platform", evidence, severity="warning")
+
+
+def topology_differs(case: Case) -> Iterator[Reason]:
+    yield from difference(case.topology)
+
+
+def difference(topology: Topology) -> Iterator[Reason]:
+    """How KAI's Topology differs from Grove's."""
+    cluster, kai = topology.cluster, topology.kai
+    if cluster is None:
+        return
+    ref = Ref(cluster.kind, "", cluster.name)
+    levels = listed(level.domain for level in cluster.levels)
+    remedy = "run `grove-admission doctor`, and check who owns the Topology"
+    if kai is None:
+        text = f"KAI has no Topology {cluster.kai}, so no gang can be placed by {levels}"
+        yield Reason("TopologyDiffers", (ref,), text, remedy, "platform", (Evidence(ref, "spec.levels", levels),))
+        return
+    kai_ref = Ref("Topology", "", kai.name)
+    if kai.keys != tuple(level.key for level in cluster.levels):
+        known = listed(topology.name_of(key) for key in kai.keys)
+        text = f"KAI knows the levels {known}; the {cluster.kind} says {levels}"
+        both = (Evidence(kai_ref, "spec.levels", listed(kai.keys, 16)), Evidence(ref, "spec.levels", levels))
+        yield Reason("TopologyDiffers", (kai_ref,), text, remedy, "platform", both)
+    elif not cluster.external and (cluster.kind, cluster.name, cluster.uid) not in kai.owners:
+        owners = listed(f"{kind} {name}" for kind, name, _ in kai.owners) or "nobody"
+        text = f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind} {cluster.name}: it is not kept"
+        evidence = (Evidence(kai_ref, "metadata.ownerReferences", owners),)
+        yield Reason("TopologyDiffers", (kai_ref,), text, remedy, "platform", evidence, severity="warning")
+    elif cluster.drift:
+        evidence = (Evidence(ref, "status.schedulerTopologyStatuses", cluster.drift),)
+        text = f"Grove finds the Topology {kai.name} out of step: {cluster.drift}"
+        yield Reason("TopologyDiffers", (ref,), text, remedy, "platform", evidence)

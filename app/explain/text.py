@@ -1,0 +1,121 @@
+"""Answers for people, as lines of text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from app.explain.answer import TITLES, Answer
+from app.explain.reason import Reason, Who
+from app.explain.tree import Branch
+from app.explain.words import listed
+
+MOST_LINES = 40
+_IDS_FROM = 88
+_WHO: dict[Who, str] = {"you": "", "platform": " (platform)", "wait": " (wait)"}
+_PRODUCTS = {"sets": "Grove", "gangs": "Grove", "pod_groups": "KAI", "queues": "KAI", "kai_topologies": "KAI"}
+
+
+def text(answer: Answer, *, everything: bool = False) -> str:
+    """The whole answer. Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and
+    the tree ends so that there are at most 40 lines."""
+    head = [answer.headline, *_reasons(answer.reasons), *_said(answer)]
+    foot = list(_foot(answer))
+    tree = list(tree_lines(answer.tree, everything=everything))
+    room = MOST_LINES - len(head) - len(foot)
+    if not everything and len(tree) > room:
+        kept = max(1, room - 1)
+        tree = [*tree[:kept], f"… {len(tree) - kept} more lines: --all"]
+    return "\n".join([*head, *tree, *foot])
+
+
+def _reasons(reasons: Sequence[Reason]) -> Iterator[str]:
+    for number, reason in enumerate(reasons, 1):
+        count = f" ({reason.count} objects)" if reason.count > 1 and not reason.text[:1].isdigit() else ""
+        line = f"  {number}  {reason.text}.{count}"
+        yield f"{line:{_IDS_FROM}}  {reason.id}"
+        yield f"     helps: {reason.remedy}{_WHO[reason.who]}"
+        yield from (f"            {command}" for command in reason.commands)
+
+
+def _said(answer: Answer) -> Iterator[str]:
+    if answer.said:
+        yield "  No known reason applies. KAI says:"
+        yield from (f"     {words}" for words in answer.said[:5])
+
+
+def _foot(answer: Answer) -> Iterator[str]:
+    products = dict.fromkeys(_PRODUCTS[kind] for kind in answer.absent if kind in _PRODUCTS)
+    if products:
+        yield f"{listed(products)} {'is' if len(products) == 1 else 'are'} not installed"
+    if answer.unseen:
+        causes: dict[str, list[str]] = {}
+        for kind, cause in answer.unseen.items():
+            causes.setdefault(cause, []).append(TITLES[kind])
+        unseen = "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
+        yield f"not seen: {unseen}; reasons that need them aren't ruled out"
+        yield f"not known: {listed((unknown.id for unknown in answer.unknown), 40)}"
+    if answer.skipped:
+        yield f"not looked at: {listed(answer.skipped, 40)}"
+
+
+def tree_lines(root: Branch, *, everything: bool = False) -> list[str]:
+    """The tree as a table whose first column is drawn."""
+    rows = list(_rows(root if everything else without_pods(root), "", "", everything))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return [_row(row, widths) for row in rows]
+
+
+def _row(row: tuple[str, ...], widths: Sequence[int]) -> str:
+    return "  ".join(f"{cell:{width}}" for cell, width in zip(row, [*widths, 0], strict=True)).rstrip()
+
+
+def _rows(branch: Branch, first: str, rest: str, everything: bool, parent: str = "") -> Iterator[tuple[str, ...]]:
+    yield _cells(branch, first, parent)
+    shown = list(_folded(branch.children)) if not everything else [(child, 0) for child in branch.children]
+    for position, (child, more) in enumerate(shown):
+        last = position == len(shown) - 1
+        own, below = ("└─ ", "   ") if last and not more else ("├─ ", "│  ")
+        yield from _rows(child, rest + own, rest + below, everything, branch.ref.name)
+        if more:
+            yield (f"{rest}{'└─ ' if last else '├─ '}{more} more, the same", "", "", "", "")
+
+
+def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
+    ref = branch.ref
+    kind = "replica" if ref.kind == "Replica" else ref.kind
+    within = parent and ref.kind in ("PodClique", "Pod") and ref.name.startswith(f"{parent}-")
+    name = f"…{ref.name[len(parent) :]}" if within else ref.name
+    pods = "?" if branch.placed is None and branch.total is None else f"{branch.placed}/{branch.total}"
+    count = "" if branch.placed is None and branch.state != "unknown" else pods
+    numbers = ", ".join(map(str, branch.reasons))
+    state = ", ".join(filter(None, (branch.words if not numbers or branch.state != "waits" else "", numbers)))
+    mark = " *" if branch.marked and parent else ""
+    return f"{drawn}{kind} {name}{mark}", branch.asked or "-", branch.where or "-", count, state or branch.words
+
+
+def without_pods(branch: Branch) -> Branch:
+    """Pods are left out unless they were asked about; their reasons go to what they belong to."""
+    kept, numbers = [], set(branch.reasons)
+    for child in branch.children:
+        if child.ref.kind == "Pod" and not child.marked:
+            numbers |= set(child.reasons)
+        else:
+            kept.append(without_pods(child))
+    return replace(branch, children=tuple(kept), reasons=tuple(sorted(numbers)))
+
+
+def _folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
+    """Each child that differs from the one before, and how many equal ones follow it."""
+    position = 0
+    while position < len(children):
+        same = position + 1
+        while same < len(children) and _look(children[same]) == _look(children[position]):
+            same += 1
+        yield children[position], same - position - 1
+        position = same
+
+
+def _look(branch: Branch) -> tuple[object, ...]:
+    """What a person sees of a branch, but its name."""
+    below = tuple(_look(child) for child in branch.children)
+    seen = (branch.asked, branch.where, branch.placed, branch.total, branch.words, branch.reasons, branch.marked)
+    return (branch.ref.kind, *seen, below)

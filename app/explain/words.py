@@ -1,0 +1,86 @@
+"""Numbers, amounts and lists in plain words."""
+
+from collections.abc import Iterable, Sequence
+
+from app.explain.facts import Amounts, Shape
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+_FIXED = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
+def listed(names: Iterable[str], limit: int = 4) -> str:
+    """`a, b and c`; beyond `limit`, `a, b, c, d and 5 more`."""
+    shown = list(names)
+    rest = len(shown) - limit
+    if rest > 0:
+        return f"{', '.join(shown[:limit])} and {rest} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
+def is_gpu(resource: str) -> bool:
+    return resource.endswith("/gpu") or "/mig-" in resource
+
+
+def is_device(resource: str) -> bool:
+    """An extended resource, such as nvidia.com/gpu."""
+    return "/" in resource
+
+
+def plain(thousandths: int) -> str:
+    """The number itself, without needless decimals: 8000 -> 8, 500 -> 0.5."""
+    return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")
+
+
+def amount(resource: str, thousandths: int) -> str:
+    """An amount with its unit: `8 GPUs`, `900 GiB`, `2.5 CPUs`."""
+    if resource in ("memory", "ephemeral-storage"):
+        size = thousandths / 1000
+        for unit in _BINARY:
+            if abs(size) < 1024 or unit == _BINARY[-1]:
+                return f"{size:,.1f}".removesuffix(".0") + f" {unit}"
+            size /= 1024
+    number = plain(thousandths)
+    if is_gpu(resource):
+        return f"{number} GPU" if thousandths == 1000 else f"{number} GPUs"
+    names = {"cpu": "CPU", "pods": "pod"}
+    noun = names.get(resource, resource)
+    return f"{number} {noun}" if thousandths == 1000 or "/" in noun else f"{number} {noun}s"
+
+
+def gpus_of(amounts: Amounts) -> int:
+    """All GPUs, in thousandths."""
+    return sum(value for name, value in amounts.items() if is_gpu(name))
+
+
+def pods_of(shapes: Sequence[tuple[Shape, int]]) -> str:
+    """`10 pods of 8 GPUs`; with several sizes, `2 pods and 4 pods of 8 GPUs`."""
+    counts: dict[int, int] = {}
+    for shape, count in shapes:
+        gpus = gpus_of(dict(shape.requests))
+        counts[gpus] = counts.get(gpus, 0) + count
+    sizes = sorted(counts.items())
+    texts = [counted(count, "pod") + (f" of {amount('/gpu', gpus)}" if gpus else "") for gpus, count in sizes]
+    return listed(texts)
+
+
+def ago(seconds: float) -> str:
+    """How long something lasts or is past: `14 minutes`."""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return counted(int(seconds // length), unit)
+    return counted(max(0, int(seconds)), "second")
+
+
+def clock(time: float) -> str:
+    """The time of day of a time since 1970: `15:42 UTC`."""
+    minutes = int(time) % 86400 // 60
+    return f"{minutes // 60:02}:{minutes % 60:02} UTC"

@@ -1,0 +1,214 @@
+"""A small fleet and a gang on it, as facts: a healthy start that each test changes in one place.
+
+Two zones of two racks of four nodes with 8 GPUs each. The set `llm` asks for one zone, and its workers for one rack
+for each replica: a router without GPUs and three workers of 8 GPUs. Both dialects are at hand.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from app.explain.answer import Answer, explain
+from app.explain.facts import (
+    Asked,
+    CliqueTemplate,
+    ClusterTopology,
+    Condition,
+    DeviceClass,
+    Facts,
+    GangGroup,
+    GangPart,
+    GroupTemplate,
+    KaiPodGroup,
+    KaiTopology,
+    Level,
+    Node,
+    Place,
+    Pod,
+    PodClique,
+    PodCliqueSet,
+    PodGang,
+    Queue,
+    Ref,
+    Shape,
+    SubGroup,
+    Told,
+)
+from app.explain.index import Index
+
+ZONE, RACK, HOST = "topology.kubernetes.io/zone", "example.com/rack", "kubernetes.io/hostname"
+GPU = "nvidia.com/gpu"
+KEYS = (ZONE, RACK, HOST)
+NAMESPACE, SET, GANG = "inference", "llm", "llm-0"
+ROUTER, WORKERS, GROUP = "llm-0-router", "llm-0-pool-0-workers", "llm-0-pool-0"
+NOW = 1_800_000_000.0
+LEVELS = (Level("zone", ZONE), Level("rack", RACK), Level("host", HOST))
+SET_REF, GANG_REF = Ref("PodCliqueSet", NAMESPACE, SET), Ref("PodGang", NAMESPACE, GANG)
+
+
+def shape(gpus: int = 8, **requests: int) -> Shape:
+    """`requests` in whole units; a pod asks for one CPU unless told."""
+    asked = {"cpu": 1000, "pods": 1000, **{name: amount * 1000 for name, amount in requests.items()}}
+    if gpus:
+        asked[GPU] = gpus * 1000
+    return Shape(tuple(sorted(asked.items())))
+
+
+def node(number: int, zone: str, rack: str, **changes: Any) -> Node:
+    name = f"gpu-{number:02}"
+    labels = {ZONE: zone, RACK: rack, HOST: name}
+    allocatable = {"cpu": 64_000, "memory": 1024 * 2**30 * 1000, "pods": 110_000, GPU: 8_000}
+    return replace(Node(name, labels, allocatable), **changes)
+
+
+def nodes() -> tuple[Node, ...]:
+    """gpu-00 to gpu-15: rack a1, a2 in zone-a, b1, b2 in zone-b."""
+    racks = ("a1", "a2", "b1", "b2")
+    return tuple(node(n, f"zone-{racks[n // 4][0]}", f"rack-{racks[n // 4]}") for n in range(16))
+
+
+def pod(clique: str, number: int, **changes: Any) -> Pod:
+    place = Place(SET, "0", clique, GROUP if clique == WORKERS else "", "0" if clique == WORKERS else "", GANG)
+    made = Pod(
+        NAMESPACE,
+        f"{clique}-{number}",
+        uid=f"uid-{clique}-{number}",
+        place=place,
+        scheduler="kai-scheduler",
+        shape=shape(0 if clique == ROUTER else 8),
+        group=GANG,
+        subgroup=clique,
+        created=NOW - 840,
+    )
+    return replace(made, **changes)
+
+
+def pods(**changes: Any) -> tuple[Pod, ...]:
+    return (pod(ROUTER, 0, **changes), *(pod(WORKERS, number, **changes) for number in range(3)))
+
+
+def placed(*names: str, first: int = 0, **changes: Any) -> tuple[Pod, ...]:
+    """The pods, on these nodes in order."""
+    waiting = pods()
+    return tuple(
+        replace(pod, node=name, phase="Running", **changes) for pod, name in zip(waiting[first:], names, strict=False)
+    )
+
+
+def occupant(node: str, number: int = 0, gpus: int = 8, **changes: Any) -> Pod:
+    """A pod of somebody else on a node."""
+    made = Pod("research", f"batch-{node}-{number}", node=node, phase="Running", shape=shape(gpus), group="batch-eval")
+    return replace(made, **changes)
+
+
+def fill(*racks: str, but: Iterable[str] = ()) -> tuple[Pod, ...]:
+    """Occupants of all nodes of racks, but of some nodes."""
+    return tuple(occupant(n.name) for n in nodes() if n.labels[RACK] in racks and n.name not in but)
+
+
+def cliques(**changes: Any) -> tuple[PodClique, ...]:
+    router = PodClique(
+        NAMESPACE, ROUTER, "uid-router", Place(SET, "0", "", "", "", GANG), 1, 1, 0, shape(0), (), "kai-scheduler"
+    )
+    place = Place(SET, "0", "", GROUP, "0", GANG)
+    workers = PodClique(NAMESPACE, WORKERS, "uid-workers", place, 3, 3, 0, shape(8), (), "kai-scheduler")
+    return (router, replace(workers, **changes))
+
+
+def gang(**changes: Any) -> PodGang:
+    made = PodGang(
+        NAMESPACE,
+        GANG,
+        "uid-gang",
+        Place(SET),
+        "grove-topology",
+        Told(ZONE, HOST),
+        (
+            GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})),
+            GangPart(WORKERS, 3, frozenset(f"{WORKERS}-{n}" for n in range(3))),
+        ),
+        (GangGroup(GROUP, (WORKERS,), Told(RACK, HOST)),),
+        NOW - 840,
+    )
+    return replace(made, **changes)
+
+
+def pod_group(**changes: Any) -> KaiPodGroup:
+    made = KaiPodGroup(
+        NAMESPACE,
+        GANG,
+        "uid-group",
+        ("uid-gang",),
+        minimum=4,
+        queue="team-llm",
+        topology="grove-topology",
+        told=Told(ZONE, HOST),
+        subgroups=(
+            SubGroup(GROUP, told=Told(RACK, HOST)),
+            SubGroup(ROUTER, minimum=1),
+            SubGroup(WORKERS, GROUP, 3),
+        ),
+        created=NOW - 840,
+    )
+    return replace(made, **changes)
+
+
+def pcs(**changes: Any) -> PodCliqueSet:
+    at = "spec.template.topologyConstraint.packDomain"
+    made = PodCliqueSet(
+        NAMESPACE,
+        SET,
+        "uid-set",
+        1,
+        Asked("zone", field=at),
+        (CliqueTemplate("router"), CliqueTemplate("workers", 3, 3)),
+        (GroupTemplate("pool", ("workers",), asked=Asked("rack", field="spec.template.podCliqueScalingGroups[0]")),),
+        created=NOW - 840,
+    )
+    return replace(made, **changes)
+
+
+def design() -> dict[str, Any]:
+    """The topology as the designs have it."""
+    return {
+        "topologies": (ClusterTopology("ClusterTopology", "grove-topology", "uid-ct", LEVELS, "grove-topology"),),
+        "kai_topologies": (KaiTopology("grove-topology", KEYS, (("ClusterTopology", "grove-topology", "uid-ct"),)),),
+    }
+
+
+def today() -> dict[str, Any]:
+    """The topology and the set as today's Grove has them."""
+    kind = "ClusterTopologyBinding"
+    at = "spec.template.topologyConstraint.pack.required"
+    return {
+        "topologies": (ClusterTopology(kind, "grove-topology", "uid-ctb", LEVELS, "grove-topology"),),
+        "kai_topologies": (KaiTopology("grove-topology", KEYS, ((kind, "grove-topology", "uid-ctb"),)),),
+        "sets": (pcs(asked=Asked("zone", "", "grove-topology", at)),),
+    }
+
+
+def facts(**changes: Any) -> Facts:
+    """A gang that waits, on an empty fleet."""
+    start: dict[str, Any] = {
+        **design(),
+        "nodes": nodes(),
+        "pods": pods(),
+        "sets": (pcs(),),
+        "cliques": cliques(),
+        "gangs": (gang(),),
+        "pod_groups": (pod_group(),),
+        "queues": (Queue("root"), Queue("team-llm", "root"), Queue("research", "root")),
+        "device_classes": (DeviceClass("compute-domain-default-channel.nvidia.com"),),
+        "now": NOW,
+    }
+    return Facts(**{**start, **changes})
+
+
+def answer(given: Facts, ref: Ref = SET_REF) -> Answer:
+    explained = explain(Index(given), ref)
+    assert explained is not None
+    return explained
+
+
+def condition(kind: str, status: str, reason: str = "", message: str = "") -> Condition:
+    return Condition(kind, status, reason, message)

@@ -1,0 +1,121 @@
+"""Reasons in claims, device classes and ComputeDomains."""
+
+from dataclasses import replace
+
+from app.explain.facts import (
+    ClaimTemplate,
+    Consumer,
+    PodClaim,
+)
+from tests.explain.fleet import (
+    NAMESPACE,
+    NOW,
+    WORKERS,
+    cliques,
+    occupant,
+)
+from tests.explain.table.row import CLAIM, ONE_NODE, ONE_RACK, SHARED, TEMPLATED, Row, channels, claiming, domain
+
+CLAIMS = (
+    Row(
+        "ClaimMissing",
+        "the shared claim does not exist",
+        {"pods": claiming(SHARED)},
+        "ResourceClaim llm-0-mnnvl does not exist",
+        "platform",
+        {"pods": claiming(SHARED), "claims": (CLAIM,)},
+    ),
+    Row(
+        "ClaimMissing",
+        "the template does not exist, and no pod is made yet",
+        {"pods": (), "cliques": (cliques()[0], replace(cliques()[1], claims=(TEMPLATED,)))},
+        "ResourceClaimTemplate llm-0-template does not exist",
+        "platform",
+        {
+            "pods": (),
+            "cliques": (cliques()[0], replace(cliques()[1], claims=(PodClaim("x", "", "llm-0-template"),))),
+            "claim_templates": (ClaimTemplate(NAMESPACE, "llm-0-template"),),
+        },
+        also=("GangIncomplete",),
+    ),
+    Row(
+        "DeviceClassMissing",
+        "the claim names a class that nobody has",
+        {"pods": claiming(SHARED), "claims": (replace(CLAIM, classes=("compute-domain.nvidia.com",)),)},
+        "DeviceClass compute-domain.nvidia.com is unknown: ResourceClaim llm-0-mnnvl can never be allocated",
+        "platform",
+        {"pods": claiming(SHARED), "claims": (CLAIM,)},
+    ),
+    Row(
+        "ClaimElsewhere",
+        "the shared claim is bound to one node",
+        {"pods": claiming(SHARED), "claims": (replace(CLAIM, allocated=True, nodes=ONE_NODE),)},
+        "The claim llm-0-mnnvl is bound to gpu-00, so the 3 pods that wait must go there",
+        "platform",
+        {"pods": claiming(SHARED), "claims": (replace(CLAIM, allocated=True, nodes=ONE_RACK),)},
+    ),
+    Row(
+        "ClaimHeld",
+        "a pod that is terminating holds it",
+        {
+            "pods": (
+                *claiming(SHARED),
+                occupant(
+                    "gpu-15", namespace=NAMESPACE, name="old-0", deleting=NOW - 840, finalizers=("example.com/slow",)
+                ),
+            ),
+            "claims": (replace(CLAIM, consumers=(Consumer("old-0"),)),),
+        },
+        "The claim llm-0-mnnvl is held by old-0, terminating for 14 minutes (finalizer example.com/slow)",
+        "you",
+        {
+            "pods": (*claiming(SHARED), occupant("gpu-15", namespace=NAMESPACE, name="old-0")),
+            "claims": (replace(CLAIM, consumers=(Consumer("old-0"),)),),
+        },
+    ),
+    Row(
+        "ClaimHeld",
+        "a pod that is gone holds it",
+        {"pods": claiming(SHARED), "claims": (replace(CLAIM, consumers=(Consumer("gone-0"),)),)},
+        "The claim llm-0-mnnvl is held by gone-0, which does not exist any more",
+        "you",
+        {"pods": claiming(SHARED), "claims": (replace(CLAIM, consumers=(Consumer(f"{WORKERS}-0"),)),)},
+    ),
+    Row(
+        "ClaimFull",
+        "254 others and three workers want it",
+        {
+            "pods": (
+                *claiming(SHARED),
+                *(occupant("gpu-15", n, 0, namespace=NAMESPACE, claims=(SHARED,)) for n in range(254)),
+            ),
+            "claims": (replace(CLAIM, consumers=tuple(Consumer(f"batch-gpu-15-{n}") for n in range(254))),),
+        },
+        "254 pods share the claim llm-0-mnnvl, 257 want to, and 256 may",
+        "you",
+        {
+            "pods": (
+                *claiming(SHARED),
+                *(occupant("gpu-15", n, 0, namespace=NAMESPACE, claims=(SHARED,)) for n in range(253)),
+            ),
+            "claims": (replace(CLAIM, consumers=tuple(Consumer(f"batch-gpu-15-{n}") for n in range(253))),),
+        },
+    ),
+    Row(
+        "ChannelTaken",
+        "two nodes of the only free rack have given their channel away",
+        channels("gpu-12", "gpu-13"),
+        "2 of 16 nodes have their channel taken by sweep-3",
+        "you",
+        channels("gpu-12"),
+    ),
+    Row(
+        "DomainNotReady",
+        "two of four nodes are ready",
+        domain("gpu-00", "gpu-01"),
+        "ComputeDomain llm-0-cd: 2 of 4 nodes ready, missing gpu-02 and gpu-03",
+        "platform",
+        domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
+        also=("NotAsPreferred",),
+    ),
+)

@@ -1,0 +1,154 @@
+"""Reasons in what was asked for, and in what of it reached the scheduler."""
+
+from dataclasses import replace
+
+from app.explain.facts import (
+    Asked,
+    SubGroup,
+    Told,
+)
+from tests.explain import fleet
+from tests.explain.fleet import (
+    GROUP,
+    HOST,
+    RACK,
+    ROUTER,
+    WORKERS,
+    ZONE,
+    cliques,
+    gang,
+    pcs,
+    pod_group,
+)
+from tests.explain.table.row import Row, event
+
+CONSTRAINTS = (
+    Row(
+        "LevelUnknown",
+        "the set asks for a level that is not there",
+        {"sets": (pcs(asked=Asked("block", field="spec.template.topologyConstraint.packDomain")),)},
+        '"block" is no level of the ClusterTopology grove-topology: its levels are zone, rack and host',
+        "you",
+        {"sets": (pcs(),)},
+        ("design",),
+    ),
+    Row(
+        "LevelUnknown",
+        "the set prefers a level that is not there",
+        {
+            "sets": (
+                pcs(asked=Asked("zone", "block", "grove-topology", "spec.template.topologyConstraint.pack.required")),
+            )
+        },
+        '"block" is no level of the ClusterTopologyBinding grove-topology: its levels are zone, rack and host',
+        "you",
+        {"sets": (pcs(asked=Asked("zone", "host", "grove-topology")),)},
+        ("today",),
+    ),
+    Row(
+        "LevelUnknown",
+        "the set names a topology that does not exist",
+        {
+            "sets": (pcs(asked=Asked("zone", "", "other", "spec.template.topologyConstraint.pack.required")),),
+            "gangs": (gang(topology=""),),
+        },
+        "There is no topology other, which the set names",
+        "you",
+        {},
+        ("today",),
+        ("TopologyUnnamed",),
+    ),
+    Row(
+        "LevelUnknown",
+        "only the condition of the set says so",
+        {
+            "sets": (
+                pcs(
+                    conditions=(
+                        fleet.condition("TopologyLevelsUnavailable", "True", "ClusterTopologyNotFound", "gone"),
+                    )
+                ),
+            )
+        },
+        "The constraints of llm can't be kept: gone",
+        "you",
+        {"sets": (pcs(conditions=(fleet.condition("TopologyLevelsUnavailable", "False", "AllAvailable"),)),)},
+        ("today",),
+    ),
+    Row(
+        "LevelUnknown",
+        "only our condition of the set says so",
+        {"sets": (pcs(conditions=(fleet.condition("TopologyConstraintSatisfied", "False", "TopologyDisabled"),)),)},
+        "The constraints of llm can't be kept: TopologyDisabled",
+        "you",
+        {"sets": (pcs(conditions=(fleet.condition("TopologyConstraintSatisfied", "True", "AllSatisfied"),)),)},
+        ("design",),
+    ),
+    Row(
+        "LevelUnknown",
+        "the scheduler is told a label that KAI's Topology does not have",
+        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told("example.com/block")),)),)},
+        "example.com/block is no level of KAI's Topology grove-topology: it has topology.kubernetes.io/zone, "
+        "example.com/rack and kubernetes.io/hostname",
+        "platform",
+        {},
+        also=("GangUnconstrained",),
+    ),
+    Row(
+        "TopologyUnnamed",
+        "the PodGang has constraints and no annotation",
+        {"gangs": (gang(topology=""),), "events": (event(f"uid-{ROUTER}-0", "PodGrouperWarning", "no topology"),)},
+        "The PodGang has constraints and does not say which topology they are about: KAI can't group its pods",
+        "platform",
+        {"gangs": (gang(topology="", told=Told(), groups=()),)},
+    ),
+    Row(
+        "GangUnconstrained",
+        "the PodGang lacks the constraint of the set",
+        {"gangs": (gang(told=Told()),)},
+        "The PodGang llm-0 is scheduled without regard to zone, which the set asks for",
+        "platform",
+        {"gangs": (gang(told=Told(RACK)),)},
+    ),
+    Row(
+        "GangUnconstrained",
+        "the replica of the scaling group is told a broader level",
+        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(ZONE)),)),)},
+        "The PodGang llm-0 is scheduled without regard to rack, which the set asks for",
+        "platform",
+        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(HOST)),)),)},
+    ),
+    Row(
+        "GangUnconstrained",
+        "KAI's PodGroup lacks the constraint of the PodGang",
+        {"pod_groups": (pod_group(subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
+        "The PodGroup llm-0 is scheduled without regard to rack, which the set asks for",
+        "platform",
+        {"pod_groups": (pod_group(subgroups=(SubGroup(GROUP, told=Told(HOST)), SubGroup(WORKERS, GROUP, 3))),)},
+    ),
+    Row(
+        "MinAboveReplicas",
+        "a clique of the set can never reach its minimum",
+        {"sets": (pcs(cliques=(replace(pcs().cliques[0], replicas=4, minimum=6),)),)},
+        "Clique router needs 6, and 4 can exist: it is never placed",
+        "you",
+        {"sets": (pcs(cliques=(replace(pcs().cliques[0], replicas=6, minimum=6),)),)},
+    ),
+    Row(
+        "MinAboveReplicas",
+        "the PodGang needs more pods than its PodClique makes",
+        {"cliques": (cliques()[0], replace(cliques()[1], replicas=2))},
+        f"{WORKERS} needs 3, and 2 can exist: it is never placed",
+        "you",
+        {"cliques": (cliques()[0], replace(cliques()[1], replicas=3))},
+        also=("MinAboveReplicas",),
+    ),
+    Row(
+        "MinAboveReplicas",
+        "KAI's PodGroup needs more pods than the PodCliques make",
+        {"pod_groups": (pod_group(minimum=5),)},
+        "The gang needs 5 pods, and 4 can exist: it is never placed",
+        "you",
+        {"pod_groups": (pod_group(minimum=4),)},
+    ),
+)

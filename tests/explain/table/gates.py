@@ -1,0 +1,127 @@
+"""Reasons for which pods are not handed to KAI."""
+
+from dataclasses import replace
+
+from app.explain.facts import (
+    Asked,
+    GangPart,
+    Told,
+    Workload,
+    WorkloadGroup,
+)
+from tests.explain.fleet import (
+    NAMESPACE,
+    ROUTER,
+    WORKERS,
+    cliques,
+    gang,
+    pcs,
+    pods,
+)
+from tests.explain.table.row import GATE, Row, event, scaled
+
+GATES = (
+    Row(
+        "GangIncomplete",
+        "one worker is missing",
+        {"pods": pods()[:3], "cliques": (cliques()[0], replace(cliques()[1], errors=("quota exceeded",)))},
+        f"3 of 4 pods exist; {WORKERS} lacks 1",
+        "you",
+        {"pods": tuple(replace(p, gates=("example.com/quota",)) for p in pods()[:3])},
+    ),
+    Row(
+        "GateNotInGang",
+        "the gang does not refer to two gated pods",
+        {
+            "gangs": (gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3))),),
+            "pods": pods(gates=GATE),
+        },
+        "Grove has not put 3 pods of llm-0 into the gang yet",
+        "wait",
+        {"pods": pods(gates=GATE)},
+    ),
+    Row(
+        "GateBaseGang",
+        "the base gang has two of three scheduled",
+        scaled(2),
+        "Waits for gang llm-base: llm-0-decode has 2 of 3",
+        "wait",
+        scaled(3),
+        also=("GangIncomplete",),
+    ),
+    Row(
+        "GateForeign",
+        "another gate holds all pods",
+        {"pods": pods(gates=("example.com/quota",))},
+        "The gate example.com/quota holds 4 pods; it is neither ours nor Grove's",
+        "platform",
+        {"pods": pods(gates=GATE)},
+    ),
+    Row(
+        "WorkloadMissing",
+        "pods name a KAI PodGroup that does not exist",
+        {"pod_groups": ()},
+        "4 pods wait for KAI PodGroup llm-0, which does not exist",
+        "you",
+        {},
+    ),
+    Row(
+        "WorkloadMissing",
+        "pods name a Workload that does not exist",
+        {"pods": pods(workload="train-a"), "workloads": (Workload(NAMESPACE, "train-b"),)},
+        "4 pods wait for Workload train-a, which does not exist",
+        "you",
+        {"pods": pods(workload="train-a"), "workloads": (Workload(NAMESPACE, "train-a"),)},
+    ),
+    Row(
+        "WorkloadMissing",
+        "pods name a group that does not exist",
+        {"pods": pods(workload_group="train-a-workers")},
+        "4 pods wait for PodGroup train-a-workers, which does not exist",
+        "you",
+        {"pods": pods(workload_group="g"), "workload_groups": (WorkloadGroup(NAMESPACE, "g"),)},
+    ),
+    Row(
+        "WorkloadMissing",
+        "pods name a group whose Workload does not exist",
+        {"pods": pods(workload_group="g"), "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),)},
+        "4 pods wait for Workload train-a, which does not exist",
+        "you",
+        {
+            "pods": pods(workload_group="g"),
+            "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),),
+            "workloads": (Workload(NAMESPACE, "train-a"),),
+        },
+    ),
+    Row(
+        "NotGrouped",
+        "KAI's grouper gave up",
+        {
+            "pods": pods(group=""),
+            "events": tuple(event(p.uid, "PodGrouperWarning", "unknown topology") for p in pods()),
+        },
+        "KAI has not taken up 4 pods: unknown topology",
+        "you",
+        {"pods": pods(group="", gates=GATE)},
+    ),
+    Row(
+        "NotGrouped",
+        "KAI's grouper says nothing",
+        {"pods": (replace(pods()[0], group=""), *pods()[1:])},
+        "KAI has not taken up 1 pod",
+        "platform",
+        {"pods": pods(scheduler="default-scheduler", group="")},
+    ),
+    Row(
+        "WrongScheduler",
+        "the default scheduler places pods with a constraint",
+        {"pods": pods(scheduler="default-scheduler")},
+        "4 pods with a topology constraint are placed by default-scheduler, which knows no gangs",
+        "you",
+        {
+            "pods": pods(scheduler="default-scheduler"),
+            "gangs": (gang(told=Told(), groups=()),),
+            "sets": (pcs(asked=Asked(), groups=()),),
+        },
+    ),
+)

@@ -1,0 +1,205 @@
+"""Reasons in the room on nodes."""
+
+from dataclasses import replace
+
+from app.explain.facts import (
+    Asked,
+    GangPart,
+    Requirement,
+    Taint,
+    Told,
+)
+from tests.explain.fleet import (
+    RACK,
+    WORKERS,
+    ZONE,
+    cliques,
+    fill,
+    gang,
+    nodes,
+    occupant,
+    pcs,
+    placed,
+    pod,
+    pod_group,
+    pods,
+    shape,
+)
+from tests.explain.table.row import Row, changed, event, without
+
+PLACEMENT = (
+    Row(
+        "NeverFits",
+        "one rack is too small",
+        {
+            "cliques": (cliques()[0], replace(cliques()[1], replicas=5)),
+            "gangs": (gang(parts=(gang().parts[0], GangPart(WORKERS, 5))),),
+            "pods": (pods()[0], *(pod(WORKERS, n) for n in range(5))),
+        },
+        "The largest rack has 32 GPUs, and llm-0-pool-0 needs 40 GPUs",
+        "you",
+        {
+            "cliques": (cliques()[0], replace(cliques()[1], replicas=4)),
+            "gangs": (gang(parts=(gang().parts[0], GangPart(WORKERS, 4))),),
+            "pods": (pods()[0], *(pod(WORKERS, n) for n in range(4))),
+        },
+    ),
+    Row(
+        "NeverFits",
+        "one node is too small",
+        {"pods": (pods()[0], *(pod(WORKERS, n, shape=shape(16)) for n in range(3)))},
+        "No node has 16 GPUs, which a pod asks for: the largest has 8 GPUs",
+        "you",
+        {"pods": (pods()[0], *(pod(WORKERS, n, shape=shape(8)) for n in range(3)))},
+    ),
+    Row(
+        "NeverFits",
+        "GPUs by sum would do, but pods of 5 leave 3 over on each node",
+        {
+            "cliques": (cliques()[0], replace(cliques()[1], replicas=5)),
+            "gangs": (gang(parts=(gang().parts[0], GangPart(WORKERS, 5))),),
+            "pods": (pods()[0], *(pod(WORKERS, n, shape=shape(5)) for n in range(5))),
+        },
+        "Even empty, no rack has room for 5 pods of 5 GPUs; zone-a/rack-a1 would have room for 4",
+        "you",
+        {"pods": (pods()[0], *(pod(WORKERS, n, shape=shape(5)) for n in range(3)))},
+    ),
+    Row(
+        "NeverFits",
+        "no node is in the topology",
+        {"nodes": without(ZONE, *(n.name for n in nodes()))},
+        "No rack exists: no node has the labels of all levels",
+        "you",
+        {"nodes": without(ZONE, *(n.name for n in nodes()[4:]))},
+        also=("LevelLabelMissing",),
+    ),
+    Row(
+        "NoDomainFits",
+        "no rack has three free nodes, one has two",
+        {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b2"), *fill("rack-b1", but=("gpu-08", "gpu-09")))},
+        "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2",
+        "you",
+        {
+            "pods": (
+                *pods(),
+                *fill("rack-a1", "rack-a2", "rack-b2"),
+                *fill("rack-b1", but=("gpu-08", "gpu-09", "gpu-10")),
+            )
+        },
+    ),
+    Row(
+        "NoDomainFits",
+        "4+4 free GPUs are no room for 8",
+        {"pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), *(occupant(f"gpu-0{n}", gpus=4) for n in range(4)))},
+        "No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 0",
+        "you",
+        {"pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-00", gpus=4))},
+    ),
+    Row(
+        "NoDomainFits",
+        "without a constraint, the cluster is full",
+        {
+            "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-15"))),
+            "gangs": (gang(told=Told(), groups=()),),
+            "sets": (pcs(asked=Asked(), groups=()),),
+        },
+        "The nodes have no room for 1 pod and 3 pods of 8 GPUs, only for 3",
+        "you",
+        {
+            "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-08", "gpu-15"))),
+            "gangs": (gang(told=Told(), groups=()),),
+            "sets": (pcs(asked=Asked(), groups=()),),
+        },
+    ),
+    Row(
+        "BoundToDomain",
+        "two of three workers run in a rack that is full",
+        {"pods": (*placed("gpu-00", "gpu-01", "gpu-02"), pod(WORKERS, 2), occupant("gpu-00"), occupant("gpu-03"))},
+        "2 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, the rest must join them, and it has room for 0 of "
+        "1 pod of 8 GPUs",
+        "you",
+        {"pods": (*placed("gpu-00", "gpu-01", "gpu-02"), pod(WORKERS, 2), occupant("gpu-00"))},
+    ),
+    Row(
+        "NodesUnfit",
+        "two nodes of the only free rack are closed",
+        {
+            "nodes": tuple(replace(n, unschedulable=n.name == "gpu-00", ready=n.name != "gpu-01") for n in nodes()),
+            "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
+        },
+        "2 of 4 nodes of zone-a/rack-a1 are out: 1 cordoned and 1 not ready",
+        "platform",
+        {
+            "nodes": changed(("gpu-00",), unschedulable=True),
+            "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
+        },
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NodesUnfit",
+        "the pods select other nodes",
+        {
+            "pods": tuple(
+                replace(p, shape=replace(p.shape, selector=(Requirement("gpu", "In", ("h100",)),))) for p in pods()
+            )
+        },
+        "4 of 4 nodes of zone-a/rack-a1 are out: 4 not selected by the pods",
+        "you",
+        {"pods": tuple(replace(p, shape=replace(p.shape, selector=(Requirement(ZONE, "Exists"),))) for p in pods())},
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NodesUnfit",
+        "all nodes are tainted",
+        {"nodes": tuple(replace(n, taints=(Taint("example.com/maintenance", "", "NoSchedule"),)) for n in nodes())},
+        "4 of 4 nodes of zone-a/rack-a1 are out: 4 tainted example.com/maintenance",
+        "platform",
+        {},
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "OtherResource",
+        "GPUs are free, memory is not",
+        {
+            "pods": (
+                *(replace(p, shape=shape(8, memory=900 * 2**30)) if p.place.clique == WORKERS else p for p in pods()),
+                *(occupant(n.name, shape=shape(0, memory=204 * 2**30)) for n in nodes()),
+            )
+        },
+        "GPUs fit in 4 racks, memory in none: a pod asks for 900 GiB, and at most 820 GiB is free on a "
+        "node with free GPUs",
+        "you",
+        {
+            "pods": (
+                *(replace(p, shape=shape(8, memory=820 * 2**30)) if p.place.clique == WORKERS else p for p in pods()),
+                *(occupant(n.name, shape=shape(0, memory=204 * 2**30)) for n in nodes()),
+            )
+        },
+    ),
+    Row(
+        "NotAsPreferred",
+        "three workers are in two racks, one would do",
+        {
+            "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-04"),
+            "gangs": (gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),),
+            "sets": (pcs(groups=()),),
+            "pod_groups": (pod_group(subgroups=()),),
+        },
+        "3 pods of llm-0-pool-0 in 2 racks, 1 would do",
+        "you",
+        {
+            "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
+            "gangs": (gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),),
+            "sets": (pcs(groups=()),),
+            "pod_groups": (pod_group(subgroups=()),),
+        },
+    ),
+    Row(
+        "BindingFailed",
+        "the binder reports an error",
+        {"events": (event(f"uid-{WORKERS}-0", "BindingError", "no device"),)},
+        "KAI chose a node, and binding failed: no device",
+        "platform",
+        {"events": (event("uid-of-another-pod", "BindingError", "no device"),)},
+    ),
+)

@@ -1,0 +1,104 @@
+"""Reasons in queues, and in what KAI says."""
+
+from app.explain.facts import (
+    Queue,
+    Said,
+)
+from tests.explain.fleet import (
+    GPU,
+    pod_group,
+    pods,
+)
+from tests.explain.table.row import FULL, Row, labelled, queues, said
+
+QUEUES = (
+    Row(
+        "QueueMissing",
+        "the queue does not exist",
+        {"pod_groups": (pod_group(queue="team-x"),)},
+        "Queue team-x does not exist; there are research and team-llm",
+        "you",
+        {},
+    ),
+    Row(
+        "QueueMissing",
+        "the queue has no parent",
+        {"pod_groups": (pod_group(queue="root"),)},
+        "Queue root has no parent, and KAI places nothing in such a queue; there are research and team-llm",
+        "you",
+        {"pod_groups": (pod_group(queue="research"),)},
+    ),
+    Row(
+        "QueueLimit",
+        "the queue's limit leaves room for 23 GPUs, and 24 are asked for",
+        {"queues": queues(limit=64_000, allocated=41_000)},
+        "Queue team-llm: limit 64 GPUs, 41 used, 24 asked",
+        "you",
+        {"queues": queues(limit=64_000, allocated=40_000)},
+    ),
+    Row(
+        "QueueLimit",
+        "the limit of the queue above",
+        {"queues": (Queue("root", "", None, 64_000, 60_000), Queue("team-llm", "root"))},
+        "Queue root: limit 64 GPUs, 60 used, 24 asked",
+        "you",
+        {"queues": (Queue("root", "", None, 64_000, 40_000), Queue("team-llm", "root"))},
+    ),
+    Row("QueueLimit", "KAI says so, in words only", said("OverLimit"), "KAI says: KAI's words", "you", said("Other")),
+    Row(
+        "QueueQuota",
+        "KAI says that a workload that is not preemptible is over the quota",
+        said("NonPreemptibleOverQuota", queue="team-llm", quota={GPU: 64_000}, allocated={GPU: 60_000}),
+        "The workload is not preemptible and so bound to the quota of queue team-llm: 64 GPUs, 60 used",
+        "you",
+        said("OverLimit"),
+    ),
+    Row(
+        "QueueQuota",
+        "KAI gives no numbers, the queue does",
+        {**said("NonPreemptibleOverQuota"), "queues": queues(quota=16_000, allocated_fixed=8_000)},
+        "The workload is not preemptible and so bound to the quota of queue team-llm: 16 GPUs, 8 used",
+        "you",
+        {"queues": queues(quota=16_000, allocated_fixed=8_000)},
+    ),
+    Row(
+        "QueueQuota", "nobody gives numbers", said("NonPreemptibleOverQuota"), "KAI says: KAI's words", "you", said("x")
+    ),
+    Row(
+        "FairShare",
+        "a sibling holds more than its quota",
+        {"queues": queues(quota=64_000), "pods": (*pods(), *FULL)},
+        "team-b holds 96 of its 64 GPUs; team-llm has 0 of its 64",
+        "wait",
+        {"queues": queues(quota=16_000), "pods": (*pods(), *FULL)},
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "PreemptionDelay",
+        "KAI waits before it pushes others out",
+        {"pod_groups": (pod_group(said=(Said("PreemptionDelayNotElapsed", "w"),), delay=1800.0),)},
+        "May push others out from 08:16 UTC on",
+        "wait",
+        {"pod_groups": (pod_group(said=(Said("PreemptionDelayNotElapsed", "w"),), delay=60.0),)},
+    ),
+    Row(
+        "PreemptionDelay",
+        "KAI waits, and the time is not known",
+        said("PreemptionDelayNotElapsed"),
+        "May not push others out yet",
+        "wait",
+        said("Other"),
+    ),
+    Row(
+        "OutsidePool",
+        "the gang is bound to a pool without nodes",
+        {"pod_groups": (pod_group(pool="h100"),), "queues": queues(pool="h100")},
+        'Its node pool "h100" has 0 nodes and no room; 16 nodes are in no pool',
+        "platform",
+        {
+            "pod_groups": (pod_group(pool="h100"),),
+            "queues": queues(pool="h100"),
+            "nodes": labelled(("gpu-00", "gpu-01", "gpu-02", "gpu-03"), pool="h100"),
+        },
+    ),
+)

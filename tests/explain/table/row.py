@@ -1,0 +1,151 @@
+"""A row of the table of reasons, and states that several rows share."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.explain.facts import (
+    ClaimTemplate,
+    ComputeDomain,
+    Device,
+    DomainNode,
+    Event,
+    GangPart,
+    KaiTopology,
+    PodClaim,
+    PodClique,
+    Queue,
+    Ref,
+    Requirement,
+    ResourceClaim,
+    Said,
+)
+from tests.explain.fleet import (
+    NAMESPACE,
+    NOW,
+    RACK,
+    WORKERS,
+    cliques,
+    fill,
+    gang,
+    nodes,
+    placed,
+    pod_group,
+    pods,
+    shape,
+)
+
+Changes = dict[str, Any]
+FULL = fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")
+GATE = ("grove.io/podgang-pending-creation",)
+CHANNEL = "compute-domain-default-channel.nvidia.com"
+
+
+@dataclass(frozen=True)
+class Row:
+    """`hit` makes the reason hold, with this text; `miss` is the nearest state in which it doesn't."""
+
+    id: str
+    name: str
+    hit: Changes
+    text: str
+    who: str
+    miss: Changes
+    dialects: tuple[str, ...] = ("design", "today")
+    also: tuple[str, ...] = field(default=())
+
+
+def without(key: str, *names: str) -> tuple[Any, ...]:
+    """The nodes, some of them without a label."""
+    return tuple(
+        replace(n, labels={k: v for k, v in n.labels.items() if k != key}) if n.name in names else n for n in nodes()
+    )
+
+
+def changed(names: tuple[str, ...], **changes: Any) -> tuple[Any, ...]:
+    return tuple(replace(n, **changes) if n.name in names else n for n in nodes())
+
+
+def labelled(names: tuple[str, ...], **labels: str) -> tuple[Any, ...]:
+    pools = {key.replace("_", "-"): value for key, value in labels.items()}
+    added = {"kai.scheduler/node-pool": pools["pool"]} if "pool" in pools else {RACK: pools["rack"]}
+    return tuple(replace(n, labels={**n.labels, **added}) if n.name in names else n for n in nodes())
+
+
+def queues(**of_team: Any) -> tuple[Queue, ...]:
+    return (Queue("root"), replace(Queue("team-llm", "root"), **of_team), Queue("team-b", "root", 64_000, None, 96_000))
+
+
+def said(reason: str, **details: Any) -> Changes:
+    return {"pod_groups": (pod_group(said=(Said(reason, "KAI's words", **details),)),)}
+
+
+def claiming(claim: PodClaim, **more: Any) -> tuple[Any, ...]:
+    """All pods, each of the workers with a claim."""
+    return tuple(replace(p, claims=(claim,), **more) if p.place.clique == WORKERS else p for p in pods())
+
+
+SHARED, TEMPLATED = PodClaim("mnnvl", "llm-0-mnnvl"), PodClaim("mnnvl", "llm-0-made", "llm-0-template")
+CLAIM = ResourceClaim(NAMESPACE, "llm-0-mnnvl", "uid-claim", (CHANNEL,))
+ONE_NODE = ((Requirement("metadata.name", "In", ("gpu-00",)),),)
+ONE_RACK = ((Requirement(RACK, "In", ("rack-a1",)),),)
+BASE = (GangPart("llm-0-decode", 3),)
+
+
+def event(uid: str, reason: str, message: str) -> Event:
+    return Event(uid, Ref("Pod", NAMESPACE, "p"), reason, message, NOW - 10)
+
+
+def scaled(scheduled: int) -> Changes:
+    """The gang waits for a base gang whose clique `decode` needs three scheduled pods."""
+    base = gang(name="llm-base", uid="uid-base", parts=BASE, groups=())
+    decode = PodClique(NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, 3, scheduled, shape(8))
+    waits = tuple(replace(clique, place=replace(clique.place, base_gang="llm-base")) for clique in cliques())
+    return {"gangs": (gang(), base), "cliques": (*waits, decode), "pods": pods(gates=GATE)}
+
+
+def channels(*taken: str, own: bool = False) -> Changes:
+    """Claims of the gang's pods that wait, and channels that others have on nodes."""
+    others = ResourceClaim(
+        "research",
+        "sweep-3",
+        "uid-3",
+        (CHANNEL,),
+        True,
+        tuple(Device("compute-domain.nvidia.com", n, "channel-0") for n in taken),
+    )
+    return {
+        "pods": (*claiming(TEMPLATED), *fill("rack-a1", "rack-a2", "rack-b1")),
+        "claims": (others, ResourceClaim(NAMESPACE, "llm-0-made", "u", (CHANNEL,))),
+        "claim_templates": (ClaimTemplate(NAMESPACE, "llm-0-template", (CHANNEL,)),),
+    }
+
+
+def domain(*ready: str, number: int = 0) -> Changes:
+    running = tuple(
+        replace(p, waiting=("ContainerCreating",), claims=(TEMPLATED,))
+        for p in placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+    )
+    stored = ComputeDomain(
+        NAMESPACE,
+        "llm-0-cd",
+        "uid-cd",
+        number,
+        "llm-0-template",
+        False,
+        tuple(DomainNode(n, n in ready) for n in nodes_of_gang()),
+    )
+    return {
+        "pods": running,
+        "compute_domains": (stored,),
+        "claims": (ResourceClaim(NAMESPACE, "llm-0-made", "u", (CHANNEL,), True),),
+        "claim_templates": (ClaimTemplate(NAMESPACE, "llm-0-template", (CHANNEL,)),),
+    }
+
+
+def nodes_of_gang() -> tuple[str, ...]:
+    return ("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+
+
+def kai(keys: tuple[str, ...], dialect: str = "design", owner: str | None = None) -> tuple[KaiTopology, ...]:
+    kind, uid = ("ClusterTopology", "uid-ct") if dialect == "design" else ("ClusterTopologyBinding", "uid-ctb")
+    return (KaiTopology("grove-topology", keys, ((kind, "grove-topology", owner or uid),)),)

@@ -1,0 +1,127 @@
+"""Reasons in the labels of nodes and in the topology."""
+
+from app.explain.facts import (
+    Asked,
+    ClusterTopology,
+    KaiTopology,
+    Told,
+)
+from tests.explain.fleet import (
+    HOST,
+    KEYS,
+    LEVELS,
+    RACK,
+    ZONE,
+    fill,
+    gang,
+    node,
+    nodes,
+    pcs,
+    pods,
+)
+from tests.explain.table.row import Row, kai, labelled, without
+
+TOPOLOGY = (
+    Row(
+        "LevelLabelMissing",
+        "two nodes lack the rack of the nodes before and after them, and with them the gang fits",
+        {"nodes": without(RACK, "gpu-13", "gpu-14"), "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1"))},
+        "2 nodes of rack-b2 have no label example.com/rack; with them it fits; KAI leaves them out of every gang with "
+        "a constraint: 16 GPUs",
+        "platform",
+        {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1"))},
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "LevelLabelMissing",
+        "one node at the border of two racks lacks its rack: no value is guessed",
+        {"nodes": without(RACK, "gpu-03")},
+        "1 node has no label example.com/rack; KAI leaves it out of every gang with a constraint: 8 GPUs",
+        "platform",
+        {
+            "nodes": without(RACK, "gpu-03"),
+            "gangs": (gang(told=Told(), groups=()),),
+            "sets": (pcs(asked=Asked(), groups=()),),
+        },
+    ),
+    Row(
+        "NotATree",
+        "one rack of six is in two zones",
+        {"nodes": (*nodes(), node(16, "zone-a", "rack-c"), node(17, "zone-b", "rack-c"), node(18, "zone-b", "rack-d"))},
+        "rack-c is in zone-a and zone-b: KAI counts 2 racks of 1 node",
+        "platform",
+        {"nodes": (*nodes(), node(16, "zone-a", "rack-c"), node(17, "zone-a", "rack-c"))},
+    ),
+    Row(
+        "NotATree",
+        "most names of racks repeat: a habit, one note",
+        {"nodes": labelled(("gpu-08", "gpu-09", "gpu-10", "gpu-11"), rack="rack-a1")},
+        "1 of 3 names of a rack are in more than one zone, such as rack-a1; KAI counts each as a rack of its own",
+        "platform",
+        {},
+    ),
+    Row(
+        "TopologyDiffers",
+        "KAI lacks a level",
+        {"kai_topologies": kai((ZONE, HOST)), "gangs": (gang(told=Told(ZONE), groups=()),)},
+        "KAI knows the levels zone and host; the ClusterTopology says zone, rack and host",
+        "platform",
+        {"kai_topologies": kai(KEYS)},
+        ("design",),
+        ("GangUnconstrained",),
+    ),
+    Row(
+        "TopologyDiffers",
+        "KAI has another order",
+        {"kai_topologies": kai((RACK, ZONE, HOST), "today")},
+        "KAI knows the levels rack, zone and host; the ClusterTopologyBinding says zone, rack and host",
+        "platform",
+        {"kai_topologies": kai(KEYS, "today")},
+        ("today",),
+        ("NotATree",),
+    ),
+    Row(
+        "TopologyDiffers",
+        "KAI has no Topology",
+        {"kai_topologies": ()},
+        "KAI has no Topology grove-topology, so no gang can be placed by zone, rack and host",
+        "platform",
+        {},
+    ),
+    Row(
+        "TopologyDiffers",
+        "the KAI Topology belongs to a former ClusterTopology",
+        {"kai_topologies": kai(KEYS, owner="uid-former")},
+        "The Topology grove-topology is owned by ClusterTopology grove-topology, not by the ClusterTopology "
+        "grove-topology: it is not kept",
+        "platform",
+        {"kai_topologies": kai(KEYS)},
+        ("design",),
+    ),
+    Row(
+        "TopologyDiffers",
+        "Grove reports drift",
+        {
+            "topologies": (
+                ClusterTopology(
+                    "ClusterTopologyBinding",
+                    "grove-topology",
+                    "uid-ctb",
+                    LEVELS,
+                    "grove-topology",
+                    True,
+                    "levels differ",
+                ),
+            )
+        },
+        "Grove finds the Topology grove-topology out of step: levels differ",
+        "platform",
+        {
+            "topologies": (
+                ClusterTopology("ClusterTopologyBinding", "grove-topology", "uid-ctb", LEVELS, "grove-topology", True),
+            ),
+            "kai_topologies": (KaiTopology("grove-topology", KEYS),),
+        },
+        ("today",),
+    ),
+)

@@ -1,0 +1,65 @@
+"""What holds for all facts: order doesn't matter, and what is not seen is never well."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.explain.answer import TITLES
+from app.explain.facts import ROOM, Facts
+from app.explain.json import document
+from app.explain.reasons import RULES
+from tests.explain import fleet
+from tests.explain.fleet import answer, facts, placed
+from tests.explain.test_reasons import ROWS
+
+KINDS = tuple(field.name for field in fields(Facts) if str(field.type).startswith("tuple"))
+STATES: list[dict[str, Any]] = [
+    {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
+    *(row.hit for row in ROWS),
+]
+
+
+def hidden(given: Facts, kind: str) -> Facts:
+    """The facts without one kind, which may not be read."""
+    values: dict[str, Any] = {} if kind == ROOM else {kind: ()}
+    unseen = {**given.unseen, kind: "no right to list"}
+    if kind == "pods":
+        unseen[ROOM] = "no right to list"
+    if kind == ROOM:
+        values["pods"] = tuple(pod for pod in given.pods if pod.namespace == fleet.NAMESPACE)
+    return replace(given, unseen=unseen, **values)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(STATES), st.sampled_from(["design", "today"]), st.randoms(use_true_random=False))
+def test_the_answer_does_not_depend_on_the_order_of_facts(changes: dict[str, Any], dialect: str, random: Any) -> None:
+    start = fleet.today() if dialect == "today" else fleet.design()
+    ordered = facts(**{**start, **changes})
+    kinds = {kind: getattr(ordered, kind) for kind in KINDS}
+    shuffled: dict[str, Any] = {kind: tuple(random.sample(facts, len(facts))) for kind, facts in kinds.items()}
+    assert document(answer(replace(ordered, **shuffled))) == document(answer(ordered))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in (*KINDS, ROOM) if kind != "sets"])  # a set is what is asked about
+def test_hiding_a_kind_never_makes_an_answer_well(kind: str) -> None:
+    for changes in STATES:
+        given = facts(**changes)
+        before, after = answer(given), answer(hidden(given, kind))
+        assert before.state == "well" or after.state != "well"
+        lost = {reason.id for reason in before.reasons} - {reason.id for reason in after.reasons}
+        assert not lost or after.exit_code == 2
+
+
+def test_a_placed_gang_is_not_known_to_be_well_without_what_its_reasons_need() -> None:
+    given = facts(**STATES[0])
+    needed = {need for rule in RULES for need in rule.needs if need in ("nodes", "topologies", "gangs", "pods")}
+    states = {kind: answer(hidden(given, kind)).state for kind in sorted(needed)}
+    assert states == {"gangs": "unknown", "nodes": "unknown", "pods": "unknown", "topologies": "unknown"}
+
+
+def test_every_kind_of_fact_and_every_need_has_a_title() -> None:
+    assert set(TITLES) == {*KINDS, ROOM}
+    assert {need for rule in RULES for need in rule.needs} <= TITLES.keys()

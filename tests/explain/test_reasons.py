@@ -1,0 +1,63 @@
+"""Each reason of the table: a state in which it holds, and one that just misses it, for both Grove APIs."""
+
+import pytest
+
+from app.explain.reasons import RULES
+from tests.explain import fleet
+from tests.explain.fleet import (
+    GANG,
+    answer,
+    facts,
+    placed,
+)
+from tests.explain.table.claims import CLAIMS
+from tests.explain.table.constraints import CONSTRAINTS
+from tests.explain.table.gates import GATES
+from tests.explain.table.placement import PLACEMENT
+from tests.explain.table.queues import QUEUES
+from tests.explain.table.row import Changes, Row
+from tests.explain.table.topology import TOPOLOGY
+
+ROWS = (*TOPOLOGY, *CONSTRAINTS, *GATES, *QUEUES, *PLACEMENT, *CLAIMS)
+CASES = [pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})") for row in ROWS for dialect in row.dialects]
+
+
+def start(dialect: str) -> Changes:
+    return fleet.today() if dialect == "today" else fleet.design()
+
+
+@pytest.mark.parametrize(("row", "dialect"), CASES)
+def test_the_reason_is_found(row: Row, dialect: str) -> None:
+    reasons = answer(facts(**{**start(dialect), **row.hit})).reasons
+    texts = [(reason.id, reason.text, reason.who) for reason in reasons]
+    assert (row.id, row.text, row.who) in texts
+    assert {reason.id for reason in reasons} == {row.id, *row.also}
+    hit = next(reason for reason in reasons if (reason.id, reason.text) == (row.id, row.text))
+    assert hit.objects
+    assert hit.evidence
+    assert hit.remedy
+
+
+@pytest.mark.parametrize(("row", "dialect"), CASES)
+def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
+    reasons = answer(facts(**{**start(dialect), **row.miss})).reasons
+    assert (row.id, row.text) not in [(reason.id, reason.text) for reason in reasons]
+
+
+def test_every_reason_of_the_table_has_a_case() -> None:
+    assert {row.id for row in ROWS} == {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize("dialect", ["design", "today"])
+def test_a_gang_on_an_empty_fleet_has_no_reason_to_wait(dialect: str) -> None:
+    explained = answer(facts(**start(dialect)))
+    assert (explained.reasons, explained.state, explained.exit_code) == ((), "waits", 0)
+    assert explained.headline == "llm waits, 0 of 4 pods placed, asked 14 minutes ago"
+    assert GANG in str(explained.tree)
+
+
+@pytest.mark.parametrize("dialect", ["design", "today"])
+def test_a_gang_in_one_rack_is_placed_as_asked(dialect: str) -> None:
+    explained = answer(facts(**{**start(dialect), "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")}))
+    assert (explained.reasons, explained.state, explained.exit_code) == ((), "well", 0)
+    assert explained.headline == "llm is placed as asked, 4 of 4 pods placed"
