@@ -13,10 +13,10 @@ from app.admission.decide import Route
 from app.admission.exchange import Exchange
 from app.admission.review import Request
 from app.admission.verdict import Verdict
-from app.cluster.offline import OfflineCluster
 from app.config.schema import Configuration
 from app.rules.topology.levels import Level
 from app.webhooks.registry import routes_over
+from tests.cluster.offline import OfflineCluster
 
 DIRECTORY = Path(__file__).parent / "testdata" / "reviews"
 OPERATOR = "system:serviceaccount:grove-system:grove-admission"

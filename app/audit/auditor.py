@@ -11,8 +11,9 @@ from app.admission.decide import Route
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
-from app.cluster.gangs import BY_SET
-from app.cluster.snapshot import DatedResource, SnapshotCluster
+from app.cluster import listed
+from app.cluster.cluster import Cluster
+from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS
 from app.dry_run.judge import Asker, judge
 from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.kube.pages import pages
@@ -28,7 +29,8 @@ from app.rules.kinds import (
     RESOURCE_CLAIM,
 )
 from app.rules.labels import read_place
-from app.rules.mnnvl.ownership import Gang, belongs_to, ownership_problem
+from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership_problem
+from app.rules.topology.levels import Level
 
 JUDGED = (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GROUP, POD_CLIQUE, POD_GANG)
 OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
@@ -53,22 +55,24 @@ class Auditor:
     def __init__(
         self,
         client: Client,
-        cluster: SnapshotCluster,
+        cluster: Cluster,
         routes: Mapping[str, Route],
         asker: Asker,
         *,
+        levels: tuple[Level, ...],
         exempt: Collection[str],
         now: datetime,
         progress: Progress,
     ) -> None:
         self.tally = Tally()
         self._client, self._cluster, self._routes, self._asker = client, cluster, routes, asker
+        self._levels, self._listing = levels, listed.Listing()
         self._exempt, self._progress = frozenset(exempt), progress
         self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
         """All findings, resource by resource; `tally` is complete at the end."""
-        await self._cluster.read()
+        self._listing = await listed.read(self._cluster, self._client, self._levels, namespace)
         for resource in JUDGED:
             async for finding in self._judged(resource, namespace):
                 self.tally.add(finding)
@@ -77,7 +81,7 @@ class Auditor:
             for finding in self._owned(resource):
                 self.tally.add(finding)
                 yield finding
-        if self._cluster.stands_in:
+        if self._listing.stands_in:
             self.tally.notes.append("the managed ClusterTopology does not exist: the configuration's levels stand in")
         self._progress.clear()
 
@@ -133,7 +137,7 @@ class Auditor:
     # What nobody owns as it should be owned.
 
     def _owned(self, resource: Resource) -> Iterator[Finding]:
-        store = self._cluster.domains if resource is COMPUTE_DOMAIN else self._cluster.claims
+        store = self._cluster.stores[DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS]
         if self._is_out_of_reach(resource):
             return
         if not store.served:
@@ -145,17 +149,17 @@ class Auditor:
             if finding is not None:
                 yield finding
 
-    def _ownership(self, resource: Resource, one: DatedResource) -> Finding | None:
-        set_exists = self._cluster.sets.get(one.namespace, one.place.pcs) is not None
+    def _ownership(self, resource: Resource, one: MnnvlResource) -> Finding | None:
+        set_exists = self._cluster.stores[SETS].get(one.namespace, one.place.pcs) is not None
         problem = ownership_problem(one, self._gang_of(one), set_exists=set_exists)
         if problem is None or (problem.settling and one.created > self._settled):
             return None
         return Finding(resource.kind, one.namespace, one.name, 0, (problem.message,), problem.remedy)
 
-    def _gang_of(self, one: DatedResource) -> Gang | None:
+    def _gang_of(self, one: MnnvlResource) -> Gang | None:
         if one.place.podgang:
-            return self._cluster.gangs.get(one.namespace, one.place.podgang)
-        candidates = self._cluster.gangs.by_index(BY_SET, (one.namespace, one.place.pcs))
+            return self._cluster.stores[GANGS].get(one.namespace, one.place.podgang)
+        candidates = self._cluster.stores[GANGS].by_index(BY_SET, (one.namespace, one.place.pcs))
         return next((gang for gang in candidates if belongs_to(one, gang)), None)
 
     # What can't be said.
@@ -168,12 +172,12 @@ class Auditor:
         return reason is not None
 
     def _missing_fact(self, resource: Resource) -> str | None:
-        if resource in self._cluster.unread:
-            return self._cluster.unread[resource].message
+        if resource in self._listing.unread:
+            return self._listing.unread[resource].message
         needs = NEEDS.get(resource, ())
         for fact in needs:
-            if fact in self._cluster.unread:
-                return f"needs {fact}: {self._cluster.unread[fact].message}"
+            if fact in self._listing.unread:
+                return f"needs {fact}: {self._listing.unread[fact].message}"
         if CLUSTER_TOPOLOGY in needs and self._client.served_version(resource) is not None:
             try:
                 self._cluster.facts.topology()

@@ -7,7 +7,7 @@ import os
 import ssl
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -129,6 +129,9 @@ class FileSource:
             return self._ca_path.read_bytes() if self._ca_path else None
         except OSError:
             return None
+
+    def restarts(self) -> Mapping[str, Mapping[str, int]]:
+        return {}
 
     def healthy(self) -> bool:
         """A certificate serves and has not expired. A failed reload alone (see `last_error`) is no reason to stop."""

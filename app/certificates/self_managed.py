@@ -1,7 +1,7 @@
 """The source of the serving certificate, as the configuration wants it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from app.certificates.inspect import Pair
@@ -10,7 +10,6 @@ from app.certificates.keeper import CertificateReconciler, SelfManaged
 from app.certificates.publish import CONFIGURATIONS
 from app.certificates.reload import ServingCertificate
 from app.certificates.rotate import Terms
-from app.certificates.source import CertificateSource, Gauge
 from app.config.schema import Certificates
 from app.kube.api import Client
 from app.kube.loop import Loop, Observe
@@ -37,6 +36,9 @@ class SelfManagedSource(CertificateReconciler):
             for resource in CONFIGURATIONS:
                 tasks.create_task(self._watch(resource, None, wanted.configurations), name=f"watch {resource}")
             tasks.create_task(self._loop.run(), name=self.name)
+
+    def restarts(self) -> Mapping[str, Mapping[str, int]]:
+        return {name: store.restarts for name, store in self.watched.items()}
 
     async def _watch(self, resource: Resource, namespace: str | None, name: str) -> None:
         store = self.watched[resource.plural] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
@@ -71,21 +73,3 @@ def self_managed_source(
 def _stand_in(names: tuple[str, ...], now: datetime) -> Pair:
     end = now + _STAND_IN_LIFE
     return make_leaf(make_ca("grove-admission, not ready yet", now, end), *split_names(names), now, end)
-
-
-def gauges(source: CertificateSource) -> Iterator[Gauge]:
-    """For metrics."""
-    if source.not_after is not None:
-        text = "When the serving certificate expires, in seconds since the epoch."
-        yield "certificate_expiry_timestamp_seconds", text, {}, source.not_after.timestamp()
-    if source.ca_not_after is not None:
-        text = "When the CA expires, in seconds since the epoch."
-        yield "certificate_ca_expiry_timestamp_seconds", text, {}, source.ca_not_after.timestamp()
-    for reason, count in source.rotations.items():
-        yield "certificate_rotations_total", "Certificates replaced, by why.", {"reason": reason}, count
-    text = "Looks at certificates that found something that can't be used or done."
-    yield "certificate_failures_total", text, {}, source.failures
-    if isinstance(source, SelfManagedSource):
-        for name, store in source.watched.items():
-            for reason, count in store.restarts.items():
-                yield "watch_restarts_total", "Watches begun again.", {"resource": name, "reason": reason}, count

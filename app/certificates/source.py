@@ -1,6 +1,6 @@
 """Where the serving certificate comes from, as the rest of the program sees it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +9,7 @@ from app.certificates.development import ensure_development_certificate, is_deve
 from app.certificates.inspect import plainly, split_bundle
 from app.certificates.reload import FileSource, ServingCertificate
 from app.config.schema import Server
+from app.kube.gauge import Gauge
 
 
 class CertificateSource(Protocol):
@@ -32,6 +33,10 @@ class CertificateSource(Protocol):
         """How often something was replaced, by why."""
         ...
 
+    def restarts(self) -> Mapping[str, Mapping[str, int]]:
+        """How often the watches of this source began again, by resource and reason."""
+        ...
+
     async def run(self) -> None: ...
 
     def healthy(self) -> bool:
@@ -53,9 +58,41 @@ class CertificateSource(Protocol):
         ...
 
 
-DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
+class CertificatePart:
+    """What `source` reports: whether a certificate serves, and numbers for metrics."""
 
-Gauge = tuple[str, str, dict[str, str], float]
+    def __init__(self, source: CertificateSource) -> None:
+        self.source = source
+
+    def checks(self) -> dict[str, str | None]:
+        return {"certificate": None if self.source.healthy() else self._problem()}
+
+    def notes(self) -> dict[str, str]:
+        return {}
+
+    def gauges(self) -> Iterator[Gauge]:
+        source = self.source
+        if source.not_after is not None:
+            text = "When the serving certificate expires, in seconds since the epoch."
+            yield "certificate_expiry_timestamp_seconds", text, {}, source.not_after.timestamp()
+        if source.ca_not_after is not None:
+            text = "When the CA expires, in seconds since the epoch."
+            yield "certificate_ca_expiry_timestamp_seconds", text, {}, source.ca_not_after.timestamp()
+        for reason, count in source.rotations.items():
+            yield "certificate_rotations_total", "Certificates replaced, by why.", {"reason": reason}, count
+        text = "Looks at certificates that found something that can't be used or done."
+        yield "certificate_failures_total", text, {}, source.failures
+        for resource, restarts in source.restarts().items():
+            for reason, count in restarts.items():
+                labels = {"resource": resource, "reason": reason}
+                yield "watch_restarts_total", "Watches begun again.", labels, count
+
+    def _problem(self) -> str:
+        state = "is not there yet" if self.source.not_after is None else "has expired"
+        return f"{state}: {self.source.last_error}" if self.source.last_error else state
+
+
+DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 
 
 def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:

@@ -1,48 +1,17 @@
 """The facts that webhooks ask for, read from the watch caches."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.cluster.dialects import dialect_of
 from app.cluster.readers import TopologyMissing
-from app.kube.api import Client, NotFound, Object, Store, Unavailable
+from app.cluster.stores import Stores
+from app.cluster.table import NODES, SETS, TOPOLOGIES
+from app.kube.api import NotFound, Objects, Store, Unavailable
 from app.rules.kinds import POD_CLIQUE_SET
-from app.rules.mnnvl.ownership import Gang, MnnvlResource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.dialect import Dialect
-from app.rules.topology.levels import Level, Topology, read_levels
-
-Levels = tuple[Level, ...]
-NodeLabels = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """The caches that verdicts are given from."""
-
-    topologies: Store[Levels]
-    sets: Store[PodCliqueSet]
-    nodes: Store[NodeLabels]
-    gangs: Store[Gang]
-    domains: Store[MnnvlResource]
-    claims: Store[MnnvlResource]
-
-    def by_name(self) -> dict[str, Store[Any]]:
-        return {
-            "clustertopologies": self.topologies,
-            "podcliquesets": self.sets,
-            "nodes": self.nodes,
-            "podgangs": self.gangs,
-            "computedomains": self.domains,
-            "resourceclaims": self.claims,
-        }
-
-
-def read_topology_levels(obj: Object) -> Levels:
-    """Projection of a ClusterTopology for the cache: its levels, broadest first."""
-    spec = obj.get("spec")
-    return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
+from app.rules.topology.levels import Topology
 
 
 def ready(store: Store[Any], what: object) -> None:
@@ -54,7 +23,7 @@ def ready(store: Store[Any], what: object) -> None:
 class CachedFacts:
     """TopologyReader, PodCliqueSetReader and NodeReader over the caches."""
 
-    def __init__(self, client: Client, stores: Stores, *, topology_name: str, topology_enabled: bool) -> None:
+    def __init__(self, client: Objects, stores: Stores, *, topology_name: str, topology_enabled: bool) -> None:
         self._client = client
         self._stores = stores
         self._name = topology_name
@@ -67,8 +36,8 @@ class CachedFacts:
     def topology(self) -> Topology:
         if self._disabled is not None:
             return self._disabled
-        ready(self._stores.topologies, "ClusterTopologies")
-        levels = self._stores.topologies.get("", self._name)
+        ready(self._stores[TOPOLOGIES], "ClusterTopologies")
+        levels = self._stores[TOPOLOGIES].get("", self._name)
         if not levels:
             raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{self._name}" does not exist yet; the operator '
@@ -79,12 +48,12 @@ class CachedFacts:
         return self._current
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        ready(self._stores.sets, "PodCliqueSets")
-        return self._stores.sets.get(namespace, name)
+        ready(self._stores[SETS], "PodCliqueSets")
+        return self._stores[SETS].get(namespace, name)
 
     def sets_naming(self, domains: Collection[str]) -> list[PodCliqueSet]:
-        ready(self._stores.sets, "PodCliqueSets")
-        found = [one for one in self._stores.sets.values() if not one.domains.isdisjoint(domains)]
+        ready(self._stores[SETS], "PodCliqueSets")
+        found = [one for one in self._stores[SETS].values() if not one.domains.isdisjoint(domains)]
         return sorted(found, key=lambda one: (one.namespace, one.name))
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
@@ -97,5 +66,5 @@ class CachedFacts:
             return None
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
-        ready(self._stores.nodes, "Nodes")
-        return self._stores.nodes.get("", name)
+        ready(self._stores[NODES], "Nodes")
+        return self._stores[NODES].get("", name)

@@ -1,40 +1,28 @@
 """Makes ComputeDomains and ResourceClaims, and hands them to their PodGang. Shared by webhooks and reconcilers.
 
-The races of `DESIGN.md`, section 2, are settled here: somebody else made it first, it isn't ours, it is being deleted,
+The races are settled here: somebody else made it first, it isn't ours, it is being deleted,
 its owner is gone.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from app.cluster.facts import ready
 from app.cluster.readers import NotOurs, PodCliqueSetReader
-from app.kube.api import Client, Conflict, NotFound, Object, Store, Unavailable
+from app.cluster.stores import Stores
+from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, replica_key
+from app.kube.api import Conflict, NotFound, Object, Objects, Store, Unavailable
 from app.objects.resource import Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, Place
+from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_gang, read_resource
 from app.rules.mnnvl.plan import Owner, Plan
 from app.rules.podcliqueset import PodCliqueSet
 
-OF_GANG = "gang"
-"""Index of the stores of resources: what a PodGang finds its own by."""
-
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
-
-
-def gang_keys(resource: MnnvlResource) -> Iterator[tuple[str, str]]:
-    """Index function: the PodGang that a resource names, else its PodCliqueSet and replica."""
-    place = resource.place
-    yield (resource.namespace, place.podgang) if place.podgang else _replica_key(resource.namespace, place)
-
-
-def _replica_key(namespace: str, place: Place) -> tuple[str, str]:
-    """Never the same as that of a PodGang: no namespace has a slash in its name."""
-    return f"{namespace}/{place.pcs}", place.replica
 
 
 class _Wanted(NamedTuple):
@@ -44,20 +32,13 @@ class _Wanted(NamedTuple):
 
 
 class ClusterMnnvl:
-    """MnnvlResources over a client and two caches."""
+    """MnnvlResources over a client and the caches."""
 
-    def __init__(
-        self,
-        client: Client,
-        sets: PodCliqueSetReader,
-        gangs: Store[Gang],
-        domains: Store[MnnvlResource],
-        claims: Store[MnnvlResource],
-    ) -> None:
+    def __init__(self, client: Objects, sets: PodCliqueSetReader, stores: Stores) -> None:
         self._client = client
         self._sets = sets
-        self._gangs = gangs
-        self._stores = {COMPUTE_DOMAIN: domains, RESOURCE_CLAIM: claims}
+        self._gangs = stores[GANGS]
+        self._stores = {COMPUTE_DOMAIN: stores[DOMAINS], RESOURCE_CLAIM: stores[CLAIMS]}
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
     def is_ensured(self, plan: Plan) -> bool:
@@ -212,7 +193,7 @@ class ClusterMnnvl:
         return owner.kind != POD_GANG.kind or not self._is_doomed(read_gang(found, plan.namespace), plan)
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
-        keys = (gang.namespace, gang.name), _replica_key(gang.namespace, gang.place)
+        keys = (gang.namespace, gang.name), replica_key(gang.namespace, gang.place)
         found: list[MnnvlResource] = []
         for resource, store in self._stores.items():
             ready(store, resource)

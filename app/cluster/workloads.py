@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from app.cluster.gangs import packed
+from app.cluster.podgangs import packed
 from app.kube.api import Client, Key, Object
 from app.kube.discovery import Discovery
 from app.kube.owners import Controller, controller_of

@@ -15,8 +15,8 @@ import uvloop
 from app import logs
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
+from app.cluster.cluster import Cluster
 from app.cluster.connect import looking_client
-from app.cluster.snapshot import SnapshotCluster
 from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options
 from app.config.environment import with_overrides
 from app.config.read import configuration_or_defaults
@@ -64,7 +64,7 @@ async def need_namespace(client: Client, name: str) -> None:
 async def audit(client: Client, configuration: Configuration, namespace: str | None, output: str) -> int:
     """Prints every finding, as text or as JSON lines, then the summary; gives the exit code."""
     progress = Progress(sys.stderr)
-    auditor = auditor_of(client, configuration, namespace, progress)
+    auditor = auditor_of(client, configuration, progress)
     async for finding in auditor.findings(namespace):
         progress.clear()
         print(orjson.dumps(finding.json()).decode() if output == "json" else finding.text())
@@ -73,18 +73,18 @@ async def audit(client: Client, configuration: Configuration, namespace: str | N
     return tally.exit_code
 
 
-def auditor_of(client: Client, configuration: Configuration, namespace: str | None, progress: Progress) -> Auditor:
-    topology = configuration.cluster_topology
-    cluster = SnapshotCluster(
+def auditor_of(client: Client, configuration: Configuration, progress: Progress) -> Auditor:
+    cluster = Cluster(client, configuration)
+    return Auditor(
         client,
-        topology_name=topology.name,
-        topology_enabled=topology.enabled,
+        cluster,
+        routes(Settings.of(configuration, authorized=(_ASKER,)), Facts.of(cluster)),
+        Asker(_ASKER),
         levels=configuration.levels,
-        namespace=namespace,
+        exempt=(EXEMPT_NAMESPACE, configuration.certificates.namespace),
+        now=datetime.now(UTC),
+        progress=progress,
     )
-    judged_by = routes(Settings.of(configuration, authorized=(_ASKER,)), Facts.of(cluster))
-    exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
-    return Auditor(client, cluster, judged_by, Asker(_ASKER), exempt=exempt, now=datetime.now(UTC), progress=progress)
 
 
 COMMAND = Command(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.cluster.connect import offline_cluster
+from app.cluster import documents
 from app.commands.files import documents_of
 from app.commands.options import REFUSED, UNUSABLE, Command
 from app.config.read import configuration_or_defaults
@@ -47,10 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     return UNUSABLE if outcomes["failed"] else REFUSED if outcomes["refused"] else 0
 
 
-async def check(configuration: Configuration, documents: Sequence[Object], asker: Asker) -> list[Judgement]:
-    """Offline verdicts on `documents`, which are facts for each other."""
-    routes = routes_over(configuration, offline_cluster(configuration, documents))
-    return [await judge(routes, document, asker) for document in documents]
+async def check(configuration: Configuration, objects: Sequence[Object], asker: Asker) -> list[Judgement]:
+    """Offline verdicts on `objects`, which are facts for each other."""
+    routes = routes_over(configuration, documents.cluster_of(configuration, objects))
+    return [await judge(routes, document, asker) for document in objects]
 
 
 def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str, int]) -> None:

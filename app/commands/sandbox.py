@@ -22,7 +22,8 @@ from typing import Any, Protocol
 import uvloop
 
 from app import logs
-from app.cluster.connect import limits, live_cluster
+from app.cluster.cluster import Cluster
+from app.cluster.connect import limits
 from app.commands.options import REFUSED, Command, add_log_level, port_number
 from app.config.environment import with_overrides
 from app.config.read import load_configuration
@@ -35,7 +36,7 @@ from app.reconcilers.cluster_topology import CreationFailed
 from app.rules.kinds import ALL
 from app.server.listener import free_port
 from app.server.process import signalled
-from app.server.serve import Served, alone, serving
+from app.server.serve import Running, alone, serving
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
 
 NAMESPACE = "grove-system"
@@ -157,26 +158,26 @@ async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Pat
 
 
 @contextlib.asynccontextmanager
-async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Served]:
+async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Running]:
     """Our server beside `api`, as the operator's user, with its webhooks registered, while the block runs."""
     async with unregistered(api, configuration, state_dir) as served:
-        await api.apply(registered(api, served, served.readiness.certificate.ca_bundle() or b""))
+        await api.apply(registered(api, served, served.certificate.ca_bundle() or b""))
         yield served
 
 
 @contextlib.asynccontextmanager
-async def unregistered(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Served]:
+async def unregistered(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Running]:
     """Our server, ready; the API server asks it nothing yet."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
     async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)) as client:
-        cluster = live_cluster(configuration, client)
-        async with serving(configuration, state_dir / "webhook", cluster) as served:
+        cluster = Cluster(client, configuration, client.discovery)
+        async with serving(configuration, state_dir / "webhook", cluster, client) as served:
             async with asyncio.timeout(READY_SECONDS):
-                await _until(lambda: _is_ready(served))
+                await _until(lambda: served.readiness.is_ready)
             yield served
 
 
-def registered(api: ApiServer, served: Served, bundle: bytes) -> list[Object]:
+def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
     """The webhook configurations, and the Service that they name. A real API server can't reach one here, so it is told
     the URL."""
     if not api.reaches_services:
@@ -214,10 +215,6 @@ def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:
         {**one, "clientConfig": {**one["clientConfig"], "caBundle": encoded}} for one in configuration["webhooks"]
     ]
     return {**configuration, "webhooks": webhooks}
-
-
-def _is_ready(served: Served) -> bool:
-    return all(problem is None for problem in served.readiness.ready().values())
 
 
 async def _until(true: Callable[[], bool]) -> None:

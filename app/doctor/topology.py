@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.cluster.facts import read_topology_levels
+from app.cluster.table import read_topology_levels
 from app.doctor.report import Check
 from app.kube.api import Client, NotFound, Object
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY

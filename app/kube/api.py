@@ -84,11 +84,11 @@ class WatchEvent:
     object: Object
 
 
-class Client(Protocol):
-    """Raw JSON both ways. Every call has a time limit and raises only ClusterErrors.
+class Objects(Protocol):
+    """Single objects, as raw JSON both ways. Every call has a time limit and raises only ClusterErrors.
 
-    `namespace` is None for cluster-scoped resources (and, in `list` and `watch`, for all namespaces).
-    `version` None means the served version found by discovery. `metadata_only` reads PartialObjectMetadata.
+    `namespace` is None for cluster-scoped resources. `version` None means the served version found by discovery.
+    `metadata_only` reads PartialObjectMetadata.
     """
 
     async def get(
@@ -100,6 +100,33 @@ class Client(Protocol):
         version: str | None = None,
         metadata_only: bool = False,
     ) -> Object: ...
+
+    async def create(
+        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+    ) -> Object: ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        namespace: str | None = None,
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Merge patch (a map) or JSON patch (a list of operations). A `metadata.resourceVersion` that a patch writes
+        is a precondition: Conflict where it is not the current one."""
+        ...
+
+    def served_version(self, resource: Resource) -> str | None:
+        """The best version of `resource` that the cluster serves and we know; None where it serves none."""
+        ...
+
+
+class Client(Objects, Protocol):
+    """Objects, lists and watches. In `list` and `watch`, `namespace` None means all namespaces."""
 
     async def list(
         self,
@@ -128,25 +155,6 @@ class Client(Protocol):
         stops early closes it (`contextlib.aclosing`). Raises Gone where the version is too old."""
         ...
 
-    async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
-    ) -> Object: ...
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: Patch,
-        namespace: str | None = None,
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Object:
-        """Merge patch (a map) or JSON patch (a list of operations). A `metadata.resourceVersion` that a patch writes
-        is a precondition: Conflict where it is not the current one."""
-        ...
-
     async def delete(
         self,
         resource: Resource,
@@ -157,10 +165,6 @@ class Client(Protocol):
         resource_version: str | None = None,
     ) -> None:
         """Background deletion; `uid` and `resource_version` are preconditions (Conflict where they don't hold)."""
-        ...
-
-    def served_version(self, resource: Resource) -> str | None:
-        """The best version of `resource` that the cluster serves and we know; None where it serves none."""
         ...
 
 

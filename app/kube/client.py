@@ -7,7 +7,7 @@ object several times, and a Watch there has no time limit).
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -21,6 +21,7 @@ from app.kube.answers import error_from, error_from_status
 from app.kube.api import NotServed, Object, Page, Patch, PatchKind, Unavailable, WatchEvent
 from app.kube.credentials import Credentials
 from app.kube.discovery import Discovery
+from app.kube.gauge import Gauge
 from app.kube.lines import LineTooLong, lines_of
 from app.kube.ratelimit import TokenBucket
 from app.objects.resource import LEASE, Resource
@@ -98,6 +99,11 @@ class HttpClient:
         sibling = HttpClient(self._credentials, (), limits, user_agent=self._user_agent)
         sibling.discovery, sibling.calls = self.discovery, self.calls
         return sibling
+
+    def gauges(self) -> Iterator[Gauge]:
+        for (verb, resource, code), count in self.calls.items():
+            labels = {"verb": verb, "resource": resource, "code": code}
+            yield "api_requests_total", "Calls of the API server.", labels, count
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.cluster.facts import read_topology_levels
+from app.cluster.table import read_topology_levels
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites

@@ -9,15 +9,17 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
+from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
-from app.cluster.live import LiveCluster
 from app.cluster.mnnvl import ClusterMnnvl
+from app.cluster.table import CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.cluster.workloads import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.kube.api import Client, Key, Store
 from app.kube.client import HttpClient
 from app.kube.discovery import Discovery
 from app.kube.events import Recorder
+from app.kube.gauge import Gauge
 from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe
 from app.kube.owners import Kinds, Owners
@@ -38,8 +40,6 @@ _TOPOLOGIES = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
 
 Watch = Callable[[], Awaitable[object]]
 """Keeps something in step until cancelled: caches that only the leader needs."""
-
-Gauge = tuple[str, str, dict[str, str], float]
 
 
 class Leader:
@@ -94,6 +94,14 @@ class Leader:
         finally:
             self._working = False
 
+    def checks(self) -> dict[str, str | None]:
+        """None: a replica that doesn't lead gives verdicts all the same."""
+        return {}
+
+    def notes(self) -> dict[str, str]:
+        """Who leads."""
+        return {"leader": "this process" if self.leading else self.holder or "nobody"}
+
     def gauges(self) -> Iterator[Gauge]:
         """For metrics: who leads, what waits, and what was lost."""
         yield "leader", "1 while this process does the reconcilers' work.", {}, float(self.leading)
@@ -115,17 +123,18 @@ async def _until_cancelled(watch: Watch) -> None:
     await watch()
 
 
-def build_leader(configuration: Configuration, cluster: LiveCluster, client: HttpClient, observe: Observe) -> Leader:
+def build_leader(configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe) -> Leader:
     """Our candidate: the reconcilers over the caches of `cluster`, writing through `client`."""
     identity = f"{socket.gethostname()}_{uuid4()}"
     recorder = Recorder(client, identity)
     settings = configuration.cluster_topology
     rewrites = {name: Rewrites() for name in ("clustertopology", "kai-topology", "podgang")}
+    topologies = cluster.stores[TOPOLOGIES]
     managed = ClusterTopologyReconciler(
         client,
         settings.name,
         configuration.levels if settings.enabled else None,
-        cluster.topologies,
+        topologies,
         recorder,
         rewrites["clustertopology"],
         dialect=cluster.facts.dialect,
@@ -137,15 +146,15 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Htt
     kai_topologies: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
     kai_topologies.subscribe(lambda key, before, after: kai.add(key))
     for loop in (topology, kai):
-        _look_again_when_installed(loop, cluster.client.discovery, ("", settings.name))
-        _look_again_when_changed(loop, cluster.topologies)
+        _look_again_when_installed(loop, client.discovery, ("", settings.name))
+        _look_again_when_changed(loop, topologies)
 
     async def prepare() -> None:
-        await cluster.until_synced()
+        await cluster.stores.until_synced()
         await managed.settle(settings.creation_timeout_seconds, random.random)
 
     async def watch_kai() -> None:
-        changed = cluster.client.discovery.changed
+        changed = client.discovery.changed
         await run_store(client, kai_topologies, KAI_TOPOLOGY, metadata_only=True, served_changed=changed)
 
     watches: list[Watch] = [watch_kai]
@@ -156,12 +165,12 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Htt
         status_loop(cluster, client, observe),
     ]
     if configuration.workloads.enabled:
-        caches = WorkloadCaches(client, cluster.client.discovery, configuration.workloads.scheduler_name)
+        caches = WorkloadCaches(client, client.discovery, configuration.workloads.scheduler_name)
         rewrites |= {"pod-group-name": Rewrites(tolerated=2, window=600.0), "workload": Rewrites()}
         watches.append(caches.run)
         counted = (rewrites["pod-group-name"], rewrites["workload"])
         loops.append(workload_loop(configuration, client, caches, recorder, counted, observe))
-    _look_again_when_dialects_change(loops, cluster.client.discovery)
+    _look_again_when_dialects_change(loops, client.discovery)
     return Leader(
         elector(client, configuration.leader_election, identity),
         recorder,
@@ -173,14 +182,14 @@ def build_leader(configuration: Configuration, cluster: LiveCluster, client: Htt
     )
 
 
-def podgang_loop(
-    cluster: LiveCluster, client: Client, recorder: Recorder, rewrites: Rewrites, observe: Observe
-) -> Loop:
-    sets, gangs, resources = cluster.sets, cluster.gangs, (cluster.domains, cluster.claims)
-    mnnvl = ClusterMnnvl(client, cluster.facts, gangs, *resources)
+def podgang_loop(cluster: Cluster, client: Client, recorder: Recorder, rewrites: Rewrites, observe: Observe) -> Loop:
+    stores = cluster.stores
+    sets, gangs, resources = stores[SETS], stores[GANGS], (stores[DOMAINS], stores[CLAIMS])
+    mnnvl = ClusterMnnvl(client, cluster.facts, stores)
     reconciler = podgang.PodGangReconciler(client, gangs, cluster.facts, cluster.facts, mnnvl, recorder, rewrites)
     loop = Loop(reconciler, workers=WORKERS, observe=observe)
-    podgang.subscribe(loop, gangs, sets, cluster.topologies, cluster.topology_name, resources)
+    topologies = stores[TOPOLOGIES]
+    podgang.subscribe(loop, gangs, sets, topologies, cluster.topology_name, resources)
     return loop
 
 
@@ -203,10 +212,11 @@ def workload_loop(
     return loop
 
 
-def status_loop(cluster: LiveCluster, client: Client, observe: Observe) -> Loop:
-    reconciler = constraint_status.ConstraintStatusReconciler(client, cluster.sets, cluster.facts)
+def status_loop(cluster: Cluster, client: Client, observe: Observe) -> Loop:
+    reconciler = constraint_status.ConstraintStatusReconciler(client, cluster.stores[SETS], cluster.facts)
     loop = Loop(reconciler, workers=WORKERS, observe=observe)
-    constraint_status.subscribe(loop, cluster.sets, cluster.topologies, cluster.topology_name)
+    topologies = cluster.stores[TOPOLOGIES]
+    constraint_status.subscribe(loop, cluster.stores[SETS], topologies, cluster.topology_name)
     return loop
 
 

@@ -7,8 +7,9 @@ that a PodGang only has once it is stored.
 
 import contextlib
 
-from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang
+from app.cluster.podgangs import StoredGang, read_stored_gang
 from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
+from app.cluster.table import BY_SET
 from app.kube.api import Client, Key, NotFound, Store, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop

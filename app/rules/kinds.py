@@ -62,3 +62,17 @@ ALL: tuple[Resource, ...] = (
     WORKLOAD,
     K8S_POD_GROUP,
 )
+
+NEIGHBOURS: tuple[Resource, ...] = (
+    CLUSTER_TOPOLOGY,
+    POD_CLIQUE_SET,
+    POD_CLIQUE,
+    POD_GANG,
+    KAI_TOPOLOGY,
+    POD_GROUP,
+    COMPUTE_DOMAIN,
+    RESOURCE_CLAIM,
+    WORKLOAD,
+    K8S_POD_GROUP,
+)
+"""The APIs of the systems that this product runs beside. Each of them may be missing."""

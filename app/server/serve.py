@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.certificates.self_managed import gauges, self_managed_source
-from app.certificates.source import CertificateSource, client_cas_of, file_source
-from app.cluster.connect import Cluster, api_client, gauges_of, limits, live_cluster, offline_cluster
-from app.cluster.live import LiveCluster
+from app.certificates.self_managed import self_managed_source
+from app.certificates.source import CertificatePart, CertificateSource, client_cas_of, file_source
+from app.cluster import documents, watched
+from app.cluster.cluster import Cluster
+from app.cluster.connect import api_client, limits
 from app.config.schema import Configuration, Server
 from app.kube.api import Object
 from app.kube.client import HttpClient
@@ -26,7 +27,7 @@ from app.server.listener import Listener, bind
 from app.server.metrics import Metrics
 from app.server.process import drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
-from app.server.verdict_log import VerdictLog, log_gauges
+from app.server.verdict_log import VerdictLog
 from app.webhooks.registry import routes_over
 
 FLUSH_SECONDS = 0.2
@@ -72,8 +73,8 @@ def alone(kind: type[Exception]) -> Iterator[None]:
 
 async def _serve(settings: ServeSettings, server: Server) -> None:
     async with (
-        connected(settings) as cluster,
-        serving(settings.configuration, settings.certificates, cluster) as served,
+        connected(settings) as (cluster, client),
+        serving(settings.configuration, settings.certificates, cluster, client) as served,
     ):
         settle_garbage_collector()
         logger.info("serving on https://%s:%d", server.host, served.listener.port)
@@ -86,11 +87,12 @@ async def _serve(settings: ServeSettings, server: Server) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A server that listens, the cluster that it sees, and its candidate for the lead (None without a cluster)."""
+class Running:
+    """A server that listens, the cluster that it reads, and its candidate for the lead (None without a cluster)."""
 
     cluster: Cluster
     listener: Listener
+    certificate: CertificateSource
     readiness: Readiness
     leader: Leader | None
     leading: "asyncio.Task[None] | None"
@@ -103,33 +105,38 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def serving(configuration: Configuration, certificates: Path, cluster: Cluster) -> AsyncIterator[Served]:
-    """The server over `cluster`, while the block runs. The end of any of its tasks ends the block."""
+async def serving(
+    configuration: Configuration, certificates: Path, cluster: Cluster, client: HttpClient | None = None
+) -> AsyncIterator[Running]:
+    """The server over `cluster`, while the block runs. With `client`, watches of it fill the caches and this process
+    can lead. The end of any task of the server ends the block."""
     metrics = Metrics()
-    source = certificate_source(configuration, certificates, cluster, metrics)
+    source = certificate_source(configuration, certificates, client, metrics)
     sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer)
-    readiness = Readiness(cluster, source)
+    readiness = Readiness([CertificatePart(source), cluster])
     routes = routes_over(configuration, cluster)
     only_known = bool(configuration.server.client_ca_file)
     app = build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes, only_known=only_known)
     listener = Listener(app, sock, source.certificate.context)
-    metrics.add_gauges(lambda: gauges_of(cluster))
-    metrics.add_gauges(readiness.gauges)
-    metrics.add_gauges(lambda: log_gauges(log))
-    metrics.add_gauges(lambda: gauges(source))
+    for gauges in (cluster.gauges, readiness.gauges, log.gauges, readiness.parts[0].gauges):
+        metrics.add_gauges(gauges)
     try:
-        async with leading(configuration, cluster, metrics) as leader, asyncio.TaskGroup() as tasks:
+        async with leading(configuration, cluster, client, metrics) as leader, asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(cluster.run(), name="cluster"),
                 tasks.create_task(_flush(log), name="log"),
                 tasks.create_task(source.run(), name="certificate"),
             ]
+            if client is not None:
+                metrics.add_gauges(client.gauges)
+                background.append(tasks.create_task(watched.run(cluster, client, client.discovery), name="cluster"))
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
             await listener.wait_started()
-            readiness.leader = leader
-            leads = tasks.create_task(leader.run(), name="leader") if leader else None
-            served = Served(cluster, listener, readiness, leader, leads)
+            leads = None
+            if leader is not None:
+                readiness.parts.append(leader)
+                leads = tasks.create_task(leader.run(), name="leader")
+            served = Running(cluster, listener, source, readiness, leader, leads)
             yield served
             await served.stop_leading()
             listener.stop()
@@ -142,38 +149,41 @@ async def serving(configuration: Configuration, certificates: Path, cluster: Clu
 
 
 @contextlib.asynccontextmanager
-async def leading(configuration: Configuration, cluster: Cluster, metrics: Metrics) -> AsyncIterator[Leader | None]:
+async def leading(
+    configuration: Configuration, cluster: Cluster, client: HttpClient | None, metrics: Metrics
+) -> AsyncIterator[Leader | None]:
     """Our candidate for the lead, with a client of its own: the reconcilers' many calls don't hold a verdict up."""
-    if not isinstance(cluster, LiveCluster) or not isinstance(cluster.client, HttpClient):
+    if client is None:
         yield None
         return
-    async with cluster.client.sibling(limits(configuration)) as client:
-        leader = build_leader(configuration, cluster, client, metrics.reconciled)
+    async with client.sibling(limits(configuration)) as sibling:
+        leader = build_leader(configuration, cluster, sibling, metrics.reconciled)
         metrics.add_gauges(leader.gauges)
         yield leader
 
 
 @contextlib.asynccontextmanager
-async def connected(settings: ServeSettings) -> AsyncIterator[Cluster]:
-    """The cluster that `settings` name, with its connections closed at the end."""
+async def connected(settings: ServeSettings) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
+    """The cluster that `settings` name and its client, with its connections closed at the end. Without a cluster the
+    facts are documents, and there is no client."""
     configuration = settings.configuration
     if settings.objects is not None:
-        yield offline_cluster(configuration, settings.objects)
+        yield documents.cluster_of(configuration, settings.objects), None
         return
     async with api_client(configuration, settings.kubeconfig, settings.context) as client:
-        yield live_cluster(configuration, client)
+        yield Cluster(client, configuration, client.discovery), client
 
 
 def certificate_source(
-    configuration: Configuration, directory: Path, cluster: Cluster, metrics: Metrics
+    configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
-    """OSError where none can be had."""
+    """OSError if there is none that can be used."""
     client_cas = client_cas_of(configuration.server)
     if configuration.certificates.mode == "files":
         return file_source(directory, client_cas)
-    if not isinstance(cluster, LiveCluster):
+    if client is None:
         raise OSError("certificates.mode self-managed needs a cluster; without one, use files")
-    return self_managed_source(configuration.certificates, cluster.client, metrics.reconciled, client_cas)
+    return self_managed_source(configuration.certificates, client, metrics.reconciled, client_cas)
 
 
 async def _flush(log: VerdictLog) -> None:

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from app.admission.review import Request, dumps
 from app.admission.verdict import Verdict
+from app.kube.gauge import Gauge
 
 _MAX_MESSAGE = 1000
 _FLUSH_LINES = 256
@@ -84,6 +85,6 @@ class VerdictLog:
             except (OSError, ValueError):  # the reader went away: verdicts matter more than their log
                 continue
 
-
-def log_gauges(log: VerdictLog) -> Iterable[tuple[str, str, dict[str, str], float]]:
-    yield "log_lines_lost_total", "Verdicts that were not logged, for a slow reader of the log.", {}, float(log.lost)
+    def gauges(self) -> Iterable[Gauge]:
+        text = "Verdicts that were not logged, for a slow reader of the log."
+        yield "log_lines_lost_total", text, {}, float(self.lost)

@@ -11,7 +11,6 @@ from app.audit.auditor import JUDGED, Auditor
 from app.audit.finding import Count, Finding
 from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
-from app.cluster.memory import MemoryClient
 from app.commands.audit import audit, auditor_of, need_namespace
 from app.config.read import read_configuration
 from app.config.schema import Configuration
@@ -20,6 +19,7 @@ from app.objects.resource import NAMESPACE, Resource
 from app.rules import kinds
 from app.rules.kinds import POD_GROUP
 from tests import builders
+from tests.kube.memory.client import MemoryClient
 
 TEXT = """
 apiVersion: config.grove.io/v1alpha1
@@ -79,8 +79,8 @@ def domain(*owners: Object, age: timedelta = timedelta(hours=1), podgang: str = 
     }
 
 
-def auditing(client: MemoryClient, configuration: Configuration, namespace: str | None = None) -> Auditor:
-    return auditor_of(client, configuration, namespace, Progress(StringIO()))
+def auditing(client: MemoryClient, configuration: Configuration) -> Auditor:
+    return auditor_of(client, configuration, Progress(StringIO()))
 
 
 async def findings(
@@ -271,7 +271,7 @@ async def test_what_is_not_installed_is_said_and_no_error() -> None:
 async def test_only_one_namespace() -> None:
     bad = builders.pod_group("bad", {"name": "Workers"})
     client = MemoryClient([TOPOLOGY, bad, changed(bad, namespace="other")])
-    found = [one.namespace async for one in auditing(client, CONFIGURED, "other").findings("other")]
+    found = [one.namespace async for one in auditing(client, CONFIGURED).findings("other")]
     assert found == ["other"]
     assert {call.namespace for call in client.calls if call.resource.namespaced} == {"other"}
 

@@ -9,9 +9,9 @@ from app.certificates.holdings import Holdings, read_holdings, written_holdings
 from app.certificates.inspect import Pair, check_pair, inspect
 from app.certificates.keeper import CertificateReconciler, SelfManaged
 from app.certificates.reload import ServingCertificate
-from app.cluster.memory import MemoryClient
 from app.kube.api import Client, Conflict, Object
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
+from tests.kube.memory.client import MemoryClient
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

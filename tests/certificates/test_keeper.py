@@ -15,7 +15,6 @@ from app.certificates.inspect import split_bundle
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS, RETRY_SECONDS, SelfManaged
 from app.certificates.rotate import Terms, due, rotated
-from app.cluster.memory import MemoryClient
 from app.kube.api import ClusterError, Conflict, Forbidden, Object, Unavailable
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from tests.certificates.rotation import (
@@ -33,6 +32,7 @@ from tests.certificates.rotation import (
     settle,
     shown,
 )
+from tests.kube.memory.client import MemoryClient
 
 
 @pytest.fixture

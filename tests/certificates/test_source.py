@@ -12,10 +12,8 @@ from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS
 from app.certificates.reload import FileSource, ServingCertificate
 from app.certificates.rotate import Terms
-from app.certificates.self_managed import gauges, self_managed_source
-from app.certificates.source import file_source
-from app.cluster.connect import offline_cluster
-from app.cluster.memory import MemoryClient
+from app.certificates.self_managed import self_managed_source
+from app.certificates.source import CertificatePart, file_source
 from app.config.schema import Certificates, Configuration
 from app.kube.api import Unavailable
 from app.objects.resource import SECRET
@@ -23,7 +21,8 @@ from app.server.metrics import Metrics
 from app.server.readiness import Readiness
 from app.server.serve import certificate_source
 from tests.certificates.rotation import configuration
-from tests.cluster import virtual
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
 
 SETTINGS = Certificates.model_validate(
     {"mode": "self-managed", "namespace": "ns", "serviceName": "ours", "validityHours": 2, "caValidityHours": 6}
@@ -38,7 +37,7 @@ def unobserved(name: str, result: str, seconds: float) -> None:
 
 
 def values(source: Any) -> dict[str, float]:
-    return {f"{name}{labels or ''}": value for name, _text, labels, value in gauges(source)}
+    return {f"{name}{labels or ''}": value for name, _text, labels, value in CertificatePart(source).gauges()}
 
 
 def test_the_configuration_says_what_is_kept_where() -> None:
@@ -53,7 +52,7 @@ async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> 
     source = self_managed_source(SETTINGS, client, unobserved)
     assert handshake(source.certificate.context) == "TLSv1.3"
     assert (source.healthy(), source.not_after, source.ca_not_after, source.ca_bundle()) == (False, None, None, None)
-    readiness = Readiness(offline_cluster(Configuration(), ()), source)
+    readiness = Readiness([CertificatePart(source)])
     assert readiness.ready()["certificate"] == "is not there yet"
     client.fail_next("get", SECRET, Unavailable("the API server is down"))
     with pytest.raises(Unavailable):
@@ -149,7 +148,7 @@ def test_an_expired_certificate_is_not_ready(tmp_path: Path) -> None:
     times = iter([NOW, NOW + timedelta(days=4)])
     source = FileSource(tmp_path / "tls.crt", tmp_path / "tls.key", ServingCertificate(), now=lambda: next(times))
     source.poll()
-    assert Readiness(offline_cluster(Configuration(), ()), source).ready()["certificate"] == "has expired"
+    assert Readiness([CertificatePart(source)]).ready()["certificate"] == "has expired"
 
 
 def expiring() -> tuple[bytes, bytes]:
@@ -161,4 +160,4 @@ def expiring() -> tuple[bytes, bytes]:
 def test_without_a_cluster_only_files_will_do(tmp_path: Path) -> None:
     configuration = Configuration(certificates=SETTINGS)
     with pytest.raises(OSError, match="self-managed needs a cluster"):
-        certificate_source(configuration, tmp_path, offline_cluster(configuration, ()), Metrics())
+        certificate_source(configuration, tmp_path, None, Metrics())

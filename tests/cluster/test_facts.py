@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-from app.cluster.facts import CachedFacts, Stores, read_topology_levels
-from app.cluster.memory import MemoryClient
-from app.cluster.offline import OfflineCluster
+from app.cluster.documents import cluster_of as documents_cluster
+from app.cluster.facts import CachedFacts
+from app.cluster.stores import Stores
+from app.cluster.table import FOR_VERDICTS, TOPOLOGIES, read_topology_levels
+from app.config.schema import Configuration
 from app.kube.api import NotFound, Object, Unavailable
-from app.kube.store import WatchStore
 from app.rules.kinds import POD_CLIQUE_SET
 from app.rules.topology.levels import Level, Topology
+from tests.cluster.offline import OfflineCluster
+from tests.kube.memory.client import MemoryClient
 
 HOST, RACK = Level("host", "kubernetes.io/hostname"), Level("rack", "r")
 SET = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "pcs", "namespace": "ns"}}
@@ -31,8 +34,7 @@ def level(domain: Any, key: Any) -> dict[str, Any]:
 
 
 def unfilled(*, enabled: bool = True) -> CachedFacts:
-    stores: list[WatchStore[Any]] = [WatchStore(lambda obj: obj) for _ in range(6)]
-    return CachedFacts(MemoryClient(), Stores(*stores), topology_name="grove-topology", topology_enabled=enabled)
+    return CachedFacts(MemoryClient(), Stores(FOR_VERDICTS), topology_name="grove-topology", topology_enabled=enabled)
 
 
 READS: list[Any] = [
@@ -100,7 +102,7 @@ def test_changed_levels_are_seen_at_once_and_the_same_ones_are_the_same_object()
     assert offline.facts.topology() is before
     changed = topology(level("rack", "r"), level("host", HOST.key))
     changed["metadata"]["resourceVersion"] = "999"
-    offline.stores.topologies.note(changed)
+    offline.stores[TOPOLOGIES].note(changed)
     assert offline.facts.topology().levels == (RACK, HOST)
     assert before.levels == (RACK,)
 
@@ -153,7 +155,7 @@ async def test_a_read_that_fails_is_not_an_absence() -> None:
 @pytest.mark.parametrize("labels", [{"a": "b"}, {}, None])
 def test_the_labels_of_a_node(labels: Any) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}}
-    facts = OfflineCluster([node]).facts
+    facts = OfflineCluster([node], node_labels=("a",)).facts
     assert facts.node_labels("n") == (labels or {})
     assert facts.node_labels("m") is None
 
@@ -166,7 +168,7 @@ def test_documents_that_are_no_facts_are_passed_over() -> None:
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}},
         {"apiVersion": "other/v1", "kind": "PodCliqueSet", "metadata": {"name": "a"}},
     ]
-    offline = OfflineCluster(documents)
+    offline = documents_cluster(Configuration(), documents)
     assert {name: len(store) for name, store in offline.stores.by_name().items()} == {
         "clustertopologies": 0,
         "podcliquesets": 0,

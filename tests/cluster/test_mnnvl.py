@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from app.cluster.mnnvl import OF_GANG, gang_keys
-from app.cluster.offline import OfflineCluster
 from app.cluster.readers import NotOurs
+from app.cluster.table import OF_GANG, gang_keys
 from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.mnnvl.claims import plan_injection
 from app.rules.mnnvl.ownership import Gang, ownership, read_gang, read_resource
 from app.rules.mnnvl.plan import Plan
+from tests.cluster.offline import OfflineCluster
 
 LABELS = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
 MANAGED = {**LABELS, "grove.io/mnnvl-managed": "true"}

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from app.cluster.memory import MemoryClient
 from app.kube.api import Object, Page
 from app.kube.discovery import Discovery
 from app.objects.resource import Resource
 from app.rules.kinds import ALL
+from tests.kube.memory.client import MemoryClient
 
 
 class WatchedMemory(MemoryClient):

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from app.cluster.memory import MemoryClient
 from app.kube.api import Forbidden, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
+from tests.kube.memory.client import MemoryClient
 
 Allows = Callable[[Object], bool]
 """Of the `spec` of a review."""

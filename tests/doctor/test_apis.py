@@ -1,9 +1,9 @@
 """What is said of the APIs of a cluster."""
 
-from app.cluster.memory import MemoryClient
 from app.doctor.apis import WANTED, check_apis
 from app.kube.api import NotFound, Object
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD
+from tests.kube.memory.client import MemoryClient
 
 GROUPS: dict[str, Object] = {
     "/apis/resource.nvidia.com": {"versions": [{"version": "v1beta9"}, {"version": "v2"}]},

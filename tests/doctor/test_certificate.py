@@ -7,12 +7,12 @@ import pytest
 
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.probe import Handshake
-from app.cluster.memory import MemoryClient
 from app.doctor.certificate import Bundle, Shown, Target, bundles_of, check_bundle, read_shown
 from app.doctor.service import Endpoint
 from app.kube.api import Forbidden
 from app.objects.resource import SECRET
 from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
+from tests.kube.memory.client import MemoryClient
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

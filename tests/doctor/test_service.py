@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.cluster.memory import MemoryClient
 from app.doctor.report import Check
 from app.doctor.service import Endpoint, check_service, is_called
+from tests.kube.memory.client import MemoryClient
 
 Object = dict[str, Any]
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from app.cluster.memory import MemoryClient
 from app.doctor.topology import check_topology
 from app.rules.kinds import KAI_TOPOLOGY
 from app.rules.topology.levels import Level
 from tests import builders
+from tests.kube.memory.client import MemoryClient
 
 Object = dict[str, Any]
 NAME = "grove-topology"

@@ -20,7 +20,7 @@ from app.kube.api import Object
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
-from app.server.serve import Served
+from app.server.serve import Running
 from tests.integration.system import Users, users
 from tests.rendered import rendered
 
@@ -101,7 +101,7 @@ async def api(
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(
     api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[Running]:
     """Our server, with its webhooks registered."""
     async with beside(api, configuration, tmp_path_factory.mktemp("served")) as served:
         yield served

@@ -6,7 +6,7 @@ import pytest_asyncio
 from app.commands.sandbox import ApiServer
 from app.kube.api import Object
 from app.objects.resource import NODE, POD
-from app.server.serve import Served
+from app.server.serve import Running
 from tests.integration.system import Users, eventually
 
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("served")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def node(clients: Users, served: Served, namespace: str) -> str:
+async def node(clients: Users, served: Running, namespace: str) -> str:
     """A node of its own for each test, with a rack and an NVLink domain; our server knows it."""
     name = f"node-{namespace}"
     await clients.admin.create(NODE, {"metadata": {"name": name, "labels": {**LABELS, HOST: name}}})
@@ -25,7 +25,7 @@ async def node(clients: Users, served: Served, namespace: str) -> str:
     return name
 
 
-async def known(served: Served, name: str, labels: dict[str, str] | None) -> None:
+async def known(served: Running, name: str, labels: dict[str, str] | None) -> None:
     async def seen() -> dict[str, str] | None:
         found = served.cluster.facts.node_labels(name)
         return None if found is None else dict(found)
@@ -61,7 +61,9 @@ async def test_what_the_pod_claimed_before_is_overwritten(clients: Users, namesp
     assert (labels[RACK], labels[NVLINK]) == ("r12", "nv-3")
 
 
-async def test_a_relabelled_node_counts_as_it_is_now(clients: Users, served: Served, namespace: str, node: str) -> None:
+async def test_a_relabelled_node_counts_as_it_is_now(
+    clients: Users, served: Running, namespace: str, node: str
+) -> None:
     changed = {"metadata": {"labels": {RACK: "r13", NVLINK: None}}}
     await clients.admin.patch(NODE, node, changed)
     await known(served, node, {RACK: "r13", HOST: node})
@@ -76,7 +78,7 @@ async def test_a_label_that_the_node_lacks_is_not_claimed(clients: Users, namesp
 
 @pytest.mark.parametrize("gone", [False, True], ids=["never known", "removed"])
 async def test_an_unknown_node_changes_nothing(
-    clients: Users, served: Served, namespace: str, node: str, gone: bool
+    clients: Users, served: Running, namespace: str, node: str, gone: bool
 ) -> None:
     if gone:
         await clients.admin.delete(NODE, node)

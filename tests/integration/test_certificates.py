@@ -15,7 +15,7 @@ from app.kube.api import Forbidden, Object
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.rules.kinds import POD_GROUP
 from app.server.listener import free_port
-from app.server.serve import Served
+from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually
 
@@ -31,7 +31,7 @@ def configuration() -> Configuration:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(
     api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[Running]:
     """Our server, and the configurations as somebody installs them: they trust nothing yet."""
     async with unregistered(api, configuration, tmp_path_factory.mktemp("served")) as served:
         await api.apply(registered(api, served, b""))
@@ -63,13 +63,13 @@ async def refusal(clients: Users, namespace: str) -> str:
     return ""
 
 
-async def test_the_webhooks_are_trusted_without_anybody_s_help(served: Served, clients: Users, namespace: str) -> None:
+async def test_the_webhooks_are_trusted_without_anybody_s_help(served: Running, clients: Users, namespace: str) -> None:
     await eventually(lambda: is_published(clients))
     assert 'invalid subgroup name "Mixed"' in await refusal(clients, namespace)
     assert (await secret(clients))["type"] == "kubernetes.io/tls"
 
 
-async def test_a_ca_bundle_that_somebody_takes_out_comes_back(served: Served, clients: Users, namespace: str) -> None:
+async def test_a_ca_bundle_that_somebody_takes_out_comes_back(served: Running, clients: Users, namespace: str) -> None:
     await eventually(lambda: is_published(clients))
     found = await clients.admin.get(VALIDATING_WEBHOOKS, NAME)
     for one in found["webhooks"]:
@@ -79,7 +79,7 @@ async def test_a_ca_bundle_that_somebody_takes_out_comes_back(served: Served, cl
     assert 'invalid subgroup name "Mixed"' in await refusal(clients, namespace)
 
 
-async def test_the_command_finds_them_well(served: Served, clients: Users, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_the_command_finds_them_well(served: Running, clients: Users, capfd: pytest.CaptureFixture[str]) -> None:
     await eventually(lambda: is_published(clients))
     arguments = ["certs", "check", "--kubeconfig", str(clients.api.kubeconfig), "--within", "30"]
     assert await asyncio.to_thread(main, arguments) == 0
@@ -87,13 +87,13 @@ async def test_the_command_finds_them_well(served: Served, clients: Users, capfd
     assert capfd.readouterr().out == "ok\nthe certificate doesn't cover 'other.svc'\n"
 
 
-async def test_a_secret_that_somebody_deletes_comes_back_as_it_was(served: Served, clients: Users) -> None:
+async def test_a_secret_that_somebody_deletes_comes_back_as_it_was(served: Running, clients: Users) -> None:
     await eventually(lambda: is_published(clients))
     before = (await secret(clients))["data"]
     await clients.admin.delete(SECRET, f"{NAME}-certificates", NAMESPACE)
 
     async def restored() -> int:
-        return served.readiness.certificate.rotations.get("restore", 0)
+        return served.certificate.rotations.get("restore", 0)
 
     assert await eventually(restored) == 1
     assert (await secret(clients))["data"] == before

@@ -6,8 +6,8 @@ from app.commands.sandbox import ApiServer
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.sandbox.sandbox import Sandbox
-from tests.cluster.contract import ClientContract
 from tests.integration.system import Users
+from tests.kube.contract import ClientContract
 
 
 @pytest.fixture

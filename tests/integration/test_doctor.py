@@ -16,7 +16,7 @@ from app.config.schema import Configuration
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.server.listener import free_port
-from app.server.serve import Served
+from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually
 
@@ -38,7 +38,7 @@ def configuration(text: str) -> Configuration:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(
     api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[Running]:
     async with unregistered(api, configuration, tmp_path_factory.mktemp("served")) as served:
         await api.apply(registered(api, served, b""))
         yield served
@@ -70,7 +70,7 @@ def doctor(api: ApiServer, text: str, tmp_path: Path) -> Doctor:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def well(served: Served, clients: Users) -> None:
+async def well(served: Running, clients: Users) -> None:
     """Waits until the server has done what it does at start."""
 
     async def is_well() -> bool:
@@ -121,7 +121,7 @@ async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, client
 
 
 async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
-    well: None, doctor: Doctor, clients: Users, api: ApiServer, served: Served
+    well: None, doctor: Doctor, clients: Users, api: ApiServer, served: Running
 ) -> None:
     await clients.admin.delete(VALIDATING_WEBHOOKS, NAME)
     kai = await clients.admin.get(KAI_TOPOLOGY, TOPOLOGY)

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from app.cluster.table import DOMAINS, SETS
 from app.commands.sandbox import ApiServer, unregistered
 from app.config.read import read_configuration
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.server.listener import free_port
-from app.server.serve import Served
+from app.server.serve import Running
 from tests import builders
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, create_all, eventually, is_gone, names
@@ -24,16 +25,16 @@ FIRST, SECOND = ({"matchLabels": {"judge": name}} for name in ("first", "second"
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def owner(clients: Users, served: Served, namespace: str) -> Object:
+async def owner(clients: Users, served: Running, namespace: str) -> Object:
     """A PodCliqueSet `train` that our server knows."""
     made = await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
     await known(served, namespace, "train")
     return made
 
 
-async def known(served: Served, namespace: str, name: str) -> None:
+async def known(served: Running, namespace: str, name: str) -> None:
     async def is_known() -> bool:
-        return served.cluster.stores.sets.get(namespace, name) is not None
+        return served.cluster.stores[SETS].get(namespace, name) is not None
 
     await eventually(is_known)
 
@@ -51,7 +52,7 @@ def claims_of(pod_clique: Object) -> object:
     return pod_clique["spec"]["podSpec"].get("resourceClaims")
 
 
-def calls_of(served: Served) -> int:
+def calls_of(served: Running) -> int:
     client = served.cluster.client
     assert isinstance(client, HttpClient)
     return sum(count for (verb, _, _), count in client.calls.items() if verb not in ("watch", "list"))
@@ -74,7 +75,7 @@ async def test_a_clique_gets_a_domain_and_a_claim(clients: Users, namespace: str
 
 
 @pytest.mark.usefixtures("owner")
-async def test_the_second_clique_of_a_replica_costs_no_call(clients: Users, served: Served, namespace: str) -> None:
+async def test_the_second_clique_of_a_replica_costs_no_call(clients: Users, served: Running, namespace: str) -> None:
     await create(clients, namespace, clique(name="worker"))
     before = calls_of(served)
     made = await create(clients, namespace, clique(name="leader"))
@@ -118,14 +119,14 @@ async def test_what_others_made_is_not_taken(clients: Users, namespace: str) -> 
 
 
 @pytest.mark.usefixtures("owner")
-async def test_what_is_being_deleted_is_waited_for(clients: Users, served: Served, namespace: str) -> None:
+async def test_what_is_being_deleted_is_waited_for(clients: Users, served: Running, namespace: str) -> None:
     await create(clients, namespace, clique())
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
     await clients.admin.patch(COMPUTE_DOMAIN, "train-0-cd", hold, namespace)
     await clients.admin.delete(COMPUTE_DOMAIN, "train-0-cd", namespace)
 
     async def is_seen() -> bool:
-        held = served.cluster.stores.domains.get(namespace, "train-0-cd")
+        held = served.cluster.stores[DOMAINS].get(namespace, "train-0-cd")
         return held is not None and held.deleting
 
     await eventually(is_seen)
@@ -172,7 +173,7 @@ async def test_a_clique_of_a_former_set_of_that_name_is_refused_for_now(
 
 
 async def test_two_servers_make_each_domain_and_claim_once(
-    clients: Users, api: ApiServer, served: Served, namespace: str, tmp_path: Path, owner: Object
+    clients: Users, api: ApiServer, served: Running, namespace: str, tmp_path: Path, owner: Object
 ) -> None:
     """200 PodCliques of 50 replicas at once, half of them judged by one server and half by the other."""
     configuration = read_configuration(CONFIGURATION.format(port=free_port()), "test")
@@ -221,7 +222,7 @@ def labelled(obj: Object, name: str) -> Object:
     return obj
 
 
-def verdicts(served: Served) -> int:
+def verdicts(served: Running) -> int:
     """Creations of MNNVL resources that `served` has tried."""
     client = served.cluster.client
     assert isinstance(client, HttpClient)

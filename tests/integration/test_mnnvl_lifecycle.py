@@ -6,10 +6,11 @@ Grove's operator is played by the test: it creates PodCliques and PodGangs, and 
 import pytest
 import pytest_asyncio
 
+from app.cluster.table import SETS, TOPOLOGIES
 from app.commands.sandbox import ApiServer
 from app.kube.api import Object
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.server.serve import Served
+from app.server.serve import Running
 from tests import builders
 from tests.integration.system import Users, eventually, names
 
@@ -66,12 +67,12 @@ class Grove:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def grove(clients: Users, served: Served, namespace: str) -> Grove:
+async def grove(clients: Users, served: Running, namespace: str) -> Grove:
     await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
 
     async def is_known() -> bool:
         stores = served.cluster.stores
-        return stores.sets.get(namespace, "train") is not None and len(stores.topologies) > 0
+        return stores[SETS].get(namespace, "train") is not None and len(stores[TOPOLOGIES]) > 0
 
     await eventually(is_known)
     return Grove(clients, namespace)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from app.cluster.table import SETS
 from app.commands.sandbox import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
@@ -28,7 +29,7 @@ from app.rules.kinds import (
     WORKLOAD,
 )
 from app.sandbox.sandbox import Sandbox
-from app.server.serve import Served
+from app.server.serve import Running
 from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone
@@ -56,7 +57,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-Start = Callable[[str], contextlib.AbstractAsyncContextManager[Served]]
+Start = Callable[[str], contextlib.AbstractAsyncContextManager[Running]]
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -68,7 +69,7 @@ async def start(api: ApiServer, clients: Users, configuration: Configuration, tm
         return all(webhook["clientConfig"].get("caBundle") for one in found for webhook in one["webhooks"])
 
     @contextlib.asynccontextmanager
-    async def start(topology: str) -> AsyncIterator[Served]:
+    async def start(topology: str) -> AsyncIterator[Running]:
         text = f"""
             apiVersion: config.grove.io/v1alpha1
             kind: OperatorConfiguration
@@ -133,12 +134,12 @@ class Play:
 
         await eventually(told, lambda found: found == [times])
 
-    async def gang_with_mnnvl(self, served: Served) -> None:
+    async def gang_with_mnnvl(self, served: Running) -> None:
         """A PodCliqueSet with a constraint, a PodClique of it (first tried), and its PodGang, until all is written."""
         await self.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("train", domain="zone"), self.namespace)
 
         async def is_known() -> bool:
-            return served.cluster.stores.sets.get(self.namespace, "train") is not None
+            return served.cluster.stores[SETS].get(self.namespace, "train") is not None
 
         await eventually(is_known)
         labels = builders.labels("train", 0, "train-0")

@@ -13,6 +13,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from app.cluster.table import SETS, TOPOLOGIES
 from app.commands.sandbox import ApiServer, beside
 from app.config.read import read_configuration
 from app.kube.api import ClusterError, NotFound, Object
@@ -21,7 +22,7 @@ from app.objects.resource import CRD, EVENT
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
-from app.server.serve import Served
+from app.server.serve import Running
 from tests import builders
 from tests.integration.system import PATIENCE, Users, eventually, is_gone
 
@@ -30,7 +31,7 @@ NAME = "grove-topology"
 ZONE, RACK, HOST, NUMA = "example.com/zone", "example.com/rack", "kubernetes.io/hostname", "example.com/numa"
 LEVELS = {"host": HOST, "zone": ZONE, "rack": RACK}
 
-Start = Callable[[dict[str, str] | None], contextlib.AbstractAsyncContextManager[Served]]
+Start = Callable[[dict[str, str] | None], contextlib.AbstractAsyncContextManager[Running]]
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -38,7 +39,7 @@ async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator
     """Starts our server with levels `{domain: key}`, or with topology support disabled."""
 
     @contextlib.asynccontextmanager
-    async def start(levels: dict[str, str] | None) -> AsyncIterator[Served]:
+    async def start(levels: dict[str, str] | None) -> AsyncIterator[Running]:
         listed = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in (levels or {}).items())
         text = f"""
             apiVersion: config.grove.io/v1alpha1
@@ -92,7 +93,7 @@ async def until_kai(clients: Users, *keys: str) -> None:
     assert await eventually(lambda: kai_keys(clients), lambda found: found == list(keys)) == list(keys)
 
 
-def writes(served: Served) -> dict[tuple[str, str], int]:
+def writes(served: Running) -> dict[tuple[str, str], int]:
     """Calls that change something, but for leases and events."""
     client = served.cluster.client
     assert isinstance(client, HttpClient)
@@ -200,7 +201,7 @@ async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_syn
         assert note.startswith(f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds")
 
 
-async def gauge(served: Served, name: str) -> float:
+async def gauge(served: Running, name: str) -> float:
     assert served.leader is not None
     return sum(value for found, _, _, value in served.leader.gauges() if found == name)
 
@@ -340,15 +341,15 @@ async def until(look: Callable[[Users, str], Awaitable[Any]], clients: Users, na
     assert await eventually(lambda: look(clients, namespace), lambda found: found == wanted) == wanted
 
 
-async def workload(clients: Users, served: Served, namespace: str, **domains: Any) -> None:
+async def workload(clients: Users, served: Running, namespace: str, **domains: Any) -> None:
     async def has_topology() -> bool:
-        return served.cluster.stores.topologies.get("", NAME) is not None
+        return served.cluster.stores[TOPOLOGIES].get("", NAME) is not None
 
     await eventually(has_topology)
     await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train", **domains), namespace)
 
     async def is_known() -> bool:
-        return served.cluster.stores.sets.get(namespace, "train") is not None
+        return served.cluster.stores[SETS].get(namespace, "train") is not None
 
     await eventually(is_known)
     gang = builders.pod_gang(
@@ -462,7 +463,7 @@ async def test_constraints_that_stay_valid_are_not_written(clients: Users, start
         assert await clients.operator.get(POD_GANG, "train-0", namespace) == before
 
 
-async def until_idle(served: Served) -> None:
+async def until_idle(served: Running) -> None:
     """Our server leads, has looked at everything, and nothing waits."""
     leader = served.leader
     assert leader is not None
@@ -523,7 +524,7 @@ async def test_grove_is_picked_up_when_its_crds_appear(clients: Users, api: ApiS
     await eventually(lambda: is_gone(clients.admin, CRD, "clustertopologies.grove.io"))
     try:
         async with start(LEVELS) as served:
-            assert served.cluster.stores.topologies.served is False
+            assert served.cluster.stores[TOPOLOGIES].served is False
             await api.apply([{**crd, "metadata": {"name": "clustertopologies.grove.io"}}])
             await until_ready(clients, "True")
             await until_kai(clients, ZONE, RACK, HOST)

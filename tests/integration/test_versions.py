@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from app.cluster.table import SETS
 from app.commands.sandbox import ApiServer
 from app.config.schema import Configuration
 from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
-from app.server.serve import Served
+from app.server.serve import Running
 from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually
@@ -49,12 +50,12 @@ async def api(
 
 
 async def test_a_claim_is_made_in_the_version_that_is_served(
-    clients: Users, served: Served, namespace: str, version: str
+    clients: Users, served: Running, namespace: str, version: str
 ) -> None:
     await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train"), namespace)
 
     async def is_known() -> bool:
-        return served.cluster.stores.sets.get(namespace, "train") is not None
+        return served.cluster.stores[SETS].get(namespace, "train") is not None
 
     await eventually(is_known)
     clique = builders.pod_clique("train-0-worker", builders.labels("train", 0, "train-0"))

@@ -7,10 +7,11 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from app.cluster.table import TOPOLOGIES
 from app.kube.api import Conflict, Forbidden, Object
 from app.objects.resource import NODE, POD
 from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
-from app.server.serve import Served
+from app.server.serve import Running
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
 
@@ -20,7 +21,7 @@ HOST, RACK, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/rack", "top
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def topology(clients: Users, served: Served) -> AsyncIterator[None]:
+async def topology(clients: Users, served: Running) -> AsyncIterator[None]:
     """The managed ClusterTopology, as the operator makes it, seen by our server."""
     try:
         managed = builders.cluster_topology("grove-topology", zone=ZONE, rack=RACK, host=HOST)
@@ -29,7 +30,7 @@ async def topology(clients: Users, served: Served) -> AsyncIterator[None]:
         pass
 
     async def is_seen() -> bool:
-        return served.cluster.stores.topologies.get("", "grove-topology") is not None
+        return served.cluster.stores[TOPOLOGIES].get("", "grove-topology") is not None
 
     await eventually(is_seen)
     yield
@@ -138,7 +139,7 @@ async def test_podgroups_are_deleted_in_bulk(clients: Users, namespace: str) -> 
 
 @pytest.mark.parametrize("grove", [False, True], ids=["the design's labels", "Grove's labels"])
 async def test_a_podgang_is_stored_with_its_constraints(
-    clients: Users, served: Served, namespace: str, grove: bool
+    clients: Users, served: Running, namespace: str, grove: bool
 ) -> None:
     pcs = builders.pod_clique_set("train", domain="rack", clique_domain="host", group_domain="rack")
     await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
@@ -160,7 +161,7 @@ def packed(required: str | None) -> Object:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def node(clients: Users, served: Served) -> AsyncIterator[str]:
+async def node(clients: Users, served: Running) -> AsyncIterator[str]:
     labels = {"topology__kubernetes__io_rack": "r12", "example__com_nvlink-domain": "nv-3", "example__com_other": "x"}
     await clients.admin.create(NODE, builders.node("gpu-node-1", **labels))
 

@@ -23,7 +23,7 @@ from app.kube.lines import LineTooLong, lines_of
 from app.kube.ratelimit import TokenBucket
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.rules.kinds import ALL, COMPUTE_DOMAIN
-from tests.cluster import virtual
+from tests.kube import virtual
 
 QUICK = Limits(connect=0.5, total=1.0, watch_silence=0.3, pause=0.01)
 

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.cluster.memory import MemoryClient
 from app.kube.api import NotFound, Object, Unavailable
 from app.kube.discovery import Discovery, watch_crds
 from app.objects.resource import CRD, NODE, POD, Resource
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD
-from tests.cluster import virtual
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
 
 RESOURCES = (NODE, COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD)
 CORE = {"v1": ["nodes", "pods"]}

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-from app.cluster.memory import MemoryClient
 from app.kube.api import Forbidden, Unavailable
 from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Recorder, Regarding
 from app.objects.resource import EVENT
+from tests.kube.memory.client import MemoryClient
 
 GANG = Regarding("scheduler.grove.io/v1alpha1", "PodGang", "ml", "train-0", "uid-1")
 TOPOLOGY = Regarding("grove.io/v1alpha1", "ClusterTopology", "", "grove-topology", "uid-2")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.cluster.memory import MemoryClient
 from app.kube.api import ClusterError, Conflict, Object, Unavailable
 from app.kube.lease import Elector, LeaseTiming, lead
 from app.objects.resource import LEASE
-from tests.cluster import virtual
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
 
 
 @dataclass

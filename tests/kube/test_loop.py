@@ -10,7 +10,7 @@ import pytest
 
 from app.kube.api import Conflict, Forbidden, Key, Unavailable
 from app.kube.loop import Loop
-from tests.cluster import virtual
+from tests.kube import virtual
 
 A, B = ("ns", "a"), ("ns", "b")
 Step = Callable[[Key], Awaitable[float | None]]

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.cluster.memory import MemoryClient
 from app.kube import owners
 from app.kube.api import ClusterError, Forbidden, NotFound, Object, Unavailable
 from app.kube.owners import FRESH_SECONDS, Controller, Kinds, Owners, controller_of
 from app.objects.resource import Resource
-from tests.cluster import virtual
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
 
 JOB = Resource("batch", "jobs", "Job", True, ("v1",))
 CRON_JOB = Resource("batch", "cronjobs", "CronJob", True, ("v1",))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from app.cluster.memory import MemoryClient
 from app.kube.api import Forbidden, Gone, Object
 from app.kube.pages import pages
 from app.objects.resource import SECRET
-from tests.cluster.contract import secret
+from tests.kube.contract import secret
+from tests.kube.memory.client import MemoryClient
 
 NAMES = [("a", "one"), ("a", "two"), ("a-b", "one"), ("b", "one"), ("b", "three"), ("b", "two")]
 LAPSED = Gone("too old", code=410, reason="Expired")

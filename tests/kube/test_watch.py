@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from app.cluster.memory import MemoryClient
 from app.kube.api import Forbidden, Gone, Object, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, Selection, list_into, run_store
 from app.objects.resource import NODE, Resource
 from app.rules.kinds import COMPUTE_DOMAIN
-from tests.cluster import virtual
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
 
 PACE = Pace(page_size=3, slice_size=2, random=lambda: 0.0)
 

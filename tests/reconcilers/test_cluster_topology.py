@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from app.cluster.dialects import dialect_of
-from app.cluster.facts import Levels, read_topology_levels
-from app.cluster.memory import MemoryClient
+from app.cluster.table import Levels, read_topology_levels
 from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
@@ -16,7 +15,8 @@ from app.reconcilers.cluster_topology import ClusterTopologyReconciler, Creation
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.rules.topology.levels import Level
 from tests import builders
-from tests.cluster import virtual
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
 
 KEY = ("", "grove-topology")
 LEVELS = (Level("rack", "k/rack"), Level("host", "k/host"))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from app.cluster.memory import MemoryClient
 from app.kube.api import Conflict, Key, NotFound, Object, Unavailable
 from app.kube.store import WatchStore
 from app.reconcilers.constraint_status import ConstraintStatusReconciler
@@ -17,6 +16,7 @@ from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, Topology
 from tests.builders import pod_clique_set
+from tests.kube.memory.client import MemoryClient
 
 KEY: Key = ("ml", "train")
 ENABLED = Topology("grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host")))

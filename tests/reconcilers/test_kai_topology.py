@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from app.cluster.dialects import dialect_of
-from app.cluster.memory import MemoryClient
 from app.kube.api import Conflict, Forbidden, NotFound, Object, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
@@ -15,6 +14,7 @@ from app.objects.resource import EVENT, Resource
 from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from tests import builders
+from tests.kube.memory.client import MemoryClient
 
 KEY = ("", "grove-topology")
 TOPOLOGY = builders.cluster_topology("grove-topology", host="kubernetes.io/hostname", rack="k/rack")

@@ -12,26 +12,30 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app.cluster.facts import CachedFacts, Stores, read_topology_levels
-from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
-from app.cluster.memory import MemoryClient
-from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
+from app.cluster.cluster import Cluster
+from app.cluster.table import (
+    CLAIMS,
+    DOMAINS,
+    GANGS,
+    NODES,
+    SETS,
+    TOPOLOGIES,
+)
 from app.kube.api import Client, ClusterError, Conflict, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.kube.store import WatchStore
 from app.kube.watch import run_store
-from app.objects.metadata import labels_of
 from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe
-from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.mnnvl.claims import plan_injection
-from app.rules.mnnvl.ownership import read_gang, read_resource
+from app.rules.mnnvl.ownership import read_gang
 from app.rules.mnnvl.plan import Plan
-from app.rules.podcliqueset import read_pod_clique_set
 from tests import builders
-from tests.cluster import virtual
+from tests.cluster.offline import configured
+from tests.kube import virtual
+from tests.kube.memory.client import MemoryClient
 
 T = TypeVar("T")
 
@@ -129,23 +133,16 @@ class Replica:
 
     def __init__(self, client: Client, random: Random) -> None:
         self._client = client
-        self._gangs: WatchStore[StoredGang] = WatchStore(read_stored_gang, {BY_SET: set_keys})
-        domains, claims = (WatchStore(read_resource, {OF_GANG: gang_keys}) for _ in KINDS)
-        topologies, sets = WatchStore(read_topology_levels), WatchStore(read_pod_clique_set)
-        self._watched: dict[Resource, WatchStore[Any]] = {
-            CLUSTER_TOPOLOGY: topologies,
-            POD_CLIQUE_SET: sets,
-            POD_GANG: self._gangs,
-            COMPUTE_DOMAIN: domains,
-            RESOURCE_CLAIM: claims,
-        }
-        stores = Stores(topologies, sets, WatchStore(labels_of), self._gangs, domains, claims)
-        facts = CachedFacts(client, stores, topology_name="grove-topology", topology_enabled=True)
-        self.resources = ClusterMnnvl(client, facts, self._gangs, domains, claims)
+        cluster = Cluster(client, configured("grove-topology", True))
+        stores = cluster.stores
+        self._watched = {fact.resource: store for fact, store in stores if fact is not NODES}
+        self._gangs, facts, self.resources = stores[GANGS], cluster.facts, cluster.resources
         recorder, rewrites = Recorder(client, "test"), Rewrites(clock=virtual.now)
         reconciler = PodGangReconciler(client, self._gangs, facts, facts, self.resources, recorder, rewrites)
         self._loop = Loop(reconciler, workers=4, random=random.random)
-        subscribe(self._loop, self._gangs, sets, topologies, "grove-topology", (domains, claims))
+        topologies = stores[TOPOLOGIES]
+        mnnvl = (stores[DOMAINS], stores[CLAIMS])
+        subscribe(self._loop, self._gangs, stores[SETS], topologies, "grove-topology", mnnvl)
 
     @asynccontextmanager
     async def running(self, *, leading: bool) -> AsyncGenerator["Replica", None]:

@@ -6,31 +6,31 @@ from typing import Any
 
 import pytest
 
-from app.cluster.facts import CachedFacts, Stores, read_topology_levels
-from app.cluster.gangs import BY_SET, StoredGang, read_stored_gang, set_keys
-from app.cluster.memory import MemoryClient
-from app.cluster.mnnvl import OF_GANG, ClusterMnnvl, gang_keys
-from app.cluster.offline import filled
+from app.cluster.cluster import Cluster
+from app.cluster.documents import fill_from
+from app.cluster.table import (
+    CLAIMS,
+    DOMAINS,
+    GANGS,
+    SETS,
+    TOPOLOGIES,
+)
 from app.kube.api import ClusterError, Conflict, Object, Unavailable
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.kube.store import WatchStore
-from app.objects.metadata import labels_of
-from app.objects.resource import EVENT, NODE, Resource
+from app.objects.resource import EVENT, Resource
 from app.reconcilers.podgang import CONTESTED_SECONDS, PodGangReconciler, subscribe
 from app.rules.kinds import (
     ALL,
-    CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
-    POD_CLIQUE_SET,
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.rules.mnnvl.ownership import MnnvlResource, read_resource
-from app.rules.podcliqueset import read_pod_clique_set
 from tests import builders
+from tests.cluster.offline import configured
+from tests.kube.memory.client import MemoryClient
 
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
 TOPOLOGY = builders.cluster_topology("grove-topology", rack=RACK, host=HOST)
@@ -76,18 +76,11 @@ class World:
     def __init__(self, client: MemoryClient, *, enabled: bool = True, rewrites: Rewrites | None = None) -> None:
         self.client = client
 
-        def cached(kind: Resource, store: WatchStore[Any]) -> WatchStore[Any]:
-            return filled(client.objects(kind), kind, store)
-
-        self.topologies = cached(CLUSTER_TOPOLOGY, WatchStore(read_topology_levels))
-        self.sets = cached(POD_CLIQUE_SET, WatchStore(read_pod_clique_set))
-        self.gangs: WatchStore[StoredGang] = cached(POD_GANG, WatchStore(read_stored_gang, {BY_SET: set_keys}))
-        self.resources: tuple[WatchStore[MnnvlResource], ...] = tuple(
-            cached(kind, WatchStore(read_resource, {OF_GANG: gang_keys})) for kind in (COMPUTE_DOMAIN, RESOURCE_CLAIM)
-        )
-        stores = Stores(self.topologies, self.sets, cached(NODE, WatchStore(labels_of)), self.gangs, *self.resources)
-        facts = CachedFacts(client, stores, topology_name="grove-topology", topology_enabled=enabled)
-        mnnvl = ClusterMnnvl(client, facts, self.gangs, *self.resources)
+        cluster = Cluster(client, configured("grove-topology", enabled))
+        fill_from(cluster, client.objects)
+        stores, facts, mnnvl = cluster.stores, cluster.facts, cluster.resources
+        self.topologies, self.sets, self.gangs = stores[TOPOLOGIES], stores[SETS], stores[GANGS]
+        self.resources = (stores[DOMAINS], stores[CLAIMS])
         self.events = Recorder(client, "test")
         self.reconciler = PodGangReconciler(client, self.gangs, facts, facts, mnnvl, self.events, rewrites)
 

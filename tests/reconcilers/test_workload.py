@@ -15,8 +15,8 @@ from app.objects.resource import EVENT, POD, Resource
 from app.reconcilers.workload import TAKEN_SECONDS, WorkloadReconciler, subscribe
 from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
 from app.rules.workload.kai_podgroup import Conventions
-from tests.cluster import virtual
 from tests.cluster.watched import SlowMemory
+from tests.kube import virtual
 
 JOB = Resource("batch", "jobs", "Job", True, ("v1",))
 SOON = 5.0

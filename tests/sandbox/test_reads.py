@@ -13,7 +13,7 @@ from app.sandbox.reads import Query, Reader, Representation
 from app.sandbox.resources import Registry, Served
 from app.sandbox.selectors import label_selector
 from app.sandbox.storage import Storage
-from tests.cluster import virtual
+from tests.kube import virtual
 from tests.sandbox.api import CONFIGMAPS, NAMESPACE, WIDGETS, Api, Object, configmap, namespace, widget
 
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

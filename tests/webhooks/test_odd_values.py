@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.cluster.offline import OfflineCluster
 from app.objects.jsonpatch import apply
+from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, load, patch_of, path_of, recorded_sets
 
 ODD: tuple[Any, ...] = (

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from app.admission.review import dumps, parse
-from app.cluster.live import LiveCluster
+from app.cluster import watched
+from app.cluster.cluster import Cluster
 from app.kube.api import Object
 from app.objects.jsonpatch import apply
 from app.objects.resource import NODE
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.webhooks.pod_binding import PodBindingWebhook
 from tests import builders
+from tests.cluster.offline import configured
 from tests.cluster.watched import SlowMemory
 from tests.reviews import load
 
@@ -30,7 +32,7 @@ def node(name: str, **labels: str) -> Object:
 
 
 class World:
-    def __init__(self, client: SlowMemory, cluster: LiveCluster) -> None:
+    def __init__(self, client: SlowMemory, cluster: Cluster) -> None:
         self.client, self.cluster = client, cluster
         self.webhook = PodBindingWebhook(cluster.facts, cluster.facts, (LINK,))
 
@@ -56,10 +58,10 @@ async def until(true: Callable[[], bool]) -> None:
 @contextlib.asynccontextmanager
 async def world(*objects: Object) -> AsyncIterator[World]:
     client = SlowMemory(NODE, objects)
-    cluster = LiveCluster(client, topology_name="managed", topology_enabled=True, node_labels=(LINK,))
-    running = asyncio.create_task(cluster.run())
+    cluster = Cluster(client, configured("managed", True, node_labels=(LINK,)), client.discovery)
+    running = asyncio.create_task(watched.run(cluster, client, client.discovery))
     try:
-        await until(lambda: all(store.synced for store in cluster.watched().values()))
+        await until(lambda: all(store.synced for store in cluster.stores.by_name().values()))
         yield World(client, cluster)
     finally:
         running.cancel()

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from app.cluster.offline import OfflineCluster
+from app.cluster.table import DOMAINS, NODES, SETS, TOPOLOGIES, Fact
 from app.config.schema import Configuration, PodBinding
 from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
-from app.kube.store import WatchStore
 from app.objects.jsonpatch import apply
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.webhooks.registry import WEBHOOKS
+from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, cluster, load, patch_of, path_of
 
 ADOPTED = "grove.io/mnnvl-resources-adopted"
@@ -164,19 +164,17 @@ async def test_topology_switched_off() -> None:
 
 
 EMPTY: list[Any] = [
-    pytest.param("podcliqueset.topology-equal", "topologies", "ClusterTopologies", id="PodCliqueSet"),
-    pytest.param("podclique.replica-scope-0-worker", "domains", "computedomains", id="PodClique"),
-    pytest.param("podgang.replica-0", "sets", "PodCliqueSets", id="PodGang"),
-    pytest.param("pod-binding.gpu-node-1", "nodes", "Nodes", id="Binding"),
+    pytest.param("podcliqueset.topology-equal", TOPOLOGIES, "ClusterTopologies", id="PodCliqueSet"),
+    pytest.param("podclique.replica-scope-0-worker", DOMAINS, "computedomains", id="PodClique"),
+    pytest.param("podgang.replica-0", SETS, "PodCliqueSets", id="PodGang"),
+    pytest.param("pod-binding.gpu-node-1", NODES, "Nodes", id="Binding"),
 ]
 
 
-@pytest.mark.parametrize(("name", "store", "what"), EMPTY)
-async def test_a_cache_that_is_not_filled_is_a_503_by_name(name: str, store: str, what: str) -> None:
+@pytest.mark.parametrize(("name", "fact", "what"), EMPTY)
+async def test_a_cache_that_is_not_filled_is_a_503_by_name(name: str, fact: Fact[Any], what: str) -> None:
     offline = cluster()
-    empty: WatchStore[Any] = WatchStore(lambda obj: obj)
-    object.__setattr__(offline.stores, store, empty)
-    offline.resources._stores[COMPUTE_DOMAIN] = offline.stores.domains
+    offline.stores[fact].forget()
     response = await Caller(offline).ask(path_of(name), load(name))
     assert response["status"]["code"] == 503
     assert f"the cache of {what}" in response["status"]["message"]
@@ -223,7 +221,7 @@ async def test_a_binding_is_never_refused(target: Any, warning: str) -> None:
 async def test_configured_labels_hold_without_a_topology() -> None:
     binding = PodBinding.model_validate({"nodeLabels": ("topology.kubernetes.io/rack",)})
     configuration = Configuration().model_copy(update={"pod_binding": binding})
-    caller = Caller(OfflineCluster([NODE]), configuration)
+    caller = Caller(OfflineCluster([NODE], node_labels=("topology.kubernetes.io/rack",)), configuration)
     review = load("pod-binding.gpu-node-1")
     review["request"]["object"]["metadata"]["labels"] = {"topology.kubernetes.io/rack": "fake", "mine": "kept"}
     after = apply(review["request"]["object"], patch_of(await caller.ask("/mutate/pod-binding", review)))

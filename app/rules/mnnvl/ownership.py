@@ -25,7 +25,7 @@ class OwnerRef:
 @dataclass(frozen=True, slots=True)
 class MnnvlResource:
     """A stored ComputeDomain or ResourceClaim, as the rules see it. `managed`: it carries our label. `place.podgang`
-    is the PodGang it was made for."""
+    is the PodGang it was made for, `created` the time of its creation (RFC 3339)."""
 
     kind: str
     namespace: str
@@ -36,6 +36,7 @@ class MnnvlResource:
     deleting: bool
     place: Place
     owners: tuple[OwnerRef, ...]
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
             for one in metadata.get("ownerReferences") or ()
             if isinstance(one, dict)
         ),
+        created=metadata.get("creationTimestamp") or "",
     )
 
 

@@ -1,28 +1,15 @@
 """Projection of a PodGang for the cache: who it is, and what the rules of constraints look at, without a read."""
 
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
 import orjson
 
-from app.kube.api import Key, Object
+from app.kube.api import Object
 from app.objects.edits import ABSENT, value_at
 from app.rules.labels import MNNVL_ADOPTED, TOPOLOGY_NAME, Place
 from app.rules.mnnvl.ownership import Gang, read_gang
-
-BY_SET = "set"
-"""Index of the store of PodGangs: namespace and PodCliqueSet."""
-
-_TYPICAL = (
-    b'{"metadata":{"annotations":{"grove.io/topology-name":"grove-topology","grove.io/mnnvl-resources-adopted":"true"}},'
-    b'"spec":{"topologyConstraintGroupConfigs":[{"name":"","podGroupNames":[""],"topologyConstraint":{"packConstraint":{'
-    b'"required":"topology.kubernetes.io/","preferred":"kubernetes.io/hostname"}}}],"podgroups":[{"name":"",'
-    b'"topologyConstraint":{"packConstraint":{"preferred":"kubernetes.io/hostname"}}},{"name":"'
-)
-"""What most of them look like: a dictionary for compression, part of nothing that is ever stored."""
 
 _PLACE = ("pcs", "replica", "group", "group_replica", "podgang")
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
@@ -31,15 +18,14 @@ _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 
 @dataclass(frozen=True, slots=True)
 class StoredGang(Gang):
-    """A PodGang as the API server has it. `seen` is compressed JSON (a thirtieth of the memory of maps); `view` reads
-    it."""
+    """A PodGang as the API server has it. `seen` is JSON, which needs a small part of the memory that maps need."""
 
     seen: bytes = b""
 
     def view(self) -> Object:
         """The part of the object that constraints and the adopted annotation touch, in its place: edits of it, as JSON
         Patch operations, fit the whole object."""
-        found: Object = orjson.loads(zlib.decompressobj(zdict=_TYPICAL).decompress(self.seen))
+        found: Object = orjson.loads(self.seen)
         return found
 
 
@@ -50,17 +36,16 @@ def packed(obj: Object) -> bytes:
 
 def read_stored_gang(obj: Object) -> StoredGang:
     gang = read_gang(obj, obj["metadata"].get("namespace", ""))
-    packer = zlib.compressobj(level=1, zdict=_TYPICAL)
-    seen = packer.compress(orjson.dumps(reduced(obj))) + packer.flush()
     place = Place(*(intern(getattr(gang.place, field)) for field in _PLACE))
     return StoredGang(
-        intern(gang.namespace), intern(gang.name), gang.uid, place, gang.deleting, intern(gang.set_uid), seen
+        intern(gang.namespace),
+        intern(gang.name),
+        gang.uid,
+        place,
+        gang.deleting,
+        intern(gang.set_uid),
+        packed(reduced(obj)),
     )
-
-
-def set_keys(gang: Gang) -> Iterator[Key]:
-    """Index function."""
-    yield gang.namespace, gang.place.pcs
 
 
 def reduced(obj: Object) -> Object:

@@ -13,17 +13,6 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.cluster.garbage import Places, orphans, with_missing_owners
-from app.cluster.objects import (
-    check_preconditions,
-    copy_of,
-    key_of,
-    patched,
-    selection,
-    server_metadata,
-    shown,
-    without,
-)
 from app.kube.api import (
     ClusterError,
     Conflict,
@@ -41,6 +30,17 @@ from app.kube.api import (
 from app.objects import resource as core
 from app.objects.resource import Resource
 from app.rules import kinds
+from tests.kube.memory.garbage import Places, orphans, with_missing_owners
+from tests.kube.memory.objects import (
+    check_preconditions,
+    copy_of,
+    key_of,
+    patched,
+    selection,
+    server_metadata,
+    shown,
+    without,
+)
 
 EVERYTHING: Mapping[Resource, str] = {
     resource: resource.versions[0] for resource in kinds.ALL if resource is not kinds.CLUSTER_TOPOLOGY_BINDING

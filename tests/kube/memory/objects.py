@@ -5,10 +5,10 @@ from typing import Any
 
 import orjson
 
-from app.cluster.selector import field_selector, label_selector
 from app.kube.api import Conflict, Forbidden, Key, Object, Patch, PatchKind
 from app.objects.jsonpatch import PatchError, apply_json_patch, apply_merge_patch
 from app.objects.resource import Resource
+from tests.kube.memory.selector import field_selector, label_selector
 
 
 def copy_of(obj: Object) -> Object:

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from app.cluster.live import LiveCluster
+from app.cluster import watched
+from app.cluster.cluster import Cluster
+from app.cluster.table import TOPOLOGIES
 from app.kube.api import Object, Unavailable
 from app.objects.resource import NODE
 from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, POD_CLIQUE_SET
 from app.rules.topology.levels import Level
+from tests.cluster.offline import configured
 from tests.cluster.watched import WatchedMemory
 
 RACK = {"domain": "rack", "key": "k/rack"}
@@ -33,12 +36,11 @@ def node(**labels: str) -> Object:
 
 
 @contextlib.asynccontextmanager
-async def running(client: WatchedMemory, **options: Any) -> AsyncIterator[LiveCluster]:
-    settings = {"topology_name": "managed", "topology_enabled": True, "node_labels": (), **options}
-    cluster = LiveCluster(client, **settings)
-    task = asyncio.create_task(cluster.run())
+async def running(client: WatchedMemory, **options: Any) -> AsyncIterator[Cluster]:
+    cluster = Cluster(client, configured("managed", True, **options), client.discovery)
+    task = asyncio.create_task(watched.run(cluster, client, client.discovery))
     try:
-        await until(lambda: all(store.synced for store in cluster.watched().values()))
+        await until(lambda: all(store.synced for store in cluster.stores.by_name().values()))
         yield cluster
     finally:
         task.cancel()
@@ -72,7 +74,7 @@ async def test_nodes_are_read_again_for_a_new_level() -> None:
         await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1", "k/zone": "z1", "mine/label": "m"})
         await client.create(CLUSTER_TOPOLOGY, topology(name="other"))
         await client.delete(CLUSTER_TOPOLOGY, "managed")
-        await until(lambda: len(cluster.stores.topologies) == 1)
+        await until(lambda: len(cluster.stores[TOPOLOGIES]) == 1)
         with pytest.raises(Unavailable, match='"managed" does not exist yet'):
             cluster.facts.topology()
 
@@ -93,14 +95,14 @@ async def test_nothing_counts_as_not_served_before_the_cluster_has_said_so() -> 
             return await super()._read(path)
 
     client = Slow([topology(RACK)])
-    cluster = LiveCluster(client, topology_name="managed", topology_enabled=True, node_labels=())
-    task = asyncio.create_task(cluster.run())
+    cluster = Cluster(client, configured("managed", True, node_labels=()), client.discovery)
+    task = asyncio.create_task(watched.run(cluster, client, client.discovery))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert {store.synced for store in cluster.watched().values()} == {False}
+    assert {store.synced for store in cluster.stores.by_name().values()} == {False}
     assert client.calls == []
     answering.set()
-    await until(lambda: all(store.synced for store in cluster.watched().values()))
+    await until(lambda: all(store.synced for store in cluster.stores.by_name().values()))
     assert cluster.facts.topology().levels == (Level("rack", "k/rack"),)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -111,24 +113,23 @@ async def test_a_cluster_without_grove_and_kai_is_quiet_and_picks_them_up() -> N
     client = WatchedMemory()
     client.served = {one: one.versions[0] for one in ALL if not one.optional}
     async with running(client) as cluster:
-        sets = cluster.watched()["podcliquesets"]
+        sets = cluster.stores.by_name()["podcliquesets"]
         assert (sets.served, sets.synced, sets.problem) == (False, True, "")
         client.served[POD_CLIQUE_SET] = "v1alpha1"
         pcs = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "a", "namespace": "ns"}}
         client.load([pcs])
-        await cluster.client.discovery.refresh()
+        await client.discovery.refresh()
         await until(lambda: cluster.facts.cached_set("ns", "a") is not None)
         assert sets.served is True
 
 
 async def test_a_fault_of_our_own_is_raised() -> None:
-    client = WatchedMemory([{**topology(RACK), "spec": None}])
+    client = WatchedMemory([topology(RACK)])
+    cluster = Cluster(client, configured("managed", True), client.discovery)
 
-    class Broken(LiveCluster):
-        def _topology_changed(self, *_: Any) -> None:
-            raise RuntimeError("a bug")
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
 
-    cluster = Broken(client, topology_name="managed", topology_enabled=True, node_labels=())
-    client.load([topology(RACK)])
+    cluster.stores[TOPOLOGIES].subscribe(broken)
     with pytest.raises(ExceptionGroup, match="unhandled errors"):
-        await asyncio.wait_for(cluster.run(), 10)
+        await asyncio.wait_for(watched.run(cluster, client, client.discovery), 10)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from app.cluster.memory import Call, MemoryClient
 from app.kube.api import Client, Conflict, Gone, NotFound, NotServed, Object, Unavailable
 from app.objects.resource import NODE, SECRET
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
-from tests.cluster.contract import ClientContract, secret, take, topology
+from tests.kube.contract import ClientContract, secret, take, topology
+from tests.kube.memory.client import Call, MemoryClient
 
 
 @pytest.fixture

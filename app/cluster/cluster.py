@@ -1,0 +1,68 @@
+"""One cluster as this program sees it: stores of facts, readers over them, and the MNNVL resources."""
+
+from collections.abc import Iterator
+
+from app.cluster.facts import CachedFacts
+from app.cluster.mnnvl import ClusterMnnvl
+from app.cluster.nodes import NodeKeys
+from app.cluster.stores import Stores
+from app.cluster.table import FOR_VERDICTS, NODES, TOPOLOGIES
+from app.config.schema import Configuration
+from app.kube.api import Objects
+from app.kube.discovery import Discovery
+from app.kube.gauge import Gauge
+from app.rules.kinds import NEIGHBOURS
+
+NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
+
+
+class Cluster:
+    """The facts of one cluster. `watched`, `listed` or `documents` fills the stores.
+
+    `client` reads single objects and makes MNNVL resources. `discovery` is None if there is no live cluster.
+    """
+
+    def __init__(self, client: Objects, configuration: Configuration, discovery: Discovery | None = None) -> None:
+        settings = configuration.cluster_topology
+        self.client, self.discovery = client, discovery
+        self.topology_name = settings.name
+        self.node_keys = NodeKeys(settings.name, configuration.node_labels)
+        self.stores = Stores(FOR_VERDICTS, {NODES: self.node_keys.project})
+        self.stores[TOPOLOGIES].subscribe(self.node_keys.topology_changed)
+        self.facts = CachedFacts(client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled)
+        self.resources = ClusterMnnvl(client, self.facts, self.stores)
+
+    def checks(self) -> dict[str, str | None]:
+        """By name: None if it is well, else the problem. Verdicts can be given once all are well."""
+        checks: dict[str, str | None] = {}
+        waits = "not asked yet"
+        if self.discovery is not None and not self.discovery.known:
+            checks["discovery"] = self.discovery.problem or "the API server has not been asked yet"
+            waits = "waits for discovery"
+        for name, store in self.stores.by_name().items():
+            problem = None if store.synced else f"the first list is not in yet: {store.problem or waits}"
+            checks[f"cache/{name}"] = problem
+        return checks
+
+    def notes(self) -> dict[str, str]:
+        """Which of the neighbours' APIs this cluster serves."""
+        if self.discovery is None or not self.discovery.known:
+            return {}
+        served = {resource: self.discovery.served_version(resource) for resource in NEIGHBOURS}
+        return {f"api/{resource}": version or NOT_INSTALLED for resource, version in served.items()}
+
+    def gauges(self) -> Iterator[Gauge]:
+        stores = self.stores.by_name()
+        for name, store in stores.items():
+            yield "cache_objects", "Objects in the cache.", {"resource": name}, len(store)
+        for name, store in stores.items():
+            yield "cache_synced", "1 once the first list is in.", {"resource": name}, float(store.synced)
+        for name, store in stores.items():
+            yield "cache_served", "1 where the cluster serves the resource.", {"resource": name}, float(store.served)
+        for name, store in stores.items():
+            for reason, count in store.restarts.items():
+                yield "watch_restarts_total", "Watches begun again.", {"resource": name, "reason": reason}, count
+        for name, store in stores.items():
+            age = store.age() if self.discovery is not None else None
+            if age is not None:
+                yield "cache_age_seconds", "Since the last sign of life of the watch.", {"resource": name}, age

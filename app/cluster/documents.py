@@ -1,0 +1,121 @@
+"""Fills the stores of a cluster from documents: `check`, `serve --objects` and tests. There is no API server."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from app.cluster.cluster import Cluster
+from app.cluster.stores import fill
+from app.config.schema import Configuration
+from app.kube.api import Conflict, Key, NotFound, Object, Patch
+from app.objects.jsonpatch import apply_json_patch, apply_merge_patch
+from app.objects.resource import Resource
+from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.rules.topology.levels import Level, desired_levels
+
+
+def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
+    """A cluster that holds just `documents`. If there is no ClusterTopology of the managed name among them, one with
+    the configured levels takes its place, as the leader would create it."""
+    objects = DocumentObjects(documents)
+    name, levels = configuration.cluster_topology.name, configuration.levels
+    if levels and not objects.has(CLUSTER_TOPOLOGY, name):
+        objects.add(desired_cluster_topology(name, levels))
+    cluster = Cluster(objects, configuration)
+    fill_from(cluster, objects.of)
+    return cluster
+
+
+def fill_from(cluster: Cluster, objects_of: Any) -> None:
+    """Fills every store with what `objects_of` returns for its resource. The levels come first, because they decide
+    which labels of nodes are kept."""
+    for fact, store in cluster.stores:
+        fill(store, objects_of(fact.resource))
+
+
+def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
+    """The managed ClusterTopology that the configuration asks for."""
+    return {
+        "apiVersion": CLUSTER_TOPOLOGY.api_version(),
+        "kind": CLUSTER_TOPOLOGY.kind,
+        "metadata": {"name": name},
+        "spec": {"levels": desired_levels(levels)},
+    }
+
+
+class DocumentObjects:
+    """`Objects` over documents in memory. Documents without a name or of an unknown
+    kind are left out. What is created is kept."""
+
+    def __init__(self, documents: Iterable[Object]) -> None:
+        self._objects: dict[Resource, dict[Key, Object]] = {}
+        self._versions = itertools.count(1)
+        for document in documents:
+            self.add(document)
+
+    def add(self, document: Object) -> None:
+        resource, metadata = _resource_of(document), document.get("metadata")
+        if resource is not None and isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
+            self._store(resource, document, metadata.get("namespace") or "")
+
+    def has(self, resource: Resource, name: str, namespace: str = "") -> bool:
+        return (namespace, name) in self._objects.get(resource, {})
+
+    def of(self, resource: Resource) -> list[Object]:
+        return list(self._objects.get(resource, {}).values())
+
+    def served_version(self, resource: Resource) -> str | None:
+        """The best version. The API of bindings is served if there is a binding among the documents."""
+        served = resource is not CLUSTER_TOPOLOGY_BINDING or bool(self._objects.get(resource))
+        return resource.versions[0] if served else None
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        version: str | None = None,
+        metadata_only: bool = False,
+    ) -> Object:
+        try:
+            return self._objects.get(resource, {})[(namespace or "", name)]
+        except KeyError:
+            raise NotFound(f'{resource} "{name}" not found', code=404) from None
+
+    async def create(
+        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+    ) -> Object:
+        if self.has(resource, obj["metadata"]["name"], namespace or ""):
+            raise Conflict(f'{resource} "{obj["metadata"]["name"]}" already exists', code=409)
+        return obj if dry_run else self._store(resource, obj, namespace or "")
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        namespace: str | None = None,
+        *,
+        kind: str = "merge",
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        current = await self.get(resource, name, namespace)
+        changed = apply_json_patch(current, patch) if isinstance(patch, list) else apply_merge_patch(current, patch)
+        return changed if dry_run else self._store(resource, changed, namespace or "")
+
+    def _store(self, resource: Resource, obj: Object, namespace: str) -> Object:
+        number = next(self._versions)
+        metadata = {"uid": f"document-{number}", **obj["metadata"], "resourceVersion": str(number)}
+        if resource.namespaced:
+            metadata["namespace"] = namespace
+        stored = {**obj, "metadata": metadata}
+        self._objects.setdefault(resource, {})[(namespace if resource.namespaced else "", metadata["name"])] = stored
+        return stored
+
+
+def _resource_of(document: Object) -> Resource | None:
+    group = str(document.get("apiVersion", "")).rpartition("/")[0]
+    identity = (group, document.get("kind"))
+    return next((resource for resource in ALL if (resource.group, resource.kind) == identity), None)

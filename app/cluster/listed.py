@@ -1,0 +1,60 @@
+"""Fills the stores of a cluster with one list each, for commands that look once. A watch would wait for ever for what
+may not be read; a list reports it, and verdicts that need it say so."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.cluster.cluster import Cluster
+from app.cluster.documents import desired_cluster_topology
+from app.cluster.stores import fill
+from app.cluster.table import NODES, TOPOLOGIES
+from app.kube.api import Client, ClusterError, Gone, NotFound
+from app.kube.store import WatchStore
+from app.kube.watch import Pace, Selection, list_into
+from app.objects.resource import Resource
+from app.rules.topology.levels import Level
+
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What was read: the resources that could not be read, each with the reason, and whether the configured levels
+    took the place of a managed ClusterTopology that doesn't exist."""
+
+    unread: Mapping[Resource, ClusterError] = field(default_factory=dict)
+    stands_in: bool = False
+
+
+async def read(cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None) -> Listing:
+    """Reads each fact once, in the order of the table, from `namespace` or from all. A resource that isn't installed
+    counts as read and empty. Nodes are not read, because no stored object is judged by them. If the managed
+    ClusterTopology doesn't exist, one with `levels` takes its place."""
+    unread: dict[Resource, ClusterError] = {}
+    for fact, store in cluster.stores:
+        if fact is NODES:
+            continue
+        scope = namespace if fact.resource.namespaced else None
+        try:
+            await _fill(client, store, Selection(fact.resource, scope, fact.labels))
+        except NotFound:
+            store.mark_not_served()
+        except ClusterError as error:
+            unread[fact.resource] = error
+    topologies = cluster.stores[TOPOLOGIES]
+    missing = topologies.synced and topologies.get("", cluster.topology_name) is None
+    if missing and levels:
+        fill(topologies, [desired_cluster_topology(cluster.topology_name, levels)])
+    return Listing(unread, bool(missing and levels))
+
+
+async def _fill(client: Client, store: WatchStore[Any], selection: Selection) -> None:
+    """Lists into `store`. If the list expires while it is read, it is begun again, a few times."""
+    for _ in range(_TRIES - 1):
+        try:
+            await list_into(client, store, selection, Pace())
+            return
+        except Gone:
+            continue
+    await list_into(client, store, selection, Pace())

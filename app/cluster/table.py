@@ -1,0 +1,79 @@
+"""The facts that are cached of a cluster, a row each: the only place that describes a cached resource."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from app.cluster.podgangs import StoredGang, read_stored_gang
+from app.kube.api import Key, Object
+from app.kube.store import IndexFunction
+from app.objects.metadata import labels_of
+from app.objects.resource import NODE, Resource
+from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.labels import MNNVL_MANAGED, Place
+from app.rules.mnnvl.ownership import Gang, MnnvlResource, read_resource
+from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.rules.topology.levels import Level, read_levels
+
+T = TypeVar("T")
+
+Levels = tuple[Level, ...]
+NodeLabels = Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Fact(Generic[T]):
+    """One cached resource: which of its objects are read, what is kept of each, and how they are found again.
+
+    `project` returns what is kept of an object, or None to keep nothing. `labels` is a label selector. If
+    `metadata_only` is true, only the metadata of the objects is read.
+    """
+
+    resource: Resource
+    project: Callable[[Object], T | None]
+    indexes: Mapping[str, IndexFunction[T]] = field(default_factory=dict)
+    labels: str = ""
+    metadata_only: bool = False
+
+
+def read_topology_levels(obj: Object) -> Levels:
+    """The levels of a ClusterTopology, broadest first."""
+    spec = obj.get("spec")
+    return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
+
+
+OF_GANG = "gang"
+"""Index of ComputeDomains and claims: the key by which a PodGang finds its own."""
+
+BY_SET = "set"
+"""Index of PodGangs: namespace and PodCliqueSet."""
+
+
+def gang_keys(resource: MnnvlResource) -> Iterator[Key]:
+    """The PodGang that a resource names, or, if it names none, its PodCliqueSet and replica."""
+    place = resource.place
+    yield (resource.namespace, place.podgang) if place.podgang else replica_key(resource.namespace, place)
+
+
+def replica_key(namespace: str, place: Place) -> Key:
+    """The key of a replica of a PodCliqueSet. It never equals the key of a PodGang, because a namespace has no slash in
+    its name."""
+    return f"{namespace}/{place.pcs}", place.replica
+
+
+def set_keys(gang: Gang) -> Iterator[Key]:
+    yield gang.namespace, gang.place.pcs
+
+
+_MANAGED = f"{MNNVL_MANAGED}=true"
+
+DOMAINS: Fact[MnnvlResource] = Fact(COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+CLAIMS: Fact[MnnvlResource] = Fact(RESOURCE_CLAIM, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+TOPOLOGIES: Fact[Levels] = Fact(CLUSTER_TOPOLOGY, read_topology_levels)
+GANGS: Fact[StoredGang] = Fact(POD_GANG, read_stored_gang, {BY_SET: set_keys})
+SETS: Fact[PodCliqueSet] = Fact(POD_CLIQUE_SET, read_pod_clique_set)
+NODES: Fact[NodeLabels] = Fact(NODE, labels_of, metadata_only=True)
+
+FOR_VERDICTS: tuple[Fact[Any], ...] = (DOMAINS, CLAIMS, TOPOLOGIES, GANGS, SETS, NODES)
+"""What verdicts need, in the order in which `listed` reads it: resources before the PodGangs and sets that should own
+them, so that an owner that is missing at the end was already missing when its resource was read."""

@@ -1,0 +1,43 @@
+"""A cluster whose facts are documents, over a cluster in memory that records calls and can fail."""
+
+from collections.abc import Iterable, Sequence
+
+from app.cluster.cluster import Cluster
+from app.cluster.documents import desired_cluster_topology, fill_from
+from app.config.schema import ClusterTopology, Configuration, TopologyLevel
+from app.kube.api import Object
+from app.rules.kinds import CLUSTER_TOPOLOGY
+from app.rules.topology.levels import Level
+from tests.kube.memory.client import MemoryClient
+
+
+class OfflineCluster(Cluster):
+    """Holds just `objects`. Without a ClusterTopology of the managed name, one with `levels` takes its place."""
+
+    client: MemoryClient
+
+    def __init__(
+        self,
+        objects: Iterable[Object] = (),
+        *,
+        topology_name: str = "grove-topology",
+        topology_enabled: bool = True,
+        levels: Sequence[Level] = (),
+        node_labels: Sequence[str] = (),
+    ) -> None:
+        client = MemoryClient(objects)
+        if levels and not any(one["metadata"]["name"] == topology_name for one in client.objects(CLUSTER_TOPOLOGY)):
+            client.load([desired_cluster_topology(topology_name, levels)])
+        super().__init__(client, configured(topology_name, topology_enabled, levels, node_labels))
+        fill_from(self, client.objects)
+
+
+def configured(
+    name: str, enabled: bool, levels: Sequence[Level] = (), node_labels: Sequence[str] = ()
+) -> Configuration:
+    """A configuration with that much of topology."""
+    given = tuple(TopologyLevel(domain=level.domain, key=level.key) for level in levels)
+    topology = ClusterTopology.model_construct(enabled=enabled, name=name, levels=given)
+    defaults = Configuration()
+    binding = defaults.pod_binding.model_copy(update={"node_labels": tuple(node_labels)})
+    return defaults.model_copy(update={"cluster_topology": topology, "pod_binding": binding})
