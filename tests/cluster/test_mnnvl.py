@@ -153,7 +153,6 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
     [
         pytest.param([SET, domain(**DELETED)], "is being deleted", id="on its way out"),
         pytest.param([SET, domain([{**BY_SET, "uid": "old"}])], "an owner that is gone", id="of a former set"),
-        pytest.param([domain()], "an owner that is gone", id="of a set that is gone"),
         pytest.param([SET, domain([BY_GANG])], "an owner that is gone", id="of a PodGang that is gone"),
         pytest.param(
             [SET, domain([{**BY_GANG, "uid": "old"}]), GANG], "an owner that is gone", id="of a former PodGang"
