@@ -1,11 +1,13 @@
 """Which of the APIs that we read and write a cluster serves, and whether in a version that we know."""
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from app.doctor import definitions
 from app.doctor.report import Check, Status
 from app.kube.api import Client, NotFound, Object
-from app.objects.resource import Resource
+from app.objects.resource import CRD, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
@@ -19,7 +21,8 @@ from app.rules.kinds import (
     WORKLOAD,
 )
 
-SUBJECT = "APIs"
+SUBJECT = definitions.SUBJECT
+_MATCH_CONDITIONS = (1, 28)
 Read = Callable[[str], Awaitable[Object]]
 """A path of the API server as JSON."""
 
@@ -53,20 +56,42 @@ WANTED = (
 
 
 async def check_apis(client: Client, read: Read) -> list[Check]:
-    """One check for each API; ClusterError where the API server doesn't say."""
-    return [await _check(client, read, wanted) for wanted in WANTED]
+    """The version of Kubernetes, one check for each API, and one for each CRD of their groups that is not established;
+    ClusterError if the API server doesn't say."""
+    crds = (await client.list(CRD, limit=0)).items
+    broken = definitions.check_definitions(crds, {wanted.resource.group for wanted in WANTED})
+    checks = [check for wanted in WANTED for check in await _check(client, read, wanted, broken)]
+    return [*await _check_version(read), *checks, *broken.values()]
 
 
-async def _check(client: Client, read: Read, wanted: Wanted) -> Check:
+async def _check_version(read: Read) -> list[Check]:
+    """The webhook configurations have matchConditions: beta in Kubernetes 1.28, stable in 1.30."""
+    try:
+        version = await read("/version")
+        major, minor = (int(re.sub(r"\D.*", "", str(version[part]))) for part in ("major", "minor"))
+    except (NotFound, KeyError, ValueError):
+        return []
+    shown = version.get("gitVersion") or f"{major}.{minor}"
+    if (major, minor) >= _MATCH_CONDITIONS:
+        return [Check(SUBJECT, "ok", f"Kubernetes {shown}")]
+    message = f"Kubernetes {shown} has no matchConditions, by which the webhooks say what they are called for"
+    needed = ".".join(map(str, _MATCH_CONDITIONS))
+    return [Check(SUBJECT, "problem", message, f"Upgrade the cluster to Kubernetes {needed} or later.")]
+
+
+async def _check(client: Client, read: Read, wanted: Wanted, broken: Mapping[str, Check]) -> list[Check]:
+    """At most one check; none if the CRD is among the `broken` ones, which are reported by themselves."""
     resource = wanted.resource
     version = client.served_version(resource)
     if version is not None:
-        return Check(SUBJECT, "ok", f"{resource}: {version}")
+        return [Check(SUBJECT, "ok", f"{resource}: {version}")]
+    if str(resource) in broken:
+        return []
     others = await _other_versions(read, resource)
     if others:
         message = f"{resource} is served as {', '.join(others)}; this version knows {', '.join(resource.versions)}"
-        return Check(SUBJECT, "problem", f"{message}: {wanted.means}", "Find the grove-admission that knows it.")
-    return Check(SUBJECT, wanted.absent, f"{resource} is not installed: {wanted.means}", wanted.remedy)
+        return [Check(SUBJECT, "problem", f"{message}: {wanted.means}", "Find the grove-admission that knows it.")]
+    return [Check(SUBJECT, wanted.absent, f"{resource} is not installed: {wanted.means}", wanted.remedy)]
 
 
 async def _other_versions(read: Read, resource: Resource) -> list[str]:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.certificates.probe import Handshake
+from app.config.schema import CertificateMode
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound
@@ -22,6 +23,12 @@ Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
 _KEEPER = (
     "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
 )
+_STORED: Mapping[CertificateMode, str] = {
+    "self-managed": "A running replica creates and renews it: see kubectl -n {namespace} logs "
+    "deployment/grove-admission. To have it created anew: kubectl -n {namespace} delete secret {name}.",
+    "files": "Whoever keeps the certificate writes it. cert-manager: see kubectl -n {namespace} describe certificate. "
+    "If another Secret is mounted, set certificates.secretName to it.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +55,12 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The certificate in the Secret, or why there is none to compare with."""
+    """The certificate in the Secret, or why there is none to compare with. `is_readable` is False if the Secret may not
+    be read, so that nothing is known of it."""
 
     tls_crt: bytes | None
     reason: str = ""
+    is_readable: bool = True
 
 
 def bundles_of(configurations: Iterable[Mapping[str, Any]]) -> list[Bundle]:
@@ -81,9 +90,27 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
     except NotFound:
         return Shown(None, f"{what} does not exist")
     except ClusterError as error:
-        return Shown(None, f"{what} can't be read: {error.message}")
+        return Shown(None, f"{what} can't be read: {error.message}", is_readable=False)
     except (KeyError, TypeError, binascii.Error):
         return Shown(None, f"{what} has no tls.crt that can be read")
+
+
+def check_stored(shown: Shown, what: str, mode: CertificateMode, now: datetime) -> list[Check]:
+    """Whether the Secret `what` (namespace/name) has a certificate that is valid now."""
+    namespace, _, name = what.partition("/")
+    keeper = _STORED[mode].format(namespace=namespace, name=name)
+    if shown.tls_crt is None:
+        if not shown.is_readable:
+            return []  # reported if it is needed to compare with
+        return [Check(SUBJECT, "problem" if mode == "self-managed" else "warning", shown.reason, keeper)]
+    try:
+        end = inspect(split_bundle(shown.tls_crt)[0]).not_after
+    except (ValueError, IndexError):
+        return [Check(SUBJECT, "problem", f"tls.crt of Secret {what} is no PEM certificate", keeper)]
+    if end <= now:
+        message = f"the certificate of Secret {what} expired at {end.isoformat()}"
+        return [Check(SUBJECT, "problem", message, keeper)]
+    return [Check(SUBJECT, "ok", f"the certificate of Secret {what} is valid until {end.isoformat()}")]
 
 
 async def check_bundle(

@@ -4,15 +4,16 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from datetime import datetime
 
+from app import __version__
 from app.config.schema import Configuration
-from app.doctor import apis, certificate, permissions, service, topology, webhooks
+from app.doctor import apis, certificate, grove, leader, permissions, replicas, service, topology, webhooks
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
 from app.doctor.permissions import Account
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound, Object
-from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
 _ASK = "Look as somebody who may read it, and see whether the API server is well."
@@ -39,14 +40,20 @@ async def examine(patient: Patient) -> list[Check]:
     checks += [check async for check in _webhooks(patient, installed)]
     answering, endpoints = await _service(patient, installed)
     checks += answering
+    settings = configuration.certificates
+    deployed = replicas.check_replicas(client, settings.namespace, __version__)
+    checks += await _attempted(replicas.SUBJECT, deployed)
     checks += await _attempted(certificate.SUBJECT, _certificates(patient, installed, endpoints))
     cluster_topology = configuration.cluster_topology
     granted = permissions.check_permissions(client, permissions.needs_of(configuration), patient.account)
     checks += await _attempted(permissions.SUBJECT, granted)
+    leads = leader.check_leader(client, configuration.leader_election, patient.now)
+    checks += await _attempted(leader.SUBJECT, leads)
     there = topology.check_topology(
         client, cluster_topology.name, enabled=cluster_topology.enabled, levels=configuration.levels
     )
-    return checks + await _attempted(topology.SUBJECT, there)
+    checks += await _attempted(topology.SUBJECT, there)
+    return checks + await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
 
 
 async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Check]:
@@ -62,18 +69,27 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
     desired = webhook_configurations(ServiceTarget(settings.namespace, settings.service_name), settings.namespace)
     for resource, wanted in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), desired, strict=True):
         found: Object | None = None
+        others: list[Object] = []
         try:
             found = await patient.client.get(resource, settings.webhook_configurations)
             installed.append(found)
         except NotFound:
-            pass  # `check_webhooks` says so
+            others = await _listed(patient.client, resource)
         except ClusterError as error:
             message = f"{resource.kind} {settings.webhook_configurations} could not be read: {error.message}"
             yield Check(webhooks.SUBJECT, "unknown", message, _ASK)
             continue
         named = {**wanted, "metadata": {**wanted["metadata"], "name": settings.webhook_configurations}}
-        for check in webhooks.check_webhooks(found, named):
+        for check in webhooks.check_webhooks(found, named, others):
             yield check
+
+
+async def _listed(client: Client, resource: Resource) -> list[Object]:
+    """All objects of `resource`, none if they may not be listed."""
+    try:
+        return (await client.list(resource, limit=0)).items
+    except ClusterError:
+        return []
 
 
 async def _service(patient: Patient, installed: list[Object]) -> tuple[list[Check], list[Endpoint]]:
@@ -93,6 +109,9 @@ async def _certificates(patient: Patient, installed: list[Object], endpoints: li
         return []
     shown = await certificate.read_shown(patient.client, settings.namespace, settings.secret_name)
     checks: list[Check] = []
+    if service.is_called(installed) or settings.mode == "self-managed":
+        what = f"{settings.namespace}/{settings.secret_name}"
+        checks += certificate.check_stored(shown, what, settings.mode, patient.now)
     for bundle in bundles:
         checks += await certificate.check_bundle(bundle, endpoints, shown, patient.shake, patient.now)
     return checks

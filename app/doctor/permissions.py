@@ -13,6 +13,7 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
 SUBJECT = "permissions"
 _REMEDY = "Apply manifests/base/rbac.yaml."
+_NAMED = 'Its rule must have resourceNames: ["{name}"], as it is stored: a tool may have renamed it.'
 _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
 
@@ -121,7 +122,8 @@ async def check_permissions(client: Client, needs: Sequence[Need], account: Acco
         refused = [verb for verb in need.verbs if not await _is_allowed(client, need, verb, account)]
         if refused:
             message = f"{who} may not {', '.join(refused)} {need}: {need.purpose}"
-            missing.append(Check(SUBJECT, "warning" if need.optional else "problem", message, _REMEDY))
+            remedy = f"{_REMEDY} {_NAMED.format(name=need.name)}" if need.name else _REMEDY
+            missing.append(Check(SUBJECT, "warning" if need.optional else "problem", message, remedy))
     count = sum(len(need.verbs) for need in needs)
     return missing or [Check(SUBJECT, "ok", f"{who} may do all that is needed ({count} verbs)")]
 

@@ -10,6 +10,10 @@ from app.objects.resource import ENDPOINT_SLICE, SERVICE
 
 SUBJECT = "service"
 _PORT = 443
+_ABSENT = (
+    "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of the webhooks to "
+    "that name."
+)
 _UNREADY = (
     "See why its Pods aren't ready: their log says which check fails, and so does, beside `kubectl port-forward`, "
     "`curl -k 'https://localhost:8443/readyz?verbose'`."
@@ -36,7 +40,7 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[list
     try:
         service = await client.get(SERVICE, name, namespace)
     except NotFound:
-        return [Check(SUBJECT, "problem", f"{what} does not exist", "Apply the manifests.")], []
+        return [Check(SUBJECT, "problem", f"{what} does not exist", _ABSENT)], []
     port = next((one for one in service["spec"].get("ports") or () if one.get("port") == _PORT), None)
     if port is None:
         message = f"{what} has no port {_PORT}, which the webhook configurations name"

@@ -2,7 +2,7 @@
 this version installs. Their caBundles are looked at elsewhere (`certificate`)."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from app.doctor.report import Check
@@ -16,11 +16,12 @@ _DEFAULTS: Mapping[str, Any] = {"objectSelector": {}, "namespaceSelector": {}, "
 Object = Mapping[str, Any]
 
 
-def check_webhooks(installed: Object | None, desired: Object) -> list[Check]:
-    """One configuration (admissionregistration.k8s.io/v1): `installed` as it is stored, None where it isn't there."""
+def check_webhooks(installed: Object | None, desired: Object, others: Iterable[Object] = ()) -> list[Check]:
+    """One configuration (admissionregistration.k8s.io/v1): `installed` as it is stored, None if it isn't there.
+    `others` are the stored configurations of that kind, in which the webhooks may be under another name."""
     what = f"{desired['kind']} {desired['metadata']['name']}"
     if installed is None:
-        return [Check(SUBJECT, "problem", f"{what} is not installed: nothing is checked or injected", _INSTALL)]
+        return [_missing(what, desired, others)]
     found = {one["name"]: one for one in installed.get("webhooks") or ()}
     wanted = {one["name"]: one for one in desired["webhooks"]}
     checks: list[Check] = []
@@ -37,10 +38,22 @@ def check_webhooks(installed: Object | None, desired: Object) -> list[Check]:
     return checks
 
 
+def _missing(what: str, desired: Object, others: Iterable[Object]) -> Check:
+    ours = {one["name"] for one in desired["webhooks"]}
+    names = [one["metadata"]["name"] for one in others if ours & {two["name"] for two in one.get("webhooks") or ()}]
+    if not names:
+        return Check(SUBJECT, "problem", f"{what} is not installed: nothing is checked or injected", _INSTALL)
+    message = f"{what} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is written"
+    remedy = f"Set certificates.webhookConfigurations to {names[0]} in the configuration, or rename that one."
+    return Check(SUBJECT, "problem", message, remedy)
+
+
 def _check(found: Object, wanted: Object) -> Iterator[Check]:
     yield Check(SUBJECT, "ok", f"{found['name']}: {while_down(found)}")
     for difference in differences(found, wanted):
         yield Check(SUBJECT, "warning", f"{found['name']}: {difference}", _INSTALL)
+    for difference in _client_differences(found.get("clientConfig") or {}, wanted["clientConfig"]):
+        yield Check(SUBJECT, "problem", f"{found['name']}: {difference}", _INSTALL)
 
 
 def while_down(webhook: Object) -> str:
@@ -79,13 +92,12 @@ def _namespaces(selector: Object) -> str:
 
 
 def differences(found: Object, wanted: Object) -> Iterator[str]:
-    """How `found` differs from `wanted`, defaults and caBundle aside."""
+    """How `found` differs from `wanted`, defaults and clientConfig aside."""
     for key in sorted({*found, *wanted} - {"clientConfig", "name"}):
         default = _DEFAULTS.get(key)
         is_, should = found.get(key, default), wanted.get(key, default)
         if is_ != should:
             yield f"{key} is {_text(is_)}; this version installs {_text(should)}"
-    yield from _client_differences(found.get("clientConfig") or {}, wanted["clientConfig"])
 
 
 def _client_differences(found: Object, wanted: Object) -> Iterator[str]:

@@ -29,6 +29,10 @@ class Resource:
 
 NODE = Resource("", "nodes", "Node", False, ("v1",), optional=False)
 
+CONFIG_MAP = Resource("", "configmaps", "ConfigMap", True, ("v1",), optional=False)
+
+DEPLOYMENT = Resource("apps", "deployments", "Deployment", True, ("v1",), optional=False)
+
 POD = Resource("", "pods", "Pod", True, ("v1",), optional=False)
 
 EVENT = Resource("events.k8s.io", "events", "Event", True, ("v1",), optional=False)

@@ -2,7 +2,9 @@
 
 from app.objects.resource import (
     ACCESS_REVIEW,
+    CONFIG_MAP,
     CRD,
+    DEPLOYMENT,
     ENDPOINT_SLICE,
     EVENT,
     LEASE,
@@ -40,6 +42,8 @@ ALL: tuple[Resource, ...] = (
     POD,
     EVENT,
     SECRET,
+    CONFIG_MAP,
+    DEPLOYMENT,
     LEASE,
     CRD,
     NAMESPACE,

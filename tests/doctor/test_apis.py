@@ -1,7 +1,11 @@
 """What is said of the APIs of a cluster."""
 
+import pytest
+
 from app.doctor.apis import WANTED, check_apis
+from app.doctor.report import Check
 from app.kube.api import NotFound, Object
+from app.objects.resource import CRD
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD
 from tests.kube.memory.client import MemoryClient
 
@@ -53,6 +57,35 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
 
 
 async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
-    checks = await check_apis(MemoryClient(served={}), read)
+    checks = await check_apis(MemoryClient(served={CRD: "v1"}), read)
     assert len(checks) == len(WANTED)
     assert all(check.remedy for check in checks if check.status != "ok")
+
+
+@pytest.mark.parametrize(
+    ("version", "checks"),
+    [
+        pytest.param(
+            {"major": "1", "minor": "27+", "gitVersion": "v1.27.3-gke.1"},
+            [
+                Check(
+                    "APIs",
+                    "problem",
+                    "Kubernetes v1.27.3-gke.1 has no matchConditions, by which the webhooks say what they are called "
+                    "for",
+                    "Upgrade the cluster to Kubernetes 1.28 or later.",
+                )
+            ],
+            id="too old",
+        ),
+        pytest.param({"major": "1", "minor": "28"}, [Check("APIs", "ok", "Kubernetes 1.28")], id="just new enough"),
+        pytest.param({"major": "", "minor": ""}, [], id="no numbers"),
+        pytest.param({}, [], id="nothing"),
+    ],
+)
+async def test_the_version_of_kubernetes(version: Object, checks: list[Check]) -> None:
+    async def read_version(path: str) -> Object:
+        return version if path == "/version" else await read(path)
+
+    found = await check_apis(MemoryClient(), read_version)
+    assert [check for check in found if check.message.startswith("Kubernetes")] == checks

@@ -177,4 +177,4 @@ async def test_a_secret_that_is_not_there_or_not_ours_to_read() -> None:
     client = MemoryClient()
     assert await read_shown(client, "n", "s") == Shown(None, "Secret n/s does not exist")
     client.fail_next("get", SECRET, Forbidden("no", code=403))
-    assert await read_shown(client, "n", "s") == Shown(None, "Secret n/s can't be read: no")
+    assert await read_shown(client, "n", "s") == Shown(None, "Secret n/s can't be read: no", is_readable=False)

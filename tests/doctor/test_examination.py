@@ -14,7 +14,7 @@ from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests.doctor.answering import AnsweringClient
 
-SUBJECTS = ["APIs", "webhooks", "service", "certificate", "permissions"]
+SUBJECTS = ["APIs", "webhooks", "service", "certificate", "permissions", "leader"]
 REFUSED = Forbidden("not yours to read", code=403, reason="Forbidden")
 SILENT = Unavailable("the API server does not answer")
 
@@ -44,7 +44,7 @@ async def examined(client: AnsweringClient) -> list[Check]:
 async def test_everything_is_looked_at_in_order() -> None:
     checks = await examined(installed())
     subjects = list(dict.fromkeys(check.subject for check in checks))
-    assert subjects == [*SUBJECTS, "topology"]
+    assert subjects == [*SUBJECTS, "topology", "Grove"]
     assert exit_code(checks) == 1  # nobody has written the caBundles
 
 

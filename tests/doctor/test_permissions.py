@@ -106,7 +106,8 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
             "permissions",
             "problem",
             f'{who} list, watch, patch secrets "grove-admission-certificates": certificates',
-            REMEDY,
+            f'{REMEDY} Its rule must have resourceNames: ["grove-admission-certificates"], as it is stored: a tool may '
+            "have renamed it.",
         ),
     ]
 

@@ -36,6 +36,10 @@ def endpoints(*conditions: dict[str, bool] | None, service: str = "grove-admissi
     }
 
 
+ABSENT = (
+    "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of the webhooks to "
+    "that name."
+)
 UNREADY = (
     "See why its Pods aren't ready: their log says which check fails, and so does, beside `kubectl port-forward`, "
     "`curl -k 'https://localhost:8443/readyz?verbose'`."
@@ -47,9 +51,7 @@ NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", UNREADY)
 @pytest.mark.parametrize(
     ("objects", "check", "ready"),
     [
-        pytest.param(
-            [], Check("service", "problem", f"{WHAT} does not exist", "Apply the manifests."), [], id="no Service"
-        ),
+        pytest.param([], Check("service", "problem", f"{WHAT} does not exist", ABSENT), [], id="no Service"),
         pytest.param(
             [service(8443)],
             Check(

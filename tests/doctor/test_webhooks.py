@@ -156,9 +156,12 @@ def without(key: str) -> Callable[[Object], None]:
 def test_differences_are_told_one_by_one(change: Callable[[Object], None], differences: list[str]) -> None:
     found = stored(MUTATING)
     change(found["webhooks"][1])
-    warnings = [check for check in check_webhooks(found, MUTATING) if check.status != "ok"]
+    told = [check for check in check_webhooks(found, MUTATING) if check.status != "ok"]
     name = "podgang.mutate.grove-admission.grove.io"
-    assert warnings == [Check("webhooks", "warning", f"{name}: {one}", INSTALL) for one in differences]
+    assert [(check.message, check.remedy) for check in told] == [(f"{name}: {one}", INSTALL) for one in differences]
+    assert [check.status for check in told] == [
+        "problem" if one.startswith("clientConfig") else "warning" for one in differences
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""CRDs that are stored but not established: the API server does not serve what they define."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from app.doctor.report import Check
+from app.kube.api import Object
+from app.rules.kinds import CLUSTER_TOPOLOGY
+
+SUBJECT = "APIs"
+
+
+def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:
+    """A problem for each CRD of `groups` that is not established, by the name of the CRD; a warning if it is, but under
+    fewer names than it asks for."""
+    known = [crd for crd in crds if crd["spec"]["group"] in groups]
+    checks = {crd["metadata"]["name"]: _check(crd, known) for crd in known}
+    return {name: check for name, check in checks.items() if check is not None}
+
+
+def _check(crd: Object, others: Iterable[Object]) -> Check | None:
+    name, conditions = crd["metadata"]["name"], _conditions(crd)
+    if not conditions:
+        return None
+    served = (conditions.get("Established") or {}).get("status") == "True"
+    accepted = conditions.get("NamesAccepted") or {}
+    if accepted.get("status") == "False":
+        taken_by = _conflicts(crd, others)
+        by = f" by {', '.join(taken_by)}" if taken_by else ""
+        state = "is served without all of its names" if served else "is not established, and its API is not served"
+        message = f"CRD {name} {state}: {accepted.get('message')}{by} ({accepted.get('reason')})"
+        return Check(SUBJECT, "warning" if served else "problem", message, _remedy(name, taken_by, accepted))
+    if served:
+        return None
+    reasons = "; ".join(f"{kind}={one.get('status')}: {one.get('message')}" for kind, one in conditions.items())
+    remedy = f"See kubectl describe crd {name}. If it is being deleted, its objects wait for their finalizers."
+    return Check(SUBJECT, "problem", f"CRD {name} is not established, and its API is not served: {reasons}", remedy)
+
+
+def _conditions(crd: Object) -> dict[str, Object]:
+    return {one["type"]: one for one in (crd.get("status") or {}).get("conditions") or ()}
+
+
+def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
+    """The CRDs of the same group that have a name which `crd` asks for."""
+    requested = set(_names(crd["spec"]["names"]))
+    return [
+        other["metadata"]["name"]
+        for other in others
+        if other["spec"]["group"] == crd["spec"]["group"]
+        and other["metadata"]["name"] != crd["metadata"]["name"]
+        and requested & set(_names((other.get("status") or {}).get("acceptedNames") or {}))
+    ]
+
+
+def _names(names: Mapping[str, Any]) -> Iterator[str]:
+    yield from (str(names[field]) for field in ("plural", "singular", "kind", "listKind") if names.get(field))
+    yield from names.get("shortNames") or ()
+
+
+def _remedy(name: str, taken_by: Collection[str], accepted: Object) -> str:
+    """Short names can be removed without loss, and this version's ClusterTopology CRD has none."""
+    if accepted.get("reason") != "ShortNamesConflict":
+        return f"Delete the CRD that is not used: kubectl delete crd {name}, or {' or '.join(taken_by) or 'the other'}."
+    target = str(CLUSTER_TOPOLOGY) if str(CLUSTER_TOPOLOGY) in (name, *taken_by) else name
+    patch = '[{"op": "remove", "path": "/spec/names/shortNames"}]'
+    return f"Remove the short names of one: kubectl patch crd {target} --type=json -p '{patch}'"

@@ -1,0 +1,153 @@
+"""Grove's operator beside us: its authorizer, its topology feature, and its right to write the managed ClusterTopology.
+
+Grove's chart keeps the operator's configuration in a ConfigMap with the label
+`app.kubernetes.io/component: operator-configmap`:
+https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/charts/templates/configmap-operator.yaml
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from app.config.schema import Configuration, own_account
+from app.doctor.report import Check
+from app.kube.api import Client, ClusterError, Object
+from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
+
+SUBJECT = "Grove"
+AUTHORIZER = "authorizer.webhooks.grove.io"
+OPERATOR = "grove-operator"
+_CONFIG_MAPS = "app.kubernetes.io/component=operator-configmap,app.kubernetes.io/part-of=grove"
+_UPGRADE = "in the values of Grove's chart, and upgrade the release"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The configuration of Grove's operator, {} if it is not known, and its namespace."""
+
+    namespace: str
+    settings: Mapping[str, Any]
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        section = self.settings.get(name)
+        return section if isinstance(section, dict) else {}
+
+
+async def check_grove(client: Client, configuration: Configuration) -> list[Check]:
+    """What in Grove's settings works against this installation. ClusterError if the webhooks can't be listed."""
+    installed = (await client.list(VALIDATING_WEBHOOKS, limit=0)).items
+    authorizer = _find_webhook(installed, AUTHORIZER)
+    try:
+        operator = await _read_operator(client)
+    except ClusterError as error:
+        remedy = f"Look as somebody who may list ConfigMaps. {_what_to_check(configuration)}"
+        checks = [Check(SUBJECT, "unknown", f"its configuration could not be read: {error.message}", remedy)]
+        return [*checks, *_authorizer(authorizer, None, configuration), *_users(OPERATOR, None, configuration)]
+    if operator is None and authorizer is None:
+        message = f"no configuration of its operator was found. If it runs: {_what_to_check(configuration)}"
+        return [Check(SUBJECT, "ok", message), *_users(OPERATOR, None, configuration)]
+    return [
+        *_authorizer(authorizer, operator, configuration),
+        *_topology(operator, configuration),
+        *_users(OPERATOR, operator, configuration),
+    ]
+
+
+def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
+    webhooks = (webhook for one in configurations for webhook in one.get("webhooks") or ())
+    return next((webhook for webhook in webhooks if webhook.get("name") == name), None)
+
+
+async def _read_operator(client: Client) -> Operator | None:
+    """The newest configuration: the chart makes another ConfigMap for each."""
+    stored = (await client.list(CONFIG_MAP, label_selector=_CONFIG_MAPS, limit=0)).items
+    for config_map in sorted(stored, key=lambda one: str(one["metadata"].get("creationTimestamp")), reverse=True):
+        settings = _settings((config_map.get("data") or {}).get("config.yaml"))
+        if settings is not None:
+            return Operator(config_map["metadata"]["namespace"], settings)
+    return None
+
+
+def _settings(text: Any) -> Mapping[str, Any] | None:
+    try:
+        settings = yaml.safe_load(text) if isinstance(text, str) else None
+    except yaml.YAMLError:
+        return None
+    return settings if isinstance(settings, dict) and settings.get("kind") == "OperatorConfiguration" else None
+
+
+def _what_to_check(configuration: Configuration) -> str:
+    enabled = str(configuration.cluster_topology.enabled).lower()
+    account = own_account(configuration.certificates.namespace)
+    return (
+        f"its topologyAwareScheduling.enabled must be {enabled}, and if its authorizer.enabled is true, its "
+        f"authorizer.exemptServiceAccountUserNames must have {account}"
+    )
+
+
+def _authorizer(webhook: Object | None, operator: Operator | None, configuration: Configuration) -> list[Check]:
+    """Whether the authorizer lets our leader change PodGangs."""
+    account = own_account(configuration.certificates.namespace)
+    if webhook is None:
+        return [Check(SUBJECT, "ok", "its authorizer is off")]
+    remedy = f"Add {account} to config.authorizer.exemptServiceAccountUserNames {_UPGRADE}."
+    denied = "it denies the constraints and the ownership that our leader writes to PodGangs"
+    settings = operator.section("authorizer") if operator else {}
+    exempt = settings.get("exemptServiceAccountUserNames")
+    if operator is None or not settings:
+        message = (
+            f"its authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless {account} is exempt, "
+        )
+        return [Check(SUBJECT, "warning", message + denied, remedy)]
+    if account in (exempt if isinstance(exempt, list) else ()):
+        return [Check(SUBJECT, "ok", f"its authorizer is on, and {account} is exempt")]
+    message = f"its authorizer ({AUTHORIZER}) is on without an exemption for {account}: {denied}"
+    return [Check(SUBJECT, "problem", message, remedy)]
+
+
+def _topology(operator: Operator | None, configuration: Configuration) -> list[Check]:
+    """Whether Grove's topology feature is on, with our levels if its release has levels in the configuration."""
+    if operator is None or not configuration.cluster_topology.enabled:
+        return []
+    settings = operator.section("topologyAwareScheduling")
+    if settings.get("enabled") is not True:
+        message = (
+            "its topology feature is off: its operator deletes the managed ClusterTopology at each start, and its "
+            "webhook rejects PodCliqueSets with topology constraints"
+        )
+        return [Check(SUBJECT, "problem", message, f"Set config.topologyAwareScheduling.enabled: true {_UPGRADE}.")]
+    theirs = settings.get("levels")
+    if isinstance(theirs, list):
+        ours = {level.domain: level.key for level in configuration.levels}
+        other = {one.get("domain"): one.get("key") for one in theirs if isinstance(one, dict)}
+        if other != ours:
+            message = f"its topology levels are {_listed(other)}; the configuration here has {_listed(ours)}"
+            remedy = f"Set the same levels as config.topologyAwareScheduling.levels {_UPGRADE}, or change ours."
+            return [Check(SUBJECT, "problem", message, remedy)]
+    return [Check(SUBJECT, "ok", "its topology feature is on")]
+
+
+def _listed(levels: Mapping[Any, Any]) -> str:
+    return ", ".join(f"{domain}={key}" for domain, key in levels.items()) or "none"
+
+
+def _users(name: str, operator: Operator | None, configuration: Configuration) -> list[Check]:
+    """Whether Grove's operator may write the managed ClusterTopology: it exits if this is denied at its start."""
+    users = configuration.authorization.authorized_users
+    if operator is None:
+        if any(user.endswith(f":{name}") for user in users):
+            return []
+        account = f"system:serviceaccount:NAMESPACE:{name}"
+    else:
+        named = operator.section("authorizer").get("reconcilerServiceAccountUserName")
+        account = named if isinstance(named, str) and named else f"system:serviceaccount:{operator.namespace}:{name}"
+        if account in users:
+            return [Check(SUBJECT, "ok", f"{account} may write the managed ClusterTopology")]
+    message = (
+        f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not write the managed "
+        "ClusterTopology at its start"
+    )
+    remedy = "Add it to authorization.authorizedUsers of the configuration here, beside our own account, and restart."
+    return [Check(SUBJECT, "problem", message, remedy)]

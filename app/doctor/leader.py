@@ -1,0 +1,41 @@
+"""Whether a replica leads: only the leader reconciles."""
+
+from datetime import datetime, timedelta
+
+from app.config.schema import LeaderElection
+from app.doctor.report import Check
+from app.kube.api import Client, NotFound
+from app.objects.resource import LEASE
+
+SUBJECT = "leader"
+_SLACK = timedelta(seconds=60)
+"""How far the clock here may differ from those of the replicas."""
+
+_LOGS = (
+    "See why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its rules must allow create, "
+    'get and patch of leases, with resourceNames: ["{name}"].'
+)
+
+
+async def check_leader(client: Client, settings: LeaderElection, now: datetime) -> list[Check]:
+    """One check of the Lease; `now` is in UTC. ClusterError if the Lease can't be read."""
+    if not settings.enabled:
+        return [Check(SUBJECT, "ok", "leader election is off: the only replica reconciles")]
+    what, remedy = f"Lease {settings.namespace}/{settings.name}", _LOGS.format(**_named(settings))
+    try:
+        spec = (await client.get(LEASE, settings.name, settings.namespace)).get("spec") or {}
+    except NotFound:
+        message = f"{what} does not exist: no replica has led, and nothing is reconciled"
+        return [Check(SUBJECT, "problem", message, remedy)]
+    holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
+    if not holder:
+        return [Check(SUBJECT, "problem", f"{what} is held by nobody: nothing is reconciled", remedy)]
+    end = timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + _SLACK
+    if not renewed or datetime.fromisoformat(renewed) + end < now:
+        message = f"{what} was last renewed at {renewed} by {holder}: nothing has been reconciled since"
+        return [Check(SUBJECT, "problem", message, remedy)]
+    return [Check(SUBJECT, "ok", f"{holder} leads")]
+
+
+def _named(settings: LeaderElection) -> dict[str, str]:
+    return {"namespace": settings.namespace, "name": settings.name}

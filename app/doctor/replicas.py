@@ -1,0 +1,83 @@
+"""The Deployment of the manifests: how many of its replicas are ready, and of which version they are."""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterator
+
+from app.doctor.report import Check
+from app.kube.api import Client, ClusterError, NotFound, Object
+from app.objects.resource import DEPLOYMENT, POD
+
+SUBJECT = "replicas"
+NAME = "grove-admission"
+_VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)$")
+
+
+async def check_replicas(client: Client, namespace: str, version: str) -> list[Check]:
+    """Checks of the Deployment `grove-admission`, none if there is no such Deployment. `version` is ours, with
+    which its image is compared. ClusterError if the Deployment can't be read."""
+    try:
+        deployment = await client.get(DEPLOYMENT, NAME, namespace)
+    except NotFound:
+        return []
+    checks = [await _readiness(client, namespace, deployment)]
+    for image in _images(deployment):
+        checks += _age(image, version, namespace)
+    return checks
+
+
+async def _readiness(client: Client, namespace: str, deployment: Object) -> Check:
+    what = f"Deployment {namespace}/{NAME}"
+    desired = deployment["spec"].get("replicas", 1)
+    ready = (deployment.get("status") or {}).get("readyReplicas") or 0
+    if desired == 0:
+        remedy = f"Switch it on: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
+        return Check(SUBJECT, "problem", f"{what} is scaled to 0 replicas: nobody answers", remedy)
+    if ready >= desired:
+        return Check(SUBJECT, "ok", f"{what} has {ready} of {desired} replicas ready")
+    reasons = sorted({reason async for reason in _reasons(client, namespace, deployment)})
+    message = f"{what} has {ready} of {desired} replicas ready{': ' if reasons else ''}{'; '.join(reasons)}"
+    remedy = f"See kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs deployment/{NAME}."
+    return Check(SUBJECT, "warning" if ready else "problem", message, remedy)
+
+
+async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:
+    labels = (deployment["spec"].get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    with contextlib.suppress(ClusterError):
+        for pod in (await client.list(POD, namespace, label_selector=selector, limit=0)).items:
+            for reason in _pod_reasons(pod.get("status") or {}):
+                yield reason
+
+
+def _pod_reasons(status: Object) -> Iterator[str]:
+    """Why the Pod is not scheduled, or its containers do not run."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            yield f"{condition.get('reason')}: {condition.get('message')}"
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting:
+            yield ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
+
+
+def _images(deployment: Object) -> list[str]:
+    template = (deployment["spec"].get("template") or {}).get("spec") or {}
+    return [str(one.get("image", "")) for one in template.get("containers") or () if one.get("name") == NAME]
+
+
+def _age(image: str, version: str, namespace: str) -> list[Check]:
+    """A problem if the tag of the image is an older version than ours; nothing if the tag is no version."""
+    tagged, ours = _VERSION.search(image), _VERSION.search(f":{version}")
+    if tagged is None or ours is None or _numbers(tagged) >= _numbers(ours):
+        return []
+    message = f"the replicas run {image}; the webhooks of {version} call paths that an older server does not have"
+    remedy = (
+        f"Apply the manifests of one version: kubectl -n {namespace} set image deployment/{NAME} "
+        f"{NAME}={image[: tagged.start()]}:{version}, or use the grove-admission of the replicas for this command."
+    )
+    return [Check(SUBJECT, "problem", message, remedy)]
+
+
+def _numbers(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(int(number) for number in match.groups())
