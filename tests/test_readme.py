@@ -61,8 +61,11 @@ def test_every_metric_is_named_and_no_other() -> None:
 
 def test_every_event_is_explained() -> None:
     recorded = re.compile(r'(?:record|say)\((?:[^"]|"Warning"|"Normal")*"(?!Warning|Normal)([A-Z][A-Za-z]+)"')
-    texts = [path.read_text() for path in (ROOT / "app" / "reconcilers").glob("*.py")]
-    reasons = {reason for text in texts for reason in recorded.findall(text)}
+    given = re.compile(r'(?:Missing|Remark|_remark)\((?:stored, "[a-z]+", )?\s*"([A-Z][A-Za-z]+)"')
+    paths = [*(ROOT / "app" / "reconcilers").glob("*.py"), *(ROOT / "app" / "rules" / "workload").glob("*.py")]
+    texts = [path.read_text() for path in paths]
+    reasons = {reason for text in texts for reason in (*recorded.findall(text), *given.findall(text))}
+    assert {"WorkloadNotFound", "PodGroupContested", "QueueDiffers"} <= reasons
     assert len(reasons) > 9
     assert {reason for reason in reasons if f"| `{reason}`" not in README} == set()
 

@@ -1,4 +1,5 @@
-"""Caches for Workloads: Pods in groups, Workloads, PodGroups of Kubernetes and of KAI. Only the leader has them."""
+"""Caches for Workloads: Pods in groups, Workloads, PodGroups of Kubernetes and of KAI, the names of PriorityClasses.
+Only the leader has them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,20 +15,16 @@ from app.kube.owners import Controller, controller_of
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
 from app.objects.resource import POD, Resource
-from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
+from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.rules.labels import MANAGED_BY, MANAGER
-from app.rules.workload.groups import (
-    GroupRef,
-    group_of_pod_group,
-    group_ref,
-    groups_of_workload,
-    instance_key,
-    shared_key,
-)
+from app.rules.workload.groups import GroupRef, group_keys, group_ref, instance_key, shared_key
+from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.pods import POD_GROUP_NAME, SKIP_PODGROUPER
+from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
 BY_GROUP = "group"
-"""Index of Pods: namespace and the key of the group that they name."""
+"""Index of Pods: namespace and the key of the group that they name. Index of KAI's PodGroups: namespace and the keys
+that the group they were made for can have."""
 
 BY_SHARED = "shared group"
 """Index of Pods and of Kubernetes' PodGroups: namespace and the key that their group has if its policy is basic."""
@@ -43,7 +40,8 @@ _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferenc
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object of which JSON is kept: its metadata that layers are made from and, but for Pods, its spec."""
+    """An object of which JSON is kept: its apiVersion, its metadata that layers are made from and, but for Pods, its
+    spec."""
 
     namespace: str
     name: str
@@ -61,11 +59,19 @@ class StoredPod(Stored):
     uid: str
     ref: GroupRef
     controller: Controller | None
-    settled: str
-    """Its `pod-group-name`, where it also tells KAI's own grouper to leave it alone."""
+    told: str
+    """Its `pod-group-name`, or ""."""
+
+    marked: bool
+    """Whether KAI's own grouper is to leave it alone."""
 
     going: bool
     priority_class: str
+
+    @property
+    def settled(self) -> str:
+        """Its `pod-group-name` if it is marked too, else ""."""
+        return self.told if self.marked else ""
 
 
 def read_pod(obj: Object) -> StoredPod | None:
@@ -82,21 +88,18 @@ def read_pod(obj: Object) -> StoredPod | None:
         uid=metadata["uid"],
         ref=ref,
         controller=controller_of(obj),
-        settled=annotations.get(POD_GROUP_NAME, "") if annotations.get(SKIP_PODGROUPER) == "true" else "",
+        told=annotations.get(POD_GROUP_NAME, ""),
+        marked=annotations.get(SKIP_PODGROUPER) == "true",
         going=bool(metadata.get("deletionTimestamp"))
         or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
         priority_class=str(obj["spec"].get("priorityClassName") or ""),
     )
 
 
-def read_stored(obj: Object) -> Stored:
-    return Stored(*_kept(obj))
-
-
 def _kept(obj: Object) -> tuple[str, str, bytes]:
     metadata = obj["metadata"]
     kept = {key: metadata[key] for key in _METADATA if key in metadata}
-    seen = packed({"metadata": kept, "spec": obj.get("spec") or {}})
+    seen = packed({"apiVersion": obj["apiVersion"], "metadata": kept, "spec": obj.get("spec") or {}})
     return metadata.get("namespace", ""), metadata["name"], seen
 
 
@@ -119,11 +122,27 @@ class StoredInstance(Stored):
     workload: str
     template: str
     basic: bool
+    composite: str
+    """The CompositePodGroup that it is part of, or ""."""
 
 
 def read_instance(obj: Object) -> StoredInstance:
     group = group_of_pod_group(obj, None)
-    return StoredInstance(*_kept(obj), group.workload, group.name, group.minimum is None)
+    return StoredInstance(*_kept(obj), group.workload, group.name, group.minimum is None, group.composite)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPodGroup(Stored):
+    """A KAI PodGroup that was made here. `uid` is its uid, `group_keys` are the keys that its group can have."""
+
+    uid: str
+    group_keys: tuple[str, ...]
+
+
+def read_pod_group(obj: Object) -> StoredPodGroup:
+    metadata = obj["metadata"]
+    identity = str((metadata.get("annotations") or {}).get(WORKLOAD_GROUP, ""))
+    return StoredPodGroup(*_kept(obj), metadata["uid"], tuple(group_keys(identity, metadata["name"])))
 
 
 class WorkloadCaches:
@@ -140,7 +159,8 @@ class WorkloadCaches:
         self.instances: WatchStore[StoredInstance] = WatchStore(
             read_instance, {BY_SHARED: _instance_shared, BY_WORKLOAD: _instance_workloads}
         )
-        self.pod_groups: WatchStore[Stored] = WatchStore(read_stored)
+        self.pod_groups: WatchStore[StoredPodGroup] = WatchStore(read_pod_group, {BY_GROUP: _made_for})
+        self.priority_classes: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"]["name"]))
 
     def watched(self) -> dict[str, WatchStore[Any]]:
         return {
@@ -148,6 +168,7 @@ class WorkloadCaches:
             "workloads": self.workloads,
             "podgroups.scheduling.k8s.io": self.instances,
             "podgroups.scheduling.run.ai": self.pod_groups,
+            "priorityclasses": self.priority_classes,
         }
 
     @property
@@ -176,6 +197,13 @@ class WorkloadCaches:
             found += self._of(key, BY_GROUP, (instance.namespace, instance_key(instance.name)))
         return found
 
+    def has_pods(self, pod_group: StoredPodGroup) -> bool:
+        """Whether a Pod, finished or not, was told `pod_group` or names the group that it was made for."""
+        namespace = pod_group.namespace
+        return bool(self.pods.by_index(BY_POD_GROUP, (namespace, pod_group.name))) or any(
+            self.pods_of((namespace, key)) for key in pod_group.group_keys
+        )
+
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
         """Those of an index; what holds for one of them holds for all, for they name the same group."""
         pods = self.pods.by_index(index, value)
@@ -190,11 +218,27 @@ class WorkloadCaches:
             tasks.create_task(self._watch(self.instances, K8S_POD_GROUP), name="watch Kubernetes' podgroups")
             tasks.create_task(self._watch(self.pod_groups, POD_GROUP, managed), name="watch KAI's podgroups")
             tasks.create_task(self._watch(self.pods, POD, "", self._selector), name="watch pods")
+            tasks.create_task(
+                self._watch(self.priority_classes, PRIORITY_CLASS, metadata_only=True), name="watch classes"
+            )
 
-    async def _watch(self, store: WatchStore[Any], resource: Resource, labels: str = "", fields: str = "") -> NoReturn:
-        changed = self._discovery.changed
+    async def _watch(
+        self,
+        store: WatchStore[Any],
+        resource: Resource,
+        labels: str = "",
+        fields: str = "",
+        *,
+        metadata_only: bool = False,
+    ) -> NoReturn:
         await run_store(
-            self._client, store, resource, label_selector=labels, field_selector=fields, served_changed=changed
+            self._client,
+            store,
+            resource,
+            label_selector=labels,
+            field_selector=fields,
+            metadata_only=metadata_only,
+            served_changed=self._discovery.changed,
         )
 
 
@@ -213,8 +257,13 @@ def _pod_workloads(pod: StoredPod) -> Iterator[Key]:
 
 
 def _told_keys(pod: StoredPod) -> Iterator[Key]:
-    if pod.settled:
-        yield pod.namespace, pod.settled
+    if pod.told:
+        yield pod.namespace, pod.told
+
+
+def _made_for(pod_group: StoredPodGroup) -> Iterator[Key]:
+    for key in pod_group.group_keys:
+        yield pod_group.namespace, key
 
 
 def _instance_shared(instance: StoredInstance) -> Iterator[Key]:

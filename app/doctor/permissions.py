@@ -73,10 +73,11 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "batch": ("cronjobs", "jobs"),
     "grove.io": ("podcliques", "podcliquescalinggroups"),
     "jobset.x-k8s.io": ("jobsets",),
-    "kubeflow.org": ("jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs"),
+    "kubeflow.org": ("jaxjobs", "mpijobs", "notebooks", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs"),
     "leaderworkerset.x-k8s.io": ("leaderworkersets",),
     "nvidia.com": ("dynamographdeployments",),
     "ray.io": ("rayclusters", "rayjobs", "rayservices"),
+    "serving.knative.dev": ("configurations", "revisions", "services"),
     "trainer.kubeflow.org": ("trainjobs",),
 }
 """Kinds, by group, whose objects may own the Pods of a Workload."""
@@ -84,7 +85,8 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
 _WORKLOADS = (
     Need("scheduling.k8s.io", "workloads", _WATCH, "Workloads"),
     Need("scheduling.k8s.io", "podgroups", _WATCH, "Workloads"),
-    Need("scheduling.run.ai", "podgroups", (*_READ, "create", "patch"), "Workloads"),
+    Need("scheduling.k8s.io", "priorityclasses", _WATCH, "Workloads"),
+    Need("scheduling.run.ai", "podgroups", (*_READ, "create", "patch", "delete"), "Workloads"),
     Need("", "pods", (*_WATCH, "patch"), "Workloads"),
     *(
         Need(group, plural, ("get",), "finding who owns the Pods of a Workload", optional=True)

@@ -13,7 +13,8 @@ _NAME_AGE = (AGE,)
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """One line of the table below. `versions` are served ones, the stored one first."""
+    """One line of the table below. `versions` are served ones, the stored one first; `later` are those of a later
+    Kubernetes, served only if they are asked for."""
 
     group: str
     versions: tuple[str, ...]
@@ -25,10 +26,12 @@ class Builtin:
     generation: bool = False
     columns: tuple[Column, ...] = _NAME_AGE
     subresources: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
 
 
 _READY = '.status.conditions[?(@.type=="Ready")].status'
 _RBAC, _ADMISSION, _DRA = "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "resource.k8s.io"
+_OF_1_37 = ("v1beta1", "v1alpha3")
 
 _KINDS = (
     Builtin(
@@ -101,8 +104,8 @@ _KINDS = (
         _ADMISSION, ("v1",), "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, generation=True
     ),
     Builtin("scheduling.k8s.io", ("v1",), "priorityclasses", "PriorityClass", False, ("pc",)),
-    Builtin("scheduling.k8s.io", ("v1alpha2", "v1alpha1"), "workloads", "Workload"),
-    Builtin("scheduling.k8s.io", ("v1alpha2",), "podgroups", "PodGroup", status=True),
+    Builtin("scheduling.k8s.io", ("v1alpha2", "v1alpha1"), "workloads", "Workload", later=_OF_1_37),
+    Builtin("scheduling.k8s.io", ("v1alpha2",), "podgroups", "PodGroup", status=True, later=_OF_1_37),
     Builtin(_DRA, ("v1",), "deviceclasses", "DeviceClass", False),
     Builtin(_DRA, ("v1", "v1beta2", "v1beta1"), "resourceclaims", "ResourceClaim", status=True),
     Builtin(_DRA, ("v1", "v1beta2", "v1beta1"), "resourceclaimtemplates", "ResourceClaimTemplate"),
@@ -117,12 +120,13 @@ _EVENT_COLUMNS = (
 )
 
 
-def builtins(unserved: Collection[str] = ()) -> Iterator[Served]:
-    """What is served without a CRD, but for the group versions (`resource.k8s.io/v1`) in `unserved`."""
+def builtins(unserved: Collection[str] = (), later: Collection[str] = ()) -> Iterator[Served]:
+    """What is served without a CRD: not the group versions (`resource.k8s.io/v1`) in `unserved`, and of those that only
+    a later Kubernetes has, the ones in `later`."""
     for kind in _KINDS:
-        for version in kind.versions:
-            if f"{kind.group}/{version}" not in unserved:
-                yield _served(kind, version)
+        served = [version for version in kind.versions if f"{kind.group}/{version}" not in unserved]
+        for version in (*served, *(version for version in kind.later if f"{kind.group}/{version}" in later)):
+            yield _served(kind, version)
     for group, read, write in (
         ("", relabel("v1"), relabel("v1")),
         ("events.k8s.io", conversion.event_from_core, conversion.event_to_core),

@@ -32,7 +32,8 @@ class Sandbox:
     `port` 0 takes a free one. `webhook_url` is where webhooks at a Service are reached (`https://127.0.0.1:9443`);
     their certificate must be valid for `<service>.<namespace>.svc`. `state_dir` gets kubeconfig, ca.crt and the serving
     pair. `crds` is a folder with the neighbours' CRDs, minimal ones of ours unless told. `unserved` are group versions
-    (`resource.k8s.io/v1`) that this cluster is too old for. `rules` (its namespace, service account, roles and
+    (`resource.k8s.io/v1`) that this cluster is too old or too new for, `later` are those of a later Kubernetes that it
+    serves beside the others. `rules` (its namespace, service account, roles and
     bindings) are all that the `operator` may do; without them it may do everything, as the others do. `history` is the
     number of changes per resource that a watch can look back. Certificates and tokens are new at each start.
     """
@@ -45,6 +46,7 @@ class Sandbox:
         state_dir: Path,
         crds: Path | None = None,
         unserved: Collection[str] = (),
+        later: Collection[str] = (),
         rules: Sequence[Object] = (),
         history: int = 10_000,
     ) -> None:
@@ -56,7 +58,7 @@ class Sandbox:
         self.url = ""
         self.authorizer = Authorizer(rules, OPERATOR)
         self._port, self._crds, self._rules = port, crds, list(rules)
-        self._storage, self._registry = Storage(history), Registry(builtins(unserved))
+        self._storage, self._registry = Storage(history), Registry(builtins(unserved, later))
         self._transport = Transport(webhook_url)
         admission = Admission(self._storage, self._registry, self._transport, self.authorizer)
         self._reader = Reader(self._storage)

@@ -153,7 +153,8 @@ class Play:
         await eventually(lambda: self.held(POD_CLIQUE_SET, "train", "status", "conditions"))
 
     async def workload(self) -> None:
-        """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another queue."""
+        """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another preemptibility; then
+        no Pod any more."""
         clique = await self.admin.get(POD_CLIQUE, "train-0-worker", self.namespace)
         owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "train-0-worker", "controller": True}
         metadata = {"name": "p", "ownerReferences": [{**owner, "uid": clique["metadata"]["uid"]}]}
@@ -168,9 +169,11 @@ class Play:
         ):
             await self.admin.create(resource, {"metadata": {"name": name}, **obj}, self.namespace)
         await eventually(lambda: self.held(POD, "p", "metadata", "annotations", "pod-group-name"))
-        queue = {"metadata": {"labels": {"kai.scheduler/queue": "other"}}}
-        await self.admin.patch(WORKLOAD, "w", queue, self.namespace)
-        await eventually(lambda: self.held(POD_GROUP, "w-workers", "spec", "queue"), lambda found: found == "other")
+        preemptible = {"metadata": {"labels": {"kai.scheduler/preemptibility": "preemptible"}}}
+        await self.admin.patch(WORKLOAD, "w", preemptible, self.namespace)
+        await eventually(lambda: self.held(POD_GROUP, "w-workers", "spec", "preemptibility"))
+        await self.admin.delete(POD, "p", self.namespace)
+        await eventually(lambda: is_gone(self.admin, POD_GROUP, "w-workers", self.namespace))
 
     async def held(self, resource: Resource, name: str, *path: str) -> Any:
         """What stands at `path` of a stored object, None where nothing does."""

@@ -5,15 +5,17 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from app.cluster.workloads import WorkloadCaches
-from app.kube.api import Object
+from app.kube.api import Forbidden, Object
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
 from app.kube.rewrites import TOLERATED, Rewrites
 from app.objects.resource import EVENT, POD, Resource
-from app.reconcilers.workload import TAKEN_SECONDS, WorkloadReconciler, subscribe
-from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
+from app.reconcilers.workload import EMPTY_SECONDS, TAKEN_SECONDS, WorkloadReconciler, subscribe
+from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.rules.workload.kai_podgroup import Conventions
 from tests.cluster.watched import SlowMemory
 from tests.kube import virtual
@@ -22,9 +24,9 @@ JOB = Resource("batch", "jobs", "Job", True, ("v1",))
 SOON = 5.0
 
 
-def stored(kind: Resource, name: str, uid: str = "", **fields: Any) -> Object:
+def stored(kind: Resource, name: str, uid: str = "", version: str | None = None, **fields: Any) -> Object:
     metadata = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", **fields.pop("metadata", {})}
-    return {"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, **fields}
+    return {"apiVersion": kind.api_version(version), "kind": kind.kind, "metadata": metadata, **fields}
 
 
 def policy(count: int | None) -> Object:
@@ -34,7 +36,7 @@ def policy(count: int | None) -> Object:
 def workload(name: str, groups: dict[str, int | None], **metadata: Any) -> Object:
     """`groups`: minCount by name, None for the basic policy."""
     listed = [{"name": group, "policy": policy(count)} for group, count in groups.items()]
-    return stored(WORKLOAD, name, metadata=metadata, spec={"podGroups": listed})
+    return stored(WORKLOAD, name, version="v1alpha1", metadata=metadata, spec={"podGroups": listed})
 
 
 def pod(name: str, workload: str, group: str, key: str = "", uid: str = "", **metadata: Any) -> Object:
@@ -55,7 +57,17 @@ def instance(name: str, workload: str, template: str, priority_class: str) -> Ob
     """A PodGroup of Kubernetes 1.36 with the basic policy."""
     reference = {"workload": {"workloadName": workload, "podGroupTemplateName": template}}
     spec = {"podGroupTemplateRef": reference, "schedulingPolicy": policy(None), "priorityClassName": priority_class}
-    return stored(K8S_POD_GROUP, name, spec=spec)
+    return stored(K8S_POD_GROUP, name, version="v1alpha2", spec=spec)
+
+
+def priority_class(name: str) -> Object:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": PRIORITY_CLASS.kind, "metadata": {"name": name}}
+
+
+def of_1_37(name: str, workload: str, template: str, count: int, **spec: Any) -> Object:
+    """A PodGroup of Kubernetes 1.37 with the gang policy."""
+    reference = {"workloadName": workload, "templateName": template}
+    return stored(K8S_POD_GROUP, name, spec={"workloadRef": reference, "schedulingPolicy": policy(count), **spec})
 
 
 def pod_of(name: str, instance: str) -> Object:
@@ -64,18 +76,41 @@ def pod_of(name: str, instance: str) -> Object:
     return stored(POD, name, spec=spec)
 
 
+class Cluster(SlowMemory):
+    """With the PodGroup CRD of KAI before 0.17, if `elastic` is False, and without PodGroups if `refusing`."""
+
+    elastic = True
+    refusing = False
+
+    async def create(self, resource: Resource, obj: Object, *arguments: Any, **options: Any) -> Object:
+        if resource == POD_GROUP and self.refusing:
+            raise Forbidden("a webhook says no", code=403)
+        self._check(resource, obj)
+        return await super().create(resource, obj, *arguments, **options)
+
+    async def patch(self, resource: Resource, name: str, patch: Any, *arguments: Any, **options: Any) -> Object:
+        self._check(resource, patch)
+        return await super().patch(resource, name, patch, *arguments, **options)
+
+    def _check(self, resource: Resource, written: Object) -> None:
+        if resource == POD_GROUP and not self.elastic and written.get("spec", {}).get("minMember") == 0:
+            raise Forbidden("spec.minMember: should be greater than or equal to 1", code=422, reason="Invalid")
+
+
 class World:
     """A cluster in memory and the reconciler of a process that may lead, more than once."""
 
     def __init__(self, *objects: Object) -> None:
-        self.client = SlowMemory(WORKLOAD)
+        self.client = Cluster(WORKLOAD)
         self.client.served[JOB] = "v1"
         self.client.load(objects)
         self.caches = WorkloadCaches(self.client, self.client.discovery, "kai-scheduler")
         self.events = Recorder(self.client, "test")
         owners = Owners(self.client, self._kind, clock=virtual.now)
         rewrites = (Rewrites(tolerated=2, window=600.0, clock=virtual.now), Rewrites(clock=virtual.now))
-        self.reconciler = WorkloadReconciler(self.client, self.caches, owners, self.events, Conventions(), *rewrites)
+        self.reconciler = WorkloadReconciler(
+            self.client, self.caches, owners, self.events, Conventions(), *rewrites, clock=virtual.now
+        )
         self.loop = Loop(self.reconciler, workers=16)
         subscribe(self.loop, self.caches, self.client.discovery)
 
@@ -98,6 +133,15 @@ class World:
         """By Pod, the PodGroup it was told."""
         pods = self.client.objects(POD)
         return {one["metadata"]["name"]: one["metadata"].get("annotations", {}).get("pod-group-name") for one in pods}
+
+    def marked(self) -> dict[str, str | None]:
+        """By Pod, whether KAI's own grouper is to leave it alone."""
+        pods = self.client.objects(POD)
+        key = "kai.scheduler/skip-podgrouper"
+        return {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(key) for pod in pods}
+
+    def specs(self, field: str) -> list[Any]:
+        return [stored["spec"].get(field) for stored in self.client.objects(POD_GROUP)]
 
     def pod_groups(self) -> dict[str, int]:
         return {one["metadata"]["name"]: one["spec"]["minMember"] for one in self.client.objects(POD_GROUP)}
@@ -256,17 +300,20 @@ def test_a_podgroup_of_pods_of_several_owners_outlives_the_first_of_them() -> No
             assert world.owners() == [["a"]]
             world.client.load([pod("q", "w", "g", ownerReferences=[controlled("b")])])
             await asyncio.sleep(SOON)
-            assert (world.owners(), world.told()) == ([["a", "w"]], {"p": "w-g", "q": "w-g"})
+            assert (world.owners(), world.told()) == ([[]], {"p": "w-g", "q": "w-g"})
+            await world.client.delete(POD, "p", "ns")
+            await asyncio.sleep(SOON)
+            assert (world.owners(), world.pod_groups()) == ([[]], {"w-g": 1})
 
     virtual.run(story())
 
 
-def test_pods_that_come_at_once_from_several_owners_have_a_podgroup_of_their_workload() -> None:
+def test_pods_that_come_at_once_from_several_owners_have_a_podgroup_without_an_owner() -> None:
     async def story() -> None:
         pods = [pod(f"p-{name}", "w", "g", ownerReferences=[controlled(name)]) for name in ("a", "b")]
         world = World(job("a"), job("b"), workload("w", {"g": 2}), *pods)
         async with world.leading():
-            assert world.owners() == [["w"]]
+            assert world.owners() == [[]]
 
     virtual.run(story())
 
@@ -303,11 +350,11 @@ def test_what_is_wanted_may_change_as_often_as_it_likes() -> None:
         world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
         async with world.leading():
             for number in range(20):
-                labels = {"kai.scheduler/queue": f"q{number}"}
+                labels = {"team": f"t{number}"}
                 await world.client.patch(WORKLOAD, "w", {"metadata": {"labels": labels}}, "ns")
                 await asyncio.sleep(0.5)
             (found,) = world.client.objects(POD_GROUP)
-            assert (found["spec"]["queue"], world.happened()) == ("q19", [])
+            assert (found["metadata"]["labels"]["team"], world.happened()) == ("t19", [])
 
     virtual.run(story())
 
@@ -327,7 +374,7 @@ def test_a_look_at_a_settled_group_reads_one_owner_at_most_however_many_there_ar
 
 def test_podgroups_of_1_36_with_one_basic_template_share_one_that_the_first_of_them_defines() -> None:
     async def story() -> None:
-        world = World(workload("w", {"g": None}))
+        world = World(workload("w", {"g": None}), *(priority_class(f"class-{number}") for number in range(3)))
         async with world.leading():
             for number in (2, 0, 1):
                 world.client.load([instance(f"i{number}", "w", "g", f"class-{number}")])
@@ -335,5 +382,261 @@ def test_podgroups_of_1_36_with_one_basic_template_share_one_that_the_first_of_t
                 await asyncio.sleep(SOON)
             assert world.told() == {"p0": "w-g", "p1": "w-g", "p2": "w-g"}
             assert [one["spec"]["priorityClassName"] for one in world.client.objects(POD_GROUP)] == ["class-0"]
+
+    virtual.run(story())
+
+
+def test_a_pod_that_waits_is_marked_if_the_webhook_was_not_called() -> None:
+    async def story() -> None:
+        world = World(pod("p", "w", "g"))
+        async with world.leading():
+            assert (world.marked(), world.told()) == ({"p": "true"}, {"p": None})
+            assert world.count("patch", POD) == 1
+            world.client.load([workload("w", {"g": 2})])
+            await asyncio.sleep(SOON)
+            assert (world.marked(), world.told()) == ({"p": "true"}, {"p": "w-g"})
+            assert world.happened() == [("p", "WorkloadNotFound")]
+
+    virtual.run(story())
+
+
+def test_a_pod_that_was_marked_when_it_was_created_is_told_its_podgroup_and_nothing_else() -> None:
+    async def story() -> None:
+        marked = {"kai.scheduler/skip-podgrouper": "true"}
+        world = World(pod("p", "w", "g", annotations=marked))
+        async with world.leading():
+            assert world.count("patch", POD) == 0
+            world.client.load([workload("w", {"g": 2})])
+            await asyncio.sleep(SOON)
+            assert (world.told(), world.count("patch", POD)) == ({"p": "w-g"}, 1)
+
+    virtual.run(story())
+
+
+def test_a_pod_is_marked_whatever_keeps_its_podgroup_from_being_made() -> None:
+    async def story() -> None:
+        taken = stored(POD_GROUP, "v-g", spec={"minMember": 9})
+        world = World(workload("w", {"g": 2}), workload("v", {"g": 2}), taken, pod("p", "w", "g"), pod("q", "v", "g"))
+        world.client.refusing = True
+        async with world.leading():
+            assert (world.marked(), world.told()) == ({"p": "true", "q": "true"}, {"p": None, "q": None})
+
+    virtual.run(story())
+
+
+def test_a_group_that_the_workload_does_not_have_makes_the_pod_wait() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"other": 2}), pod("p", "w", "missing"))
+        async with world.leading():
+            assert (world.told(), world.pod_groups(), world.marked()) == ({"p": None}, {}, {"p": "true"})
+            assert world.happened() == [("p", "WorkloadNotFound")]
+
+    virtual.run(story())
+
+
+def test_a_pod_whose_owner_opted_out_is_left_to_kai_although_it_was_marked_when_it_was_created() -> None:
+    async def story() -> None:
+        marked = {"kai.scheduler/skip-podgrouper": "true"}
+        owner = job("a", annotations={"kai.scheduler/ignore-workload-api": "true"})
+        pods = [
+            pod("p", "w", "g", ownerReferences=[controlled("a")], annotations=marked),
+            pod("q", "missing", "g", ownerReferences=[controlled("a")], annotations=marked),
+            pod("r", "w", "g", ownerReferences=[controlled("a")], annotations={**marked, "pod-group-name": "theirs"}),
+        ]
+        world = World(owner, workload("w", {"g": 2}), *pods)
+        async with world.leading():
+            assert world.marked() == {"p": None, "q": None, "r": "true"}
+            assert (world.told(), world.pod_groups()) == ({"p": None, "q": None, "r": "theirs"}, {})
+
+    virtual.run(story())
+
+
+def test_a_mark_that_somebody_keeps_removing_is_reported_and_not_fought() -> None:
+    async def story() -> None:
+        world = World(pod("p", "w", "g"))
+        async with world.leading():
+            for _ in range(10):
+                removed = {"metadata": {"annotations": {"kai.scheduler/skip-podgrouper": None}}}
+                await world.client.patch(POD, "p", removed, "ns")
+                await asyncio.sleep(SOON)
+            assert world.count("patch", POD) - 10 == 2
+            assert world.happened() == [("p", "PodGroupNameContested"), ("p", "WorkloadNotFound")]
+
+    virtual.run(story())
+
+
+def test_the_queue_is_written_once_and_a_label_that_differs_is_reported() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}, labels={"kai.scheduler/queue": "a"}), pod("p", "w", "g"))
+        async with world.leading():
+            assert (world.queues(), world.happened()) == (["a"], [])
+            await world.client.patch(WORKLOAD, "w", {"metadata": {"labels": {"kai.scheduler/queue": "b"}}}, "ns")
+            await asyncio.sleep(SOON)
+            assert (world.queues(), world.happened()) == (["a"], [("w-g", "QueueDiffers")])
+            await world.client.patch(POD_GROUP, "w-g", {"spec": {"queue": "b"}}, "ns")
+            await asyncio.sleep(SOON)
+            await world.client.patch(POD_GROUP, "w-g", {"spec": {"queue": "administrator"}}, "ns")
+            await asyncio.sleep(SOON)
+            assert world.queues() == ["administrator"]
+        async with world.leading():
+            assert world.queues() == ["administrator"]
+
+    virtual.run(story())
+
+
+def test_the_podgroup_follows_the_priority_classes_that_exist() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}, labels={"priorityClassName": "high"}), pod("p", "w", "g"))
+        async with world.leading():
+            assert world.specs("priorityClassName") == [None]
+            world.client.load([priority_class("train")])
+            await asyncio.sleep(SOON)
+            assert world.specs("priorityClassName") == ["train"]
+            world.client.load([priority_class("high")])
+            await asyncio.sleep(SOON)
+            assert world.specs("priorityClassName") == ["high"]
+            await world.client.delete(PRIORITY_CLASS, "high")
+            await asyncio.sleep(SOON)
+            assert world.specs("priorityClassName") == ["train"]
+
+    virtual.run(story())
+
+
+@pytest.mark.parametrize("owners", [[], ["a"]], ids=["bare Pods", "Pods of a Job"])
+def test_the_podgroup_goes_with_the_last_pod_and_not_before(owners: list[str]) -> None:
+    async def story() -> None:
+        references = [controlled(name) for name in owners]
+        pods = [pod(name, "w", "g", ownerReferences=references) for name in ("p", "q")]
+        world = World(job("a"), workload("w", {"g": 2}), *pods)
+        async with world.leading():
+            await world.client.delete(WORKLOAD, "w", "ns")
+            await asyncio.sleep(SOON)
+            await world.client.delete(POD, "p", "ns")
+            await asyncio.sleep(SOON)
+            assert (world.owners(), world.pod_groups()) == ([owners], {"w-g": 2})
+            finished = {"status": {"phase": "Succeeded"}}
+            await world.client.patch(POD, "q", finished, "ns", subresource="status")
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {"w-g": 2}
+            await world.client.delete(POD, "q", "ns")
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {}
+            assert world.count("delete", POD_GROUP) == 1
+
+    virtual.run(story())
+
+
+def test_a_pod_that_is_replaced_at_once_finds_its_podgroup_again() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        async with world.leading():
+            for number in range(3):
+                await world.client.delete(POD, "p", "ns")
+                await asyncio.sleep(EMPTY_SECONDS * 0.9)
+                world.client.load([pod("p", "w", "g", uid=f"uid-{number}")])
+                await asyncio.sleep(SOON)
+            assert (world.told(), world.count("delete", POD_GROUP), world.count("create", POD_GROUP)) == (
+                {"p": "w-g"},
+                0,
+                1,
+            )
+
+    virtual.run(story())
+
+
+def test_a_podgroup_whose_pods_went_while_nobody_led_is_deleted() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2, "b": None}), pod("p", "w", "g"), pod("q", "w", "b"), pod("r", "w", "b"))
+        async with world.leading():
+            assert world.pod_groups() == {"w-g": 2, "w-b": 1}
+        for name in ("p", "q"):
+            await world.client.delete(POD, name, "ns")
+        theirs = {"app.kubernetes.io/managed-by": "grove-admission"}
+        world.client.load([stored(POD_GROUP, "without-a-group", metadata={"labels": theirs}, spec={"minMember": 1})])
+        async with world.leading():
+            assert world.pod_groups() == {"w-b": 1, "without-a-group": 1}
+
+    virtual.run(story())
+
+
+def test_the_podgroup_of_a_shared_basic_group_goes_with_the_last_of_all_replicas() -> None:
+    async def story() -> None:
+        instances = [instance(f"i{number}", "w", "g", "") for number in range(2)]
+        world = World(workload("w", {"g": None}), *instances, *(pod_of(f"p{n}", f"i{n}") for n in range(2)))
+        async with world.leading():
+            assert (world.told(), world.pod_groups()) == ({"p0": "w-g", "p1": "w-g"}, {"w-g": 1})
+            for name in ("i0", "i1"):
+                await world.client.delete(K8S_POD_GROUP, name, "ns")
+            await world.client.delete(POD, "p0", "ns")
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {"w-g": 1}
+            await world.client.delete(POD, "p1", "ns")
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {}
+
+    virtual.run(story())
+
+
+@pytest.mark.parametrize(
+    ("elastic", "minimum"),
+    [pytest.param(True, 0, id="KAI since 0.17"), pytest.param(False, 1, id="KAI before 0.17")],
+)
+def test_a_gang_that_needs_nobody_is_elastic_if_kai_serves_that(elastic: bool, minimum: int) -> None:
+    async def story() -> None:
+        world = World(pod("p", "w", "g", "0"))
+        world.client.elastic = elastic
+        groups = [{"name": "g", "policy": {"gang": {"minCount": 0}}}]
+        world.client.load([stored(WORKLOAD, "w", version="v1alpha1", spec={"podGroups": groups})])
+        async with world.leading():
+            assert (world.pod_groups(), world.told()) == ({"w-g-0": minimum}, {"p": "w-g-0"})
+            groups[0]["policy"] = policy(2)
+            await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {"w-g-0": 2}
+            groups[0]["policy"] = {"gang": {"minCount": 0}}
+            await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
+            await asyncio.sleep(SOON)
+            assert (world.pod_groups(), world.happened()) == ({"w-g-0": minimum}, [])
+
+    virtual.run(story())
+
+
+def test_the_minimum_of_a_podgroup_of_1_37_follows_it_and_not_its_template() -> None:
+    async def story() -> None:
+        templates = [{"name": "g", "schedulingPolicy": policy(2)}]
+        world = World(stored(WORKLOAD, "w", spec={"podGroupTemplates": templates}), of_1_37("i", "w", "g", 2))
+        world.client.load([pod_of("p", "i")])
+        async with world.leading():
+            templates[0]["schedulingPolicy"] = policy(5)
+            await world.client.patch(WORKLOAD, "w", {"spec": {"podGroupTemplates": templates}}, "ns")
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {"i": 2}
+            await world.client.patch(K8S_POD_GROUP, "i", {"spec": {"schedulingPolicy": policy(5)}}, "ns")
+            await asyncio.sleep(SOON)
+            assert (world.pod_groups(), world.told()) == ({"i": 5}, {"p": "i"})
+
+    virtual.run(story())
+
+
+def test_a_part_of_a_composite_podgroup_waits_and_that_is_reported() -> None:
+    async def story() -> None:
+        group = of_1_37("i", "w", "g", 2, parentCompositePodGroupName="c")
+        world = World(stored(WORKLOAD, "w", spec={}), group, pod_of("p", "i"))
+        async with world.leading():
+            assert (world.pod_groups(), world.told(), world.marked()) == ({}, {"p": None}, {"p": "true"})
+            assert world.happened() == [("p", "CompositePodGroupNotSupported")]
+
+    virtual.run(story())
+
+
+def test_a_topology_of_the_api_counts_and_an_annotation_that_differs_is_reported() -> None:
+    async def story() -> None:
+        constraints = {"topology": [{"key": "rack"}]}
+        metadata = {"annotations": {"kai.scheduler/topology-required-placement": "zone"}}
+        group = of_1_37("i", "w", "g", 2, schedulingConstraints=constraints)
+        world = World(stored(WORKLOAD, "w", metadata=metadata, spec={}), group, pod_of("p", "i"))
+        async with world.leading():
+            assert world.specs("topologyConstraint") == [{"topology": "", "requiredTopologyLevel": "rack"}]
+            assert world.happened() == [("i", "TopologyConflict")]
 
     virtual.run(story())

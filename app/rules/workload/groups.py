@@ -1,7 +1,8 @@
-"""Kubernetes Workloads: which group a Pod is in, and how its Workload defines the group.
+"""Groups of Kubernetes Workloads, whatever the version of the API: which group a Pod is in, and what a group is.
 
-Source: `designs/kubernetes-workload-api.md`; the API's types, v1alpha1 (Kubernetes 1.35: `spec.workloadRef` of the Pod)
-and v1alpha2 (1.36: `spec.schedulingGroup`, a PodGroup of scheduling.k8s.io, and its template in a Workload).
+A Pod of Kubernetes 1.35 names its group by `spec.workloadRef`, one of 1.36 and later by `spec.schedulingGroup`. The
+files `v1alpha1`, `v1alpha2` and `v1beta1` read the objects of these versions into a `Group`.
+Source: https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-gang-scheduling
 """
 
 from collections.abc import Mapping
@@ -58,7 +59,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group as its Workload defines it. `minimum` None: the basic policy."""
+    """One group as its Workload defines it. `minimum` is the `minCount` of a gang, or None for the basic policy.
+    `composite` is the CompositePodGroup that the group is part of, or ""."""
 
     workload: str
     name: str
@@ -68,6 +70,7 @@ class Group:
     pod_group: str = ""
     priority_class: str = ""
     topology_key: str = ""
+    composite: str = ""
 
     @property
     def identity(self) -> str:
@@ -117,44 +120,36 @@ def _copied(found: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in found.items() if isinstance(value, str) and not key.startswith(_NOT_COPIED)}
 
 
-def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
-    """The groups that a Workload defines, by name: `podGroups` in v1alpha1, `podGroupTemplates` in v1alpha2."""
-    spec, name = workload.get("spec"), workload["metadata"]["name"]
-    found = (spec.get("podGroups") or spec.get("podGroupTemplates") or []) if isinstance(spec, dict) else []
-    layer = layer_of(workload)
+def group_keys(identity: str, name: str) -> list[str]:
+    """The keys (see `GroupRef.key`) that the Pods of the KAI PodGroup `name` can have, by its `Group.identity`."""
+    parts = identity.split("/")
+    if len(parts) != 3:
+        return []
+    workload, group, instance = parts
+    if not workload:
+        return [instance_key(instance or name)]
+    named = GroupRef(workload, group, instance).key
+    return [named, instance_key(instance) if instance else shared_key(workload, group)]
+
+
+def named_groups(workload: Mapping[str, Any], listed: Any, policy: str) -> dict[str, Group]:
+    """The groups of `workload` by name. `listed` are their definitions, in whose field `policy` the policy is."""
+    name, layer = workload["metadata"]["name"], layer_of(workload)
     return {
-        one["name"]: Group(name, one["name"], _minimum(one.get("policy") or one.get("schedulingPolicy")), layer)
-        for one in found
-        if isinstance(one, dict) and isinstance(one.get("name"), str)
+        entry["name"]: Group(name, entry["name"], minimum_of(entry.get(policy)), layer)
+        for entry in (listed if isinstance(listed, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
     }
 
 
-def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None) -> Group:
-    """The group that a PodGroup of scheduling.k8s.io is; its policy is the PodGroup's own, its metadata those of the
-    Workload that it was made from (None for one that names none)."""
-    spec, metadata = pod_group.get("spec") or {}, pod_group["metadata"]
-    template = template_of(pod_group)
-    keys = ((spec.get("schedulingConstraints") or {}).get("topology") or [{}])[0]
-    return Group(
-        workload=template[0] if template else "",
-        name=template[1] if template else "",
-        minimum=_minimum(spec.get("schedulingPolicy")),
-        layer=layer_of(workload or pod_group),
-        pod_group=metadata["name"],
-        priority_class=str(spec.get("priorityClassName") or ""),
-        topology_key=str(keys.get("key") or ""),
-    )
-
-
-def template_of(pod_group: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(Workload, template) that a PodGroup of scheduling.k8s.io was made from."""
-    reference = ((pod_group.get("spec") or {}).get("podGroupTemplateRef") or {}).get("workload")
-    if not isinstance(reference, dict):
-        return None
-    return str(reference.get("workloadName") or ""), str(reference.get("podGroupTemplateName") or "")
-
-
-def _minimum(policy: Any) -> int | None:
+def minimum_of(policy: Any) -> int | None:
+    """The `minCount` of a gang, or None if `policy` is not that of a gang."""
     gang = policy.get("gang") if isinstance(policy, dict) else None
     count = gang.get("minCount") if isinstance(gang, dict) else None
-    return count if isinstance(count, int) and count > 0 else None
+    return count if isinstance(count, int) and count >= 0 else None
+
+
+def topology_key_of(spec: Mapping[str, Any]) -> str:
+    """The node label of `schedulingConstraints.topology` (KEP-5732), in whose domain all Pods of the group must be."""
+    topology = (spec.get("schedulingConstraints") or {}).get("topology") or [{}]
+    return str(topology[0].get("key") or "")

@@ -8,9 +8,8 @@ from app.rules.workload.groups import (
     Group,
     GroupRef,
     Layer,
-    group_of_pod_group,
+    group_keys,
     group_ref,
-    groups_of_workload,
     layer_of,
 )
 
@@ -50,74 +49,6 @@ def test_keys_of_groups_differ_where_groups_do() -> None:
     assert [ref.key for ref in refs] == ["w/a/b-c/", "w/a-b/c/", "w/a/b/c", "g/a-b-c"]
 
 
-def workload(spec: Any) -> Any:
-    return {"metadata": {"name": "w", "labels": {"a": "b"}}, "spec": spec}
-
-
-LAYER = Layer({"a": "b"}, {})
-
-
-@pytest.mark.parametrize(
-    ("spec", "groups"),
-    [
-        pytest.param(
-            {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 4}}}, {"name": "h", "policy": {"basic": {}}}]},
-            {"g": Group("w", "g", 4, LAYER), "h": Group("w", "h", None, LAYER)},
-            id="1.35",
-        ),
-        pytest.param(
-            {"podGroupTemplates": [{"name": "g", "schedulingPolicy": {"gang": {"minCount": 2}}}]},
-            {"g": Group("w", "g", 2, LAYER)},
-            id="1.36",
-        ),
-        pytest.param(
-            {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 0}}}, "x", {"name": 3}]},
-            {"g": Group("w", "g", None, LAYER)},
-            id="what makes no sense",
-        ),
-        pytest.param(
-            {"podGroups": [{"name": "g", "policy": None}]}, {"g": Group("w", "g", None, LAYER)}, id="no policy"
-        ),
-        pytest.param(None, {}, id="no spec"),
-    ],
-)
-def test_the_groups_of_a_workload(spec: Any, groups: dict[str, Group]) -> None:
-    assert groups_of_workload(workload(spec)) == groups
-
-
-def pod_group(**spec: Any) -> Any:
-    return {"metadata": {"name": "inst", "labels": {"own": "1"}}, "spec": spec}
-
-
-TEMPLATE = {"workload": {"workloadName": "w", "podGroupTemplateName": "g"}}
-GANG = {"gang": {"minCount": 3}}
-
-
-@pytest.mark.parametrize(
-    ("stored", "of", "group"),
-    [
-        pytest.param(
-            pod_group(podGroupTemplateRef=TEMPLATE, schedulingPolicy=GANG),
-            workload({}),
-            Group("w", "g", 3, LAYER, pod_group="inst"),
-            id="made from a Workload, whose metadata count",
-        ),
-        pytest.param(
-            pod_group(
-                schedulingPolicy=GANG,
-                priorityClassName="high",
-                schedulingConstraints={"topology": [{"key": "rack"}]},
-            ),
-            None,
-            Group("", "", 3, Layer({"own": "1"}, {}), "", "inst", "high", "rack"),
-            id="on its own",
-        ),
-    ],
-)
-def test_a_podgroup_of_kubernetes(stored: Any, of: Any, group: Group) -> None:
-    assert group_of_pod_group(stored, of) == group
-
-
 @pytest.mark.parametrize(
     ("group", "name", "identity"),
     [
@@ -146,3 +77,17 @@ def test_labels_of_tools_are_not_copied() -> None:
     }
     obj = {"metadata": {"labels": {"a": "b", "n": 1}, "annotations": {**annotations, "c": "d"}}}
     assert layer_of(obj) == Layer({"a": "b"}, {"c": "d"})
+
+
+@pytest.mark.parametrize(
+    ("identity", "keys"),
+    [
+        pytest.param("w/g/", ["w/w/g/", "b/w/g"], id="a gang without replicas, or a basic group"),
+        pytest.param("w/g/0", ["w/w/g/0", "g/0"], id="a replica of a gang, or a PodGroup of Kubernetes"),
+        pytest.param("//x", ["g/x"], id="a gang without a Workload"),
+        pytest.param("//", ["g/name"], id="a basic PodGroup without a Workload"),
+        pytest.param("", [], id="nothing that was written here"),
+    ],
+)
+def test_the_keys_that_the_pods_of_a_podgroup_can_have(identity: str, keys: list[str]) -> None:
+    assert group_keys(identity, "name") == keys

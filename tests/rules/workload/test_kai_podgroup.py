@@ -11,18 +11,32 @@ from app.rules.workload.kai_podgroup import (
     WORKLOAD_GROUP,
     Conventions,
     LabelKeys,
+    Remark,
+    Sources,
     desired_pod_group,
     difference,
     is_of_group,
     owners_to_write,
+    remarks,
 )
 
 NOTHING = Layer({}, {})
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u1"}
 
 
-def desired(group: Group, owner: Layer = NOTHING, pod: Layer = NOTHING, **conventions: Any) -> Any:
-    return desired_pod_group(group, owner, pod, OWNER, Conventions(topology="grove-topology", **conventions))
+CLASSES = frozenset(("w", "o", "p", "s", "high", "train", "inference", "build"))
+
+
+def desired(
+    group: Group,
+    owner: Layer = NOTHING,
+    pod: Layer = NOTHING,
+    kind: tuple[str, str] = ("", "Pod"),
+    classes: frozenset[str] = CLASSES,
+    **conventions: Any,
+) -> Any:
+    sources = Sources(owner, pod, kind, OWNER, classes)
+    return desired_pod_group(group, sources, Conventions(topology="grove-topology", **conventions))
 
 
 def test_a_podgroup_whole() -> None:
@@ -80,7 +94,23 @@ QUEUE, PREEMPTIBILITY, POOL = "kai.scheduler/queue", "kai.scheduler/preemptibili
         pytest.param({}, {"priorityClassName": "o"}, {"spec": "s"}, "priorityClassName", "o", id="priority: owner"),
         pytest.param({}, {}, {"priorityClassName": "p"}, "priorityClassName", "p", id="priority: else the Pod's label"),
         pytest.param({}, {}, {"spec": "s"}, "priorityClassName", "s", id="priority: else the Pod's spec"),
-        pytest.param({}, {}, {}, "priorityClassName", None, id="priority: nobody says"),
+        pytest.param({}, {}, {}, "priorityClassName", "train", id="priority: nobody says"),
+        pytest.param(
+            {"priorityClassName": "ghost"},
+            {"priorityClassName": "o"},
+            {},
+            "priorityClassName",
+            "o",
+            id="priority: a class that does not exist counts as none",
+        ),
+        pytest.param(
+            {"priorityClassName": "ghost"},
+            {},
+            {"spec": "gone"},
+            "priorityClassName",
+            "train",
+            id="priority: none exists",
+        ),
         pytest.param(
             {PREEMPTIBILITY: "preemptible"},
             {PREEMPTIBILITY: "non-preemptible"},
@@ -121,7 +151,44 @@ def test_every_key_can_be_another() -> None:
 
 
 def test_little_is_said_where_little_is_known() -> None:
-    assert desired(Group("w", "g", None, NOTHING), default_queue="")["spec"] == {"minMember": 1}
+    group = Group("w", "g", None, NOTHING)
+    assert desired(group, classes=frozenset(), default_queue="")["spec"] == {"minMember": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "existing", "priority_class"),
+    [
+        pytest.param(("apps", "Deployment"), CLASSES, "inference", id="a Deployment"),
+        pytest.param(("serving.knative.dev", "Service"), CLASSES, "inference", id="a Knative Service"),
+        pytest.param(("", "Service"), CLASSES, "train", id="a Service of another group"),
+        pytest.param(("kubeflow.org", "Notebook"), CLASSES, "build", id="a Notebook"),
+        pytest.param(("batch", "Job"), CLASSES, "train", id="any other kind"),
+        pytest.param(("apps", "Deployment"), CLASSES - {"inference"}, None, id="a default that does not exist"),
+        pytest.param(("batch", "Job"), frozenset(), None, id="no class at all"),
+    ],
+)
+def test_the_default_priority_class_is_that_of_the_kind_of_the_top_owner(
+    kind: tuple[str, str], existing: frozenset[str], priority_class: str | None
+) -> None:
+    spec = desired(Group("w", "g", 2, NOTHING), kind=kind, classes=existing)["spec"]
+    assert spec.get("priorityClassName") == priority_class
+
+
+@pytest.mark.parametrize(
+    ("minimum", "minimum_of_members"),
+    [
+        pytest.param(None, 1, id="the basic policy"),
+        pytest.param(4, 4, id="a gang"),
+        pytest.param(0, 0, id="a gang that needs nobody is elastic in KAI"),
+    ],
+)
+def test_the_minimum_of_members(minimum: int | None, minimum_of_members: int) -> None:
+    assert desired(Group("w", "g", minimum, NOTHING))["spec"]["minMember"] == minimum_of_members
+
+
+def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
+    sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
+    assert desired_pod_group(Group("w", "g", 2, NOTHING), sources, Conventions())["metadata"]["ownerReferences"] == []
 
 
 @pytest.mark.parametrize(
@@ -168,6 +235,11 @@ def test_little_is_said_where_little_is_known() -> None:
             {"metadata": {"labels": {"had": None}, "annotations": {COPIED: ""}}},
             id="a label that is gone there goes here; those of others stay",
         ),
+        pytest.param(
+            {"layer": Layer({"had": "1", QUEUE: "other", POOL: "other"}, {})},
+            {"metadata": {"annotations": {COPIED: f"labels/had,labels/{POOL},labels/{QUEUE}"}}},
+            id="queue and node pool are written at creation only",
+        ),
     ],
 )
 def test_only_the_difference_is_written(change: dict[str, Any], patch: Any) -> None:
@@ -175,30 +247,103 @@ def test_only_the_difference_is_written(change: dict[str, Any], patch: Any) -> N
     stored = desired(group)
     stored["spec"]["markUnschedulable"] = True
     stored["metadata"]["labels"]["theirs"] = "1"
-    assert difference(stored, desired(replace(group, **change))) == patch
+    assert difference(stored, desired(replace(group, **change)), LabelKeys()) == patch
+
+
+def test_the_labels_of_queue_and_node_pool_stay_where_they_were_copied_from_them() -> None:
+    group = Group("w", "g", 4, Layer({QUEUE: "q", POOL: "a100", "team": "t"}, {}))
+    patch = difference(desired(group), desired(replace(group, layer=NOTHING)), LabelKeys())
+    assert patch == {"metadata": {"labels": {"team": None}, "annotations": {COPIED: ""}}}
+
+
+def test_a_minimum_of_subgroups_excludes_one_of_members() -> None:
+    """An administrator may divide a PodGroup; KAI allows only one of the two fields."""
+    stored = desired(Group("w", "g", 4, NOTHING))
+    stored["spec"] = {**stored["spec"], "minMember": None, "minSubGroup": 1, "subGroups": [{"name": "a"}]}
+    assert difference(stored, desired(Group("w", "g", 5, NOTHING)), LabelKeys()) == {}
+
+
+def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
+    elastic, gang = desired(Group("w", "g", 0, NOTHING)), desired(Group("w", "g", 2, NOTHING))
+    assert difference(elastic, gang, LabelKeys()) == {"spec": {"minMember": 2}}
+    assert difference(gang, elastic, LabelKeys()) == {"spec": {"minMember": 0}}
+    assert difference(elastic, elastic, LabelKeys()) == {}
 
 
 def test_what_is_empty_is_not_there() -> None:
     """Others that write a PodGroup whole leave empty fields behind."""
     stored = desired(Group("w", "g", 4, NOTHING))
-    assert difference({**stored, "spec": {**stored["spec"], "topologyConstraint": {}}}, stored) == {}
+    assert difference({**stored, "spec": {**stored["spec"], "topologyConstraint": {}}}, stored, LabelKeys()) == {}
 
 
-JOB, OTHER, WORKLOAD = {"uid": "job"}, {"uid": "other"}, {"uid": "workload"}
+JOB, OTHER = {"apiVersion": "batch/v1", "uid": "job"}, {"apiVersion": "batch/v1", "uid": "other"}
+WORKLOAD = {"apiVersion": "scheduling.k8s.io/v1alpha2", "uid": "workload"}
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted", "written"),
+    ("current", "common", "written"),
     [
-        pytest.param([JOB], [JOB], None, id="its owner"),
-        pytest.param([JOB], [OTHER], [JOB, WORKLOAD], id="Pods of a second owner"),
-        pytest.param([JOB], [JOB, OTHER], [JOB, WORKLOAD], id="of both"),
-        pytest.param([JOB, WORKLOAD], [OTHER], None, id="the Workload is there already"),
-        pytest.param([], [JOB], [WORKLOAD], id="nobody"),
+        pytest.param([JOB], JOB, None, id="its owner"),
+        pytest.param([JOB], OTHER, [], id="Pods of another owner"),
+        pytest.param([JOB], None, [], id="Pods of several owners, or of none"),
+        pytest.param([], JOB, None, id="none, because its Pods had several when they came"),
+        pytest.param([], None, None, id="none at all"),
+        pytest.param([WORKLOAD], None, [], id="a Workload, as in former versions"),
+        pytest.param([JOB, WORKLOAD], JOB, [], id="a Workload beside one of several owners, as in former versions"),
     ],
 )
-def test_what_several_owners_share_is_owned_by_what_they_have_in_common(held: Any, wanted: Any, written: Any) -> None:
-    assert owners_to_write({"metadata": {"ownerReferences": held}}, wanted, WORKLOAD) == written
+def test_a_podgroup_has_no_owner_that_some_of_its_pods_do_not_have(current: Any, common: Any, written: Any) -> None:
+    assert owners_to_write({"metadata": {"ownerReferences": current}}, common) == written
+
+
+REQUIRED = "kai.scheduler/topology-required-placement"
+
+
+@pytest.mark.parametrize(
+    ("stored", "group", "subject", "remark"),
+    [
+        pytest.param("q", Group("w", "g", 2, Layer({QUEUE: "q"}, {})), "queue", None, id="the queue of the label"),
+        pytest.param("q", Group("w", "g", 2, NOTHING), "queue", None, id="no label"),
+        pytest.param(
+            "moved",
+            Group("w", "g", 2, Layer({QUEUE: "q"}, {})),
+            "queue",
+            Remark(
+                "QueueDiffers",
+                'labels name the queue "q", spec.queue is "moved" and stays so: grove-admission writes it only at '
+                "creation. To move the group, change spec.queue",
+            ),
+            id="another queue",
+        ),
+        pytest.param(
+            "", Group("w", "g", 2, NOTHING, topology_key="rack"), "topology", None, id="only the API's topology"
+        ),
+        pytest.param(
+            "", Group("w", "g", 2, Layer({}, {REQUIRED: "rack"})), "topology", None, id="only KAI's annotation"
+        ),
+        pytest.param(
+            "",
+            Group("w", "g", 2, Layer({}, {REQUIRED: "rack"}), topology_key="rack"),
+            "topology",
+            None,
+            id="both, and the same",
+        ),
+        pytest.param(
+            "",
+            Group("w", "g", 2, Layer({}, {REQUIRED: "zone"}), topology_key="rack"),
+            "topology",
+            Remark(
+                "TopologyConflict",
+                'schedulingConstraints.topology asks for "rack", the annotation '
+                'kai.scheduler/topology-required-placement for "zone": the first counts. Remove one of them',
+            ),
+            id="both, and different",
+        ),
+    ],
+)
+def test_what_people_should_know(stored: str, group: Group, subject: str, remark: Remark | None) -> None:
+    sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
+    assert remarks({"spec": {"queue": stored}}, group, sources, Conventions())[subject] == remark
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""The group that a Pod names, from the caches, or what is missing of it."""
+
+from dataclasses import dataclass, replace
+
+from app.cluster.workloads import StoredPod, WorkloadCaches
+from app.rules.kinds import K8S_POD_GROUP
+from app.rules.workload.groups import Group
+from app.rules.workload.versions import group_of_pod_group, groups_of_workload
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why there is no group for a Pod yet, as reason and note of an event."""
+
+    reason: str
+    note: str
+
+
+def group_of(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
+    """The group that `pod` names. A PodGroup of scheduling.k8s.io waits for its Workload too: the Workload may name the
+    queue, which is written only once."""
+    return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
+
+
+def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
+    ref = pod.ref
+    stored = caches.workloads.get(pod.namespace, ref.workload)
+    if stored is None:
+        return _not_found(f'Workload "{ref.workload}" does not exist: the Pod has no PodGroup until it does')
+    groups = groups_of_workload(stored.view())
+    if ref.group not in groups:
+        named = ", ".join(sorted(groups)) or "none"
+        return _not_found(
+            f'Workload "{ref.workload}" has no group "{ref.group}" (it has: {named}): the Pod waits for it'
+        )
+    return replace(groups[ref.group], replica_key=ref.replica_key)
+
+
+def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
+    name = pod.ref.pod_group
+    stored = caches.instances.get(pod.namespace, name)
+    if stored is None:
+        return _not_found(f'PodGroup "{name}" of {K8S_POD_GROUP.group} does not exist: the Pod waits for it')
+    if stored.composite:
+        note = f'PodGroup "{name}" is part of CompositePodGroup "{stored.composite}", which is not supported: the Pod '
+        return Missing("CompositePodGroupNotSupported", note + "gets no PodGroup of KAI, and KAI does not schedule it")
+    if not stored.workload:
+        return group_of_pod_group(stored.view(), None)
+    workload = caches.workloads.get(pod.namespace, stored.workload)
+    if workload is None:
+        return _not_found(f'Workload "{stored.workload}" of PodGroup "{name}" does not exist: the Pod waits for it')
+    return group_of_pod_group(stored.view(), workload.view())
+
+
+def _not_found(note: str) -> Missing:
+    return Missing("WorkloadNotFound", note)

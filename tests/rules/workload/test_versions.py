@@ -1,0 +1,139 @@
+"""Workloads and PodGroups of scheduling.k8s.io, read in each version of the API."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.workload.groups import Group, Layer
+from app.rules.workload.versions import group_of_pod_group, groups_of_workload
+
+LAYER = Layer({"a": "b"}, {})
+GANG = {"gang": {"minCount": 3}}
+
+
+def workload(version: str, spec: Any) -> Any:
+    metadata = {"name": "w", "labels": {"a": "b"}}
+    return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "Workload", "metadata": metadata, "spec": spec}
+
+
+def pod_group(version: str, **spec: Any) -> Any:
+    metadata = {"name": "inst", "labels": {"own": "1"}}
+    return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def template(name: str, policy: Any) -> Any:
+    return {"name": name, "schedulingPolicy": policy}
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "groups"),
+    [
+        pytest.param(
+            "v1alpha1",
+            {"podGroups": [{"name": "g", "policy": GANG}, {"name": "h", "policy": {"basic": {}}}]},
+            {"g": Group("w", "g", 3, LAYER), "h": Group("w", "h", None, LAYER)},
+            id="1.35",
+        ),
+        pytest.param(
+            "v1alpha2", {"podGroupTemplates": [template("g", GANG)]}, {"g": Group("w", "g", 3, LAYER)}, id="1.36"
+        ),
+        pytest.param(
+            "v1alpha2",
+            {"podGroups": [{"name": "g", "policy": GANG}]},
+            {"g": Group("w", "g", 3, LAYER)},
+            id="1.35 in 1.36",
+        ),
+        pytest.param(
+            "v1alpha3", {"podGroupTemplates": [template("g", GANG)]}, {"g": Group("w", "g", 3, LAYER)}, id="1.37, alpha"
+        ),
+        pytest.param(
+            "v1beta1",
+            {"podGroupTemplates": [template("g", {"basic": {}})]},
+            {"g": Group("w", "g", None, LAYER)},
+            id="1.37, beta",
+        ),
+        pytest.param(
+            "v1beta1",
+            {"compositePodGroupTemplates": [{"name": "c", "podGroupTemplates": [template("g", GANG)]}]},
+            {},
+            id="composite templates are not read",
+        ),
+        pytest.param(
+            "v1alpha1",
+            {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 0}}}]},
+            {"g": Group("w", "g", 0, LAYER)},
+            id="a gang that needs nobody",
+        ),
+        pytest.param(
+            "v1alpha1",
+            {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": -1}}}, "x", {"name": 3}]},
+            {"g": Group("w", "g", None, LAYER)},
+            id="what makes no sense",
+        ),
+        pytest.param("v1alpha1", {"podGroups": [{"name": "g"}]}, {"g": Group("w", "g", None, LAYER)}, id="no policy"),
+        pytest.param("v1alpha1", {"podGroups": 7}, {}, id="no list"),
+        pytest.param("v1beta1", None, {}, id="no spec"),
+    ],
+)
+def test_the_groups_of_a_workload(version: str, spec: Any, groups: dict[str, Group]) -> None:
+    assert groups_of_workload(workload(version, spec)) == groups
+
+
+OF_1_36 = {"workload": {"workloadName": "w", "podGroupTemplateName": "g"}}
+OF_1_37 = {"workloadName": "w", "templateName": "g"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "of", "group"),
+    [
+        pytest.param(
+            pod_group("v1alpha2", podGroupTemplateRef=OF_1_36, schedulingPolicy=GANG),
+            workload("v1alpha2", {}),
+            Group("w", "g", 3, LAYER, pod_group="inst"),
+            id="1.36, made from a Workload, whose metadata count",
+        ),
+        pytest.param(
+            pod_group(
+                "v1alpha2",
+                schedulingPolicy=GANG,
+                priorityClassName="high",
+                schedulingConstraints={"topology": [{"key": "rack"}]},
+            ),
+            None,
+            Group("", "", 3, Layer({"own": "1"}, {}), "", "inst", "high", "rack"),
+            id="1.36, on its own",
+        ),
+        pytest.param(
+            pod_group("v1alpha3", workloadRef=OF_1_37, schedulingPolicy={"basic": {}}),
+            workload("v1alpha3", {}),
+            Group("w", "g", None, LAYER, pod_group="inst"),
+            id="1.37, alpha",
+        ),
+        pytest.param(
+            pod_group(
+                "v1beta1",
+                workloadRef=OF_1_37,
+                schedulingPolicy={"gang": {"minCount": 5}},
+                priorityClassName="high",
+                schedulingConstraints={"topology": [{"key": "rack"}]},
+            ),
+            workload("v1beta1", {"podGroupTemplates": [template("g", GANG)]}),
+            Group("w", "g", 5, LAYER, "", "inst", "high", "rack"),
+            id="1.37, beta: the policy is the PodGroup's own, not that of its template",
+        ),
+        pytest.param(
+            pod_group("v1beta1", schedulingPolicy=GANG),
+            None,
+            Group("", "", 3, Layer({"own": "1"}, {}), pod_group="inst"),
+            id="1.37, on its own",
+        ),
+        pytest.param(
+            pod_group("v1beta1", workloadRef=OF_1_37, schedulingPolicy=GANG, parentCompositePodGroupName="c"),
+            None,
+            Group("w", "g", 3, Layer({"own": "1"}, {}), pod_group="inst", composite="c"),
+            id="1.37, part of a CompositePodGroup",
+        ),
+    ],
+)
+def test_a_podgroup_of_kubernetes(stored: Any, of: Any, group: Group) -> None:
+    assert group_of_pod_group(stored, of) == group
