@@ -93,6 +93,7 @@ OTHERWISE_SHOWN = {
     "kai.py": "the Ready condition",
     "ownership.py": "findings of an audit",
     "satisfaction.py": "the condition TopologyConstraintSatisfied",
+    "kai_podgroup.py": "events on PodGroups",
     "dry_run.py": "unusable documents",
 }
 PARTS = {

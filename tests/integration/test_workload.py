@@ -1,5 +1,6 @@
-"""Kubernetes Workloads to KAI PodGroups, in the dialects of 1.35 (workloadRef) and 1.36 (schedulingGroup)."""
+"""Kubernetes Workloads to KAI PodGroups, in the dialects of 1.35 (workloadRef), 1.36 and 1.37 (schedulingGroup)."""
 
+import contextlib
 import os
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,9 +10,9 @@ import pytest_asyncio
 
 from app.commands.sandbox import ApiServer
 from app.config.schema import Configuration
-from app.kube.api import Object
+from app.kube.api import Conflict, Object
 from app.objects.resource import EVENT, POD
-from app.rules.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, WORKLOAD
+from app.rules.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests import builders
@@ -20,10 +21,16 @@ from tests.integration.system import Users, eventually, is_gone
 
 pytestmark = pytest.mark.usefixtures("served")
 
-OTHER = {"v1alpha1": ("scheduling.k8s.io/v1alpha2",), "v1alpha2": ("scheduling.k8s.io/v1alpha1",)}
+GROUP = "scheduling.k8s.io"
+OTHER = {
+    "v1alpha1": (f"{GROUP}/v1alpha2",),
+    "v1alpha2": (f"{GROUP}/v1alpha1",),
+    "v1beta1": (f"{GROUP}/v1alpha1", f"{GROUP}/v1alpha2"),
+}
+"""By dialect the versions that its Kubernetes does not serve."""
 
 
-@pytest.fixture(scope="module", params=["v1alpha1", "v1alpha2"])
+@pytest.fixture(scope="module", params=["v1alpha1", "v1alpha2", "v1beta1"])
 def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -35,12 +42,13 @@ async def api(
     folder = tmp_path_factory.mktemp("api")
     server: ApiServer
     if kind == "real":
-        if dialect == "v1alpha1":
-            pytest.skip("a real API server of Kubernetes 1.36 has no workloadRef")
+        if dialect != "v1alpha2":
+            pytest.skip(f"a real API server of Kubernetes 1.36 does not serve {GROUP}/{dialect}")
         server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=own_rules())
     else:
         url = f"https://127.0.0.1:{configuration.server.port}"
-        server = Sandbox(webhook_url=url, state_dir=folder, unserved=OTHER[dialect], rules=own_rules())
+        later = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3") if dialect == "v1beta1" else ()
+        server = Sandbox(webhook_url=url, state_dir=folder, unserved=OTHER[dialect], later=later, rules=own_rules())
     try:
         await server.start()
         yield server
@@ -56,7 +64,7 @@ class Play:
     """Writes Workloads and Pods of one dialect into one namespace."""
 
     def __init__(self, clients: Users, namespace: str, dialect: str) -> None:
-        self.client, self.namespace, self.dialect = clients.admin, namespace, dialect
+        self.users, self.client, self.namespace, self.dialect = clients, clients.admin, namespace, dialect
 
     async def workload(self, name: str, groups: dict[str, int | None], **metadata: Any) -> Object:
         """`groups`: minCount by name, None for the basic policy."""
@@ -72,13 +80,14 @@ class Play:
         return await self.client.create(WORKLOAD, obj, self.namespace)
 
     async def instance(self, workload: str, group: str, count: int | None, key: str = "") -> None:
-        """In v1alpha2, what the Workload's controller makes for each replica of a group."""
+        """Since v1alpha2, what the Workload's controller makes for each replica of a group."""
         if self.dialect == "v1alpha1":
             return
-        spec = {
-            "podGroupTemplateRef": {"workload": {"workloadName": workload, "podGroupTemplateName": group}},
-            "schedulingPolicy": policy(count),
-        }
+        template: Object = {"workload": {"workloadName": workload, "podGroupTemplateName": group}}
+        reference = {"podGroupTemplateRef": template}
+        if self.dialect == "v1beta1":
+            reference = {"workloadRef": {"workloadName": workload, "templateName": group}}
+        spec = {**reference, "schedulingPolicy": policy(count)}
         name = "-".join(filter(None, (workload, group, key)))
         await self.client.create(K8S_POD_GROUP, {"metadata": {"name": name}, "spec": spec}, self.namespace)
 
@@ -93,6 +102,11 @@ class Play:
             spec["schedulingGroup"] = {"podGroupName": "-".join(filter(None, (workload, group, key)))}
         return await self.client.create(POD, {"metadata": {"name": name, **metadata}, "spec": spec}, self.namespace)
 
+    async def priority_class(self, name: str) -> None:
+        obj = {"metadata": {"name": name}, "value": 50}
+        with contextlib.suppress(Conflict):
+            await self.client.create(PRIORITY_CLASS, obj)
+
     async def told(self, pod: str) -> tuple[str | None, str | None]:
         stored = await self.client.get(POD, pod, self.namespace)
         found = stored["metadata"].get("annotations", {})
@@ -100,6 +114,12 @@ class Play:
 
     async def until_told(self, pod: str, name: str) -> None:
         assert await eventually(lambda: self.told(pod), lambda found: found == (name, "true")) == (name, "true")
+
+    async def delete_pod(self, name: str) -> None:
+        """At once, as a kubelet does it when its containers have ended."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
+        await self.users.call("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+        assert await eventually(lambda: is_gone(self.client, POD, name, self.namespace))
 
     async def pod_group(self, name: str) -> Object:
         return await self.client.get(POD_GROUP, name, self.namespace)
@@ -145,7 +165,7 @@ async def test_a_basic_group_is_one_podgroup_with_a_minimum_of_one(play: Play) -
 async def test_a_pod_whose_workload_comes_later_gets_its_podgroup_when_it_comes(play: Play) -> None:
     await play.pod("early", "late", "workers")
     assert await eventually(play.reasons, lambda found: "WorkloadNotFound" in found)
-    assert (await play.told("early"), await play.pod_groups()) == ((None, None), {})
+    assert (await play.told("early"), await play.pod_groups()) == ((None, "true"), {})
     await play.workload("late", {"workers": 2})
     await play.instance("late", "workers", 2)
     await play.until_told("early", "late-workers")
@@ -205,6 +225,8 @@ QUEUE, PREEMPTIBLE = "kai.scheduler/queue", "kai.scheduler/preemptibility"
 async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(
     play: Play, workload: Any, owner: Any, pod: Any, field: str, wanted: str | None
 ) -> None:
+    for name in ("w", "o", "p"):
+        await play.priority_class(name)
     await play.workload("layered", {"workers": 2}, labels=workload)
     await play.instance("layered", "workers", 2)
     owners = await owned(play, "top", labels=owner)
@@ -253,29 +275,37 @@ async def test_labels_and_annotations_are_merged_and_the_owner_is_the_top_owner(
     assert [(one["kind"], one["name"]) for one in metadata["ownerReferences"]] == [("PodCliqueSet", "top")]
 
 
-async def test_pods_without_an_owner_have_a_podgroup_that_goes_with_the_workload(play: Play, api: ApiServer) -> None:
+async def test_pods_without_an_owner_have_a_podgroup_that_goes_with_the_last_of_them(play: Play) -> None:
     await play.workload("bare", {"workers": 2})
     await play.instance("bare", "workers", 2)
-    await play.pod("p", "bare", "workers")
-    await play.until_told("p", "bare-workers")
-    (owner,) = (await play.pod_group("bare-workers"))["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"]) == ("Workload", "bare")
-    if api.collects_garbage:
-        await play.client.delete(WORKLOAD, "bare", play.namespace)
-        assert await eventually(lambda: is_gone(play.client, POD_GROUP, "bare-workers", play.namespace))
+    for name in ("p", "q"):
+        await play.pod(name, "bare", "workers")
+        await play.until_told(name, "bare-workers")
+    stored = await play.pod_group("bare-workers")
+    assert stored["metadata"].get("ownerReferences", []) == []
+    await play.client.delete(WORKLOAD, "bare", play.namespace)
+    await play.delete_pod("p")
+    assert (await play.pod_group("bare-workers"))["metadata"]["uid"] == stored["metadata"]["uid"]
+    await play.delete_pod("q")
+    assert await eventually(lambda: is_gone(play.client, POD_GROUP, "bare-workers", play.namespace))
 
 
-async def test_the_podgroup_follows_its_workload(play: Play) -> None:
+async def test_a_queue_that_an_administrator_changes_stays_as_changed(play: Play) -> None:
     await play.workload("moved", {"workers": 2}, labels={QUEUE: "one"})
     await play.instance("moved", "workers", 2)
     await play.pod("p", "moved", "workers")
     await play.until_told("p", "moved-workers")
-    await play.client.patch(WORKLOAD, "moved", {"metadata": {"labels": {QUEUE: "two"}}}, play.namespace)
+    await play.client.patch(POD_GROUP, "moved-workers", {"spec": {"queue": "administrator"}}, play.namespace)
+    await play.client.patch(WORKLOAD, "moved", {"metadata": {"labels": {QUEUE: "two", "seen": "1"}}}, play.namespace)
 
-    async def queue() -> str:
-        return str((await play.pod_group("moved-workers"))["spec"]["queue"])
+    async def label() -> str | None:
+        labels: dict[str, str] = (await play.pod_group("moved-workers"))["metadata"]["labels"]
+        return labels.get("seen")
 
-    assert await eventually(queue, lambda found: found == "two") == "two"
+    assert await eventually(label) == "1"
+    stored = await play.pod_group("moved-workers")
+    assert (stored["spec"]["queue"], stored["metadata"]["labels"][QUEUE]) == ("administrator", "one")
+    assert await eventually(play.reasons, lambda reasons: "QueueDiffers" in reasons)
 
 
 async def test_a_podgroup_that_was_deleted_is_made_again(play: Play) -> None:
@@ -292,7 +322,7 @@ async def test_a_podgroup_that_was_deleted_is_made_again(play: Play) -> None:
 
 
 async def test_a_name_that_two_groups_would_share_stays_with_the_first(play: Play) -> None:
-    if play.dialect == "v1alpha2":
+    if play.dialect != "v1alpha1":
         pytest.skip("names of gangs are those of PodGroups here, which are unique")
     await play.workload("a", {"b-c": 2})
     await play.workload("a-b", {"c": 3})
@@ -300,7 +330,7 @@ async def test_a_name_that_two_groups_would_share_stays_with_the_first(play: Pla
     await play.until_told("first", "a-b-c")
     await play.pod("second", "a-b", "c")
     assert await eventually(play.reasons, lambda found: "PodGroupNameTaken" in found)
-    assert (await play.told("second"), await play.pod_groups()) == ((None, None), {"a-b-c": 2})
+    assert (await play.told("second"), await play.pod_groups()) == ((None, "true"), {"a-b-c": 2})
 
 
 async def test_a_podgroup_of_somebody_else_is_not_taken_over(play: Play) -> None:
@@ -310,7 +340,7 @@ async def test_a_podgroup_of_somebody_else_is_not_taken_over(play: Play) -> None
     await play.instance("taken", "workers", 2)
     await play.pod("p", "taken", "workers")
     assert await eventually(play.reasons, lambda found: "PodGroupNameTaken" in found)
-    assert (await play.told("p"), await play.pod_groups()) == ((None, None), {"taken-workers": 9})
+    assert (await play.told("p"), await play.pod_groups()) == ((None, "true"), {"taken-workers": 9})
 
 
 async def test_who_opts_out_is_left_to_kai(play: Play) -> None:
