@@ -1,14 +1,19 @@
 """Clients of a cluster: for the server, and for commands that a person runs."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from app import __version__
 from app.config.schema import Configuration
 from app.kube.client import HttpClient, Limits
 from app.kube.credentials import from_kubeconfig, in_cluster, is_in_cluster
+from app.kube.readonly import ReadOnlyClient
+from app.objects.resource import Resource
 from app.rules.kinds import ALL
+
+_READING = Limits(total=60.0, qps=200.0, burst=400)
+"""Reads of a person who waits: pages of large lists follow each other without pauses."""
 
 
 @contextlib.asynccontextmanager
@@ -34,6 +39,21 @@ async def looking_client(
     async with api_client(configuration, kubeconfig, context) as client:
         await client.discovery.refresh()
         yield client
+
+
+@contextlib.asynccontextmanager
+async def reading_client(
+    resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
+) -> AsyncIterator[ReadOnlyClient]:
+    """A client that can only read, for commands of people, with the rights of their kubeconfig. `resources` are all
+    that it may read. One call finds which of them the cluster serves."""
+    context = context if is_in_cluster() or kubeconfig is not None else context or ""
+    in_pod = kubeconfig is None and context is None
+    credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
+    user_agent = f"grove-admission/{__version__}"
+    async with HttpClient(credentials, tuple(resources), _READING, user_agent=user_agent) as client:
+        await client.discovery.assume()
+        yield ReadOnlyClient(client)
 
 
 def limits(configuration: Configuration) -> Limits:

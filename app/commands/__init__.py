@@ -9,6 +9,8 @@ COMMANDS = {
     "check": "verdicts on files, offline",
     "audit": "what of a live cluster would be refused today",
     "doctor": "whether an installation in a live cluster can do its work",
+    "explain": "why a workload waits, and what helps",
+    "topology": "levels, what is free where, and what is not a tree",
     "webhooks": "print the two webhook configurations",
     "sandbox": "a local API server with the webhooks, until SIGTERM or Ctrl-C",
     "certs": "make, show or check certificates",

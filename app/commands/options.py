@@ -29,6 +29,13 @@ def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
 
 
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """The cluster that a command reads with the rights of its user, and the form of the answer."""
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {LIKE_KUBECTL})")
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
+    parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
+
+
 def add_log_level(parser: argparse.ArgumentParser) -> None:
     levels = ("debug", "info", "warning", "error")
     parser.add_argument("--log-level", default="info", choices=levels, help="of all but verdicts (default: info)")

@@ -53,6 +53,16 @@ class Places:
         return self._board().fit(self.demand)
 
     @cached_property
+    def rooms(self) -> tuple[Room, ...]:
+        """The room for the demand in each domain, the roomiest first."""
+        return self._board().rooms(self.demand)
+
+    @cached_property
+    def soon(self) -> Fit:
+        """As if the pods that are terminating were gone."""
+        return self._board(self._index.soon_free(self.names)).fit(self.demand)
+
+    @cached_property
     def any_pool(self) -> Fit:
         """As if node pools did not matter."""
         fit = {shape: self._fit(shape, "") for shape in self._shapes}
@@ -103,12 +113,18 @@ class Places:
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> Fit:
         """As if nodes had these labels too, by node name."""
+        return self._relabelled(labels).fit(self.demand)
+
+    def rooms_with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Room, ...]:
+        """`rooms`, if nodes had these labels too."""
+        return self._relabelled(labels).rooms(self.demand)
+
+    def _relabelled(self, labels: Mapping[str, Mapping[str, str]]) -> Board:
         nodes = [
             replace(node, labels={**node.labels, **labels[node.name]}) if node.name in labels else node
             for node in self._index.nodes
         ]
-        board = Board(Domains(nodes, self.domains.keys), self.names, self._index.free(self.names), self.fit)
-        return board.fit(self.demand)
+        return Board(Domains(nodes, self.domains.keys), self.names, self._index.free(self.names), self.fit)
 
     def _counting(self, counts: Callable[[str], bool]) -> Fit:
         """As `now`, if the resources that don't count are nowhere what is short."""

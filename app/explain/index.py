@@ -22,6 +22,7 @@ from app.explain.facts import (
     PodGang,
     Queue,
 )
+from app.explain.words import gpus_of
 
 DEFAULT_TOPOLOGY = "grove-topology"
 
@@ -111,10 +112,14 @@ class Index:
 
     def free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """What each node has left of these resources."""
-        return self.remembered(("free", names), lambda: self._free(names))
+        return self.remembered(("free", names), lambda: self._without(self.used, names))
 
-    def _free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        used, free = self.used, []
+    def soon_free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
+        """What each node has left once the pods that are terminating are gone. KAI counts that as room."""
+        return self.remembered(("soon", names), lambda: self._without(self.used_by_lasting, names))
+
+    def _without(self, used: Mapping[str, Amounts], names: tuple[str, ...]) -> list[tuple[int, ...]]:
+        free = []
         for node, amounts in zip(self.nodes, self.allocatable(names), strict=True):
             taken = used.get(node.name)
             if taken:
@@ -196,13 +201,21 @@ class Index:
     @cached_property
     def used(self) -> Mapping[str, Amounts]:
         """What the pods on each node ask for, by node name; finished pods ask for nothing."""
-        total: dict[str, dict[str, int]] = {}
-        for pod in self.facts.pods:
-            if pod.node and not pod.finished:
-                amounts = total.setdefault(pod.node, {})
-                for name, amount in pod.shape.requests:
-                    amounts[name] = amounts.get(name, 0) + amount
-        return total
+        return _used(self.facts.pods)
+
+    @cached_property
+    def terminating(self) -> Sequence[Pod]:
+        """The pods on nodes that are being deleted."""
+        return [pod for pod in self.facts.pods if pod.deleting is not None and pod.node and not pod.finished]
+
+    @cached_property
+    def used_by_lasting(self) -> Mapping[str, Amounts]:
+        return _used(pod for pod in self.facts.pods if pod.deleting is None) if self.terminating else self.used
+
+    @cached_property
+    def terminating_gpus(self) -> Mapping[str, int]:
+        """GPUs of pods that are being deleted, in thousandths, by node name."""
+        return {node: gpus_of(amounts) for node, amounts in _used(self.terminating).items()}
 
     @cached_property
     def pods_on(self) -> Mapping[str, Sequence[Pod]]:
@@ -230,6 +243,16 @@ class Index:
         kai_name = cluster.kai if cluster else name
         kais = {kai.name: kai for kai in self.facts.kai_topologies}
         return Topology(cluster, kais.get(kai_name))
+
+
+def _used(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
+    total: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        if pod.node and not pod.finished:
+            amounts = total.setdefault(pod.node, {})
+            for name, amount in pod.shape.requests:
+                amounts[name] = amounts.get(name, 0) + amount
+    return total
 
 
 def _key(obj: Named) -> Key:

@@ -146,6 +146,8 @@ class Reading:
         if error is None:
             return
         field = BY_RESOURCE[resource].field
+        if resource is POD:
+            self.not_seen(ROOM, "no right to list pods of all namespaces" if error.code == 403 else cause(error))
         if not isinstance(error, Forbidden) or not namespaces or not resource.namespaced:
             self.not_seen(field, cause(error))
             return

@@ -25,7 +25,30 @@ CLAIM_TEMPLATE = Resource(
 )
 DOMAIN_CLIQUE = Resource("resource.nvidia.com", "computedomaincliques", "ComputeDomainClique", True, ("v1beta1",))
 
+ALL: tuple[Resource, ...] = (
+    CLAIM_TEMPLATE,
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    DEVICE_CLASS,
+    DOMAIN_CLIQUE,
+    EVENT,
+    K8S_POD_GROUP,
+    KAI_TOPOLOGY,
+    NODE,
+    POD,
+    POD_CLIQUE,
+    POD_CLIQUE_SCALING_GROUP,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GROUP,
+    QUEUE,
+    RESOURCE_CLAIM,
+    WORKLOAD,
+)
+
 __all__ = [
+    "ALL",
     "CLAIM_TEMPLATE",
     "CLUSTER_TOPOLOGY",
     "CLUSTER_TOPOLOGY_BINDING",

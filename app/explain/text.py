@@ -1,6 +1,6 @@
 """Answers for people, as lines of text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.explain.answer import TITLES, Answer
@@ -17,7 +17,7 @@ _PRODUCTS = {"sets": "Grove", "gangs": "Grove", "pod_groups": "KAI", "queues": "
 def text(answer: Answer, *, everything: bool = False) -> str:
     """The whole answer. Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and
     the tree ends so that there are at most 40 lines."""
-    head = [answer.headline, *_reasons(answer.reasons), *_said(answer)]
+    head = [answer.headline, *reason_lines(answer.reasons), *_said(answer)]
     foot = list(_foot(answer))
     tree = list(tree_lines(answer.tree, everything=everything))
     room = MOST_LINES - len(head) - len(foot)
@@ -27,7 +27,8 @@ def text(answer: Answer, *, everything: bool = False) -> str:
     return "\n".join([*head, *tree, *foot])
 
 
-def _reasons(reasons: Sequence[Reason]) -> Iterator[str]:
+def reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
+    """Numbered reasons, each with what helps and who can do it."""
     for number, reason in enumerate(reasons, 1):
         count = f" ({reason.count} objects)" if reason.count > 1 and not reason.text[:1].isdigit() else ""
         line = f"  {number}  {reason.text}.{count}"
@@ -46,15 +47,21 @@ def _foot(answer: Answer) -> Iterator[str]:
     products = dict.fromkeys(_PRODUCTS[kind] for kind in answer.absent if kind in _PRODUCTS)
     if products:
         yield f"{listed(products)} {'is' if len(products) == 1 else 'are'} not installed"
-    if answer.unseen:
-        causes: dict[str, list[str]] = {}
-        for kind, cause in answer.unseen.items():
-            causes.setdefault(cause, []).append(TITLES[kind])
-        unseen = "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
-        yield f"not seen: {unseen}; reasons that need them aren't ruled out"
-        yield f"not known: {listed((unknown.id for unknown in answer.unknown), 40)}"
+    yield from not_seen(answer.unseen or {}, [unknown.id for unknown in answer.unknown])
     if answer.skipped:
         yield f"not looked at: {listed(answer.skipped, 40)}"
+
+
+def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]:
+    """What could not be read, with the cause, and the reasons that are therefore not ruled out."""
+    causes: dict[str, list[str]] = {}
+    for kind, cause in unseen.items():
+        causes.setdefault(cause, []).append(TITLES[kind])
+    if causes:
+        kinds = "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
+        yield f"not seen: {kinds}; reasons that need them aren't ruled out"
+    if unknown:
+        yield f"not known: {listed(unknown, 40)}"
 
 
 def tree_lines(root: Branch, *, everything: bool = False) -> list[str]:

@@ -67,9 +67,12 @@ def pods_of(shapes: Sequence[tuple[Shape, int]]) -> str:
     for shape, count in shapes:
         gpus = gpus_of(dict(shape.requests))
         counts[gpus] = counts.get(gpus, 0) + count
-    sizes = sorted(counts.items())
-    texts = [counted(count, "pod") + (f" of {amount('/gpu', gpus)}" if gpus else "") for gpus, count in sizes]
-    return listed(texts)
+    return listed(pods_of_size(count, gpus) for gpus, count in sorted(counts.items()))
+
+
+def pods_of_size(count: int, gpus: int) -> str:
+    """`10 pods of 8 GPUs`; `gpus` is in thousandths."""
+    return counted(count, "pod") + (f" of {amount('/gpu', gpus)}" if gpus else "")
 
 
 def ago(seconds: float) -> str:

@@ -15,7 +15,7 @@ from kubernetes_asyncio.config.incluster_config import (
     SERVICE_TOKEN_FILENAME,
     InClusterConfigLoader,
 )
-from kubernetes_asyncio.config.kube_config import load_kube_config
+from kubernetes_asyncio.config.kube_config import list_kube_config_contexts, load_kube_config
 
 from app.kube.api import ClusterError, Unavailable
 
@@ -179,3 +179,13 @@ async def _loaded(loader: _Loader) -> LoadedCredentials:
     except _UNREADABLE as error:
         raise ClusterError(f"no credentials for the cluster: {error}") from error
     return LoadedCredentials(configuration, loader)
+
+
+def namespace_of(path: Path | None = None, context: str | None = None) -> str:
+    """The namespace that kubectl would take: that of the kubeconfig's context, or else `default`."""
+    try:
+        contexts, active = list_kube_config_contexts(str(path) if path else None)
+    except _UNREADABLE:
+        return "default"
+    named = next((item for item in contexts if item["name"] == context), active) if context else active
+    return str((named.get("context") or {}).get("namespace") or "default")

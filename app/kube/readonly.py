@@ -39,11 +39,18 @@ class Reader(Protocol):
     def served_version(self, resource: Resource) -> str | None: ...
 
 
-class ReadOnlyClient:
-    """The reading methods of a client; its writing methods can't be reached from here."""
+class CountingReader(Reader, Protocol):
+    """A reader that counts its calls by (verb, resource, HTTP status)."""
 
-    def __init__(self, client: Reader) -> None:
+    calls: dict[tuple[str, str, str], int]
+
+
+class ReadOnlyClient:
+    """The reading methods of a client, and its counts; its writing methods can't be reached from here."""
+
+    def __init__(self, client: CountingReader) -> None:
         self.get = client.get
         self.list = client.list
         self.watch = client.watch
         self.served_version = client.served_version
+        self.calls = client.calls

@@ -78,7 +78,7 @@ def no_domain_fits(case: Case) -> Iterator[Reason]:
         text = f"No {level} has room for {pods_of(short.shapes)}; {best.domain} has room for {best.pods}"
     else:
         text = f"No {level} has room for {pods_of(short.shapes)}: no node has the labels of all levels"
-    helps = [_free_there(case, places, short), _wider(case, short)]
+    helps = [_soon(case, places), _free_there(case, places, short), _wider(case, short)]
     remedy = ", or ".join(filter(None, helps)) or "wait until other pods end"
     where = str(best.domain) if best is not None else "none"
     evidence = (Evidence(case.ref, f"room in one {level}", f"{best.pods if best else 0} of {short.count} in {where}"),)
@@ -90,6 +90,14 @@ def _short(case: Case) -> Demand | None:
     if case.places is None or case.places.now.fits or case.anew is None or not case.anew.empty.fits:
         return None
     return case.places.now.short
+
+
+def _soon(case: Case, places: Places) -> str:
+    """Whether it fits once pods that are terminating are gone."""
+    terminating = case.index.terminating
+    if not terminating or not places.soon.fits:
+        return ""
+    return f"wait for {counted(len(terminating), 'terminating pod')} to end"
 
 
 def _free_there(case: Case, places: Places, short: Demand) -> str:

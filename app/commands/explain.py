@@ -1,0 +1,130 @@
+"""The command line of explanations.
+
+Exit codes: 0 no reason found, 1 reasons, 2 the object was not found or not everything could be read.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+
+import orjson
+import uvloop
+
+from app import logs
+from app.cluster.connect import reading_client
+from app.commands.files import documents_of
+from app.commands.options import UNUSABLE, Command, add_reading_options
+from app.dry_run.documents import UnusableInput
+from app.explain.answer import TITLES, Answer, explain
+from app.explain.facts import Facts, Ref
+from app.explain.index import Index
+from app.explain.json import document
+from app.explain.read import facts_of, read_for
+from app.explain.resources import ALL
+from app.explain.subject import KINDS
+from app.explain.text import text
+from app.explain.words import listed
+from app.kube.api import ClusterError
+from app.kube.credentials import namespace_of
+from app.kube.readonly import Reader
+
+_ROOM_SECONDS, _SECONDS = 30.0, 5.0
+"""How often --watch looks: seldom if the whole cluster is read for it."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("object", metavar="KIND/NAME", help="of a PodCliqueSet, NAME will do")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the object (default: that of the kubeconfig)")
+    add_reading_options(parser)
+    parser.add_argument(
+        "--no-room", action="store_true", help="don't read all nodes and pods: reasons that need them are left out"
+    )
+    parser.add_argument("--all", action="store_true", help="the whole tree, nothing folded")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--watch", action="store_true", help="then print a line whenever the answer changes, until Ctrl-C")
+    how.add_argument("--offline", nargs="+", metavar="FILES", help="judge YAML or JSON files, in place of a cluster")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    logs.set_up("warning")
+    try:
+        if arguments.offline:
+            documents = [one for _, one in documents_of(arguments.offline)]
+            ref = reference(arguments.object, arguments.namespace or _only_namespace(documents))
+            return _print(facts_of(documents, time.time()), ref, arguments)
+        namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
+        return int(uvloop.run(_run(reference(arguments.object, namespace), arguments)))
+    except (ClusterError, OSError) as problem:
+        print(f"can't explain: {problem}", file=sys.stderr)
+        return UNUSABLE
+
+
+def reference(given: str, namespace: str) -> Ref:
+    """`KIND/NAME` as an object; a bare name is that of a PodCliqueSet. UnusableInput for another kind."""
+    kind, _, name = given.rpartition("/")
+    full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
+    if full is None or not name:
+        raise UnusableInput(f"{given!r} can't be explained: KIND is one of {listed(sorted(set(KINDS.values())), 20)}")
+    return Ref(full, namespace, name)
+
+
+def _only_namespace(documents: list[dict[str, object]]) -> str:
+    """The namespace of all documents, `default` if they have several or none."""
+    metadata = (document.get("metadata") for document in documents)
+    names = {str(one["namespace"]) for one in metadata if isinstance(one, dict) and one.get("namespace")}
+    return names.pop() if len(names) == 1 else "default"
+
+
+async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
+    async with reading_client(ALL, arguments.kubeconfig, arguments.context) as client:
+        code = _print(await _facts(client, ref, arguments), ref, arguments)
+        if arguments.watch:
+            await _watch(client, ref, arguments)
+        return code
+
+
+async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Facts:
+    facts, _ = await read_for(client, ref, room=not arguments.no_room, now=time.time())
+    return facts
+
+
+def _print(facts: Facts, ref: Ref, arguments: argparse.Namespace) -> int:
+    answer = explain(Index(facts), ref)
+    if answer is None:
+        causes = listed(dict.fromkeys(f"{TITLES[kind]}: {cause}" for kind, cause in sorted(facts.unseen.items())))
+        print(f"{ref} not found in namespace {ref.namespace}" + (f" ({causes})" if causes else ""), file=sys.stderr)
+        return UNUSABLE
+    if arguments.output == "json":
+        print(orjson.dumps(document(answer), option=orjson.OPT_INDENT_2).decode())
+    else:
+        print(text(answer, everything=arguments.all))
+    sys.stdout.flush()
+    return answer.exit_code
+
+
+async def _watch(client: Reader, ref: Ref, arguments: argparse.Namespace) -> None:
+    before = ""
+    while True:
+        answer = explain(Index(await _facts(client, ref, arguments)), ref)
+        line = summary(answer) if answer is not None else f"{ref} is gone"
+        if before and line != before:
+            print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
+        before = line
+        await asyncio.sleep(_SECONDS if arguments.no_room else _ROOM_SECONDS)
+
+
+def summary(answer: Answer) -> str:
+    """The answer in one line, without what changes by itself."""
+    pods = f"{answer.placed} of {answer.total} placed" if answer.total is not None else "not known whether placed"
+    ids = ", ".join(dict.fromkeys(reason.id for reason in answer.reasons))
+    return f"{answer.ref.name}: {answer.state}, {pods}" + (f": {ids}" if ids else "")
+
+
+COMMAND = Command(
+    "Explains whether a workload is placed as asked, and why it waits: one tree from its PodCliqueSet to its pods, and "
+    "every reason that applies, with what helps. Nothing is written. Exit code: 0 no reason found, 1 reasons, 2 the "
+    "object was not found or not everything could be read.",
+    add_options,
+    run,
+)

@@ -1,0 +1,153 @@
+"""The command line of the topology.
+
+Exit codes: 0 nothing to look at, 1 something, 2 not everything could be read.
+"""
+
+import argparse
+import re
+import sys
+import time
+from typing import Any
+
+import orjson
+import uvloop
+
+from app import logs
+from app.cluster.connect import reading_client
+from app.commands.files import documents_of
+from app.commands.options import UNUSABLE, Command, add_reading_options
+from app.dry_run.documents import UnusableInput
+from app.explain.facts import ClusterTopology, Facts
+from app.explain.index import Index, Topology
+from app.explain.json import preview_document, room_document, survey_document
+from app.explain.preview import preview
+from app.explain.project.grove import cluster_topology, cluster_topology_binding
+from app.explain.read import TOPOLOGY, facts_of, read_all
+from app.explain.resources import ALL, NODE, POD, POD_CLIQUE_SET
+from app.explain.topology import DomainReport, RoomAnswer, domain_reports, find_room, survey
+from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text
+from app.explain.words import listed
+from app.kube.api import ClusterError
+
+_ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("domain", nargs="?", metavar="LEVEL=VALUE", help="what is inside one domain: zone=zone-a")
+    add_reading_options(parser)
+    parser.add_argument("--name", default="", metavar="NAME", help="of the topology (default: grove-topology)")
+    parser.add_argument("--room", metavar="NxG", help="find room for N pods of G GPUs in one domain of --in")
+    parser.add_argument(
+        "--in", dest="level", metavar="LEVEL", help="of --room (default: the narrowest level but one)"
+    )
+    parser.add_argument("--levels", metavar="FILE", help="which PodCliqueSets these levels would affect, and how")
+    parser.add_argument("--all", action="store_true", help="all domains")
+    parser.add_argument("--offline", nargs="+", metavar="FILES", help="judge YAML or JSON files, in place of a cluster")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    logs.set_up("warning")
+    levels = levels_of(arguments.levels, arguments.name) if arguments.levels else None
+    try:
+        if arguments.offline:
+            facts = facts_of((one for _, one in documents_of(arguments.offline)), time.time())
+        else:
+            facts = uvloop.run(_read(arguments, sets=levels is not None))
+    except (ClusterError, OSError) as problem:
+        print(f"can't read the topology: {problem}", file=sys.stderr)
+        return UNUSABLE
+    return _report(Index(facts), levels, arguments)
+
+
+async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
+    wanted = (*TOPOLOGY, NODE, POD, *([POD_CLIQUE_SET] if sets else []))
+    async with reading_client(ALL, arguments.kubeconfig, arguments.context) as client:
+        facts, _ = await read_all(client, (), now=time.time(), only=wanted)
+        return facts
+
+
+def levels_of(path: str, name: str) -> ClusterTopology:
+    """The levels of a file: a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with them."""
+    for _, document in documents_of([path]):
+        kind = document.get("kind")
+        if kind == "ClusterTopology":
+            return cluster_topology(document)
+        if kind == "ClusterTopologyBinding":
+            return cluster_topology_binding(document)
+        section = document.get("clusterTopology")
+        if isinstance(section, dict):
+            levels = {"spec": {"levels": section.get("levels")}, "metadata": {"name": name or section.get("name")}}
+            return cluster_topology(levels)
+    raise UnusableInput(f"{path}: no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels")
+
+
+def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
+    examined, topology = survey(index, arguments.name), index.topology(arguments.name)
+    room = _room(index, topology, arguments)
+    inside = _inside(index, topology, arguments.domain) if arguments.domain else domain_reports(index, topology, 1)
+    changes = preview(index, levels) if levels is not None else None
+    if arguments.output == "json":
+        answer: dict[str, Any] = survey_document(examined, index.facts, inside)
+        answer |= {"room": room_document(room)} if room else {}
+        answer |= {"preview": preview_document(changes)} if changes else {}
+        print(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+    else:
+        parts = [survey_text(examined, index.facts), _domains(index, topology, inside, arguments)]
+        parts += [room_text(room)] if room else []
+        parts += [preview_text(changes)] if changes else []
+        print("\n".join(filter(None, parts)))
+    if changes is not None and any(effect.severe for effect in changes.effects):
+        return max(1, examined.exit_code)
+    return examined.exit_code
+
+
+def _domains(index: Index, topology: Topology, inside: list[DomainReport], arguments: argparse.Namespace) -> str:
+    text = domains_text(index, topology, inside, everything=arguments.all)
+    if arguments.domain and len(inside) == 1:
+        return f"{text}\n{nodes_text(index, inside[0], topology)}"
+    return text
+
+
+def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
+    """The domains of a level that have the value; several if it is in several parents. UnusableInput for none."""
+    level, _, value = given.partition("=")
+    keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
+    if not keys:
+        raise UnusableInput(f"{given!r}: {level} is no level; there are {_levels(topology)}")
+    depth = index.domains(topology.keys).depth(keys[0]) or 1
+    reports = [one for one in domain_reports(index, topology, depth) if value in (one.path[-1], "/".join(one.path))]
+    if not reports:
+        raise UnusableInput(f"{given!r}: no node has {keys[0]}={value}")
+    return reports
+
+
+def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> RoomAnswer | None:
+    if not arguments.room:
+        if arguments.level:
+            raise UnusableInput("--in goes with --room")
+        return None
+    match = _ROOM.fullmatch(arguments.room)
+    if match is None or not int(match[1]):
+        raise UnusableInput(f"--room takes NxG, such as 10x8 for 10 pods of 8 GPUs, not {arguments.room!r}")
+    if {"nodes", "room"} & (index.facts.unseen.keys() | index.facts.skipped):
+        print("room is not known: not all nodes and pods can be read", file=sys.stderr)
+        return None
+    narrow = [level.domain for level in topology.levels][-2:]
+    level = arguments.level or (narrow[0] if narrow else "")
+    answer = find_room(index, topology, level, int(match[1]), int(match[2]) * 1000)
+    if answer is None:
+        raise UnusableInput(f"--in {level}: no such level; there are {_levels(topology)}")
+    return answer
+
+
+def _levels(topology: Topology) -> str:
+    return listed((level.domain for level in topology.levels), 16) or "none"
+
+
+COMMAND = Command(
+    "Shows the levels of the topology, how many nodes have their labels, what is not a tree, what differs from KAI's "
+    "Topology, and where GPUs are free. Nothing is written. Exit code: 0 nothing to look at, 1 something, 2 not "
+    "everything could be read.",
+    add_options,
+    run,
+)

@@ -1,0 +1,102 @@
+"""What an edit of the levels would do: to stored PodCliqueSets, and to the tree of nodes."""
+
+from dataclasses import dataclass, replace
+
+from app.explain.facts import Asked, ClusterTopology, KaiTopology, PodCliqueSet, Ref
+from app.explain.index import Index, Topology
+from app.explain.reason import Reason
+from app.explain.reasons.constraints import asked_of
+from app.explain.reasons.topology import missing_labels, twice_in_the_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What changes for one constraint of a PodCliqueSet. `severe` if the constraint is lost or rejected."""
+
+    ref: Ref
+    field: str
+    text: str
+    severe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`effects` on sets, by name; `reasons` are those that the new levels would give in the labels of nodes."""
+
+    before: ClusterTopology | None
+    after: ClusterTopology
+    effects: tuple[Effect, ...]
+    reasons: tuple[Reason, ...]
+
+
+def preview(index: Index, after: ClusterTopology) -> Preview:
+    """The effects if `after` replaced the topology of its name (or the only one)."""
+    before = index.topology(after.name).cluster
+    affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
+    by_name = sorted(affected, key=lambda pcs: (pcs.namespace, pcs.name))
+    effects = [effect for pcs in by_name for effect in _effects(pcs, before, after)]
+    topology = Topology(after, KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels)))
+    reasons = (*missing_labels(index, topology), *twice_in_the_tree(index, topology))
+    return Preview(before, after, tuple(effects), reasons)
+
+
+def _uses(index: Index, pcs: PodCliqueSet, before: ClusterTopology | None) -> bool:
+    """Whether the set is placed by the topology that is edited."""
+    names = {asked.topology for _, asked in asked_of(pcs) if asked.topology}
+    return index.topology(min(names, default="")).cluster == before
+
+
+def _effects(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> list[Effect]:
+    effects = []
+    ref = Ref("PodCliqueSet", pcs.namespace, pcs.name)
+    for where, asked in asked_of(pcs):
+        of = f" of {where}" if where else ""
+        for field, domain, required in _domains(asked):
+            text, severe = _effect(domain, required, before, after)
+            if text:
+                effects.append(Effect(ref, field, f"{text}{of}", severe))
+    return effects + [Effect(ref, field, text, True) for field, text in _broader(pcs, before, after)]
+
+
+def _domains(asked: Asked) -> list[tuple[str, str, bool]]:
+    preferred = asked.field.replace("required", "preferred")
+    pairs = [(asked.field, asked.required, True), (preferred, asked.preferred, False)]
+    return [(field, domain, required) for field, domain, required in pairs if domain]
+
+
+def _effect(domain: str, required: bool, before: ClusterTopology | None, after: ClusterTopology) -> tuple[str, bool]:
+    kind = "required" if required else "preferred"
+    old, new = before.key_of(domain) if before else None, after.key_of(domain)
+    if new is None:
+        lost = f"loses {kind} {domain}: it is no level any more" if old else f"{kind} {domain} stays without a level"
+        return lost, required
+    if old is None:
+        return f"gains {kind} {domain}: it becomes a level", False
+    if old != new:
+        return f"{kind} {domain} means {new} in place of {old}: running gangs stay where they are", False
+    return "", False
+
+
+def _broader(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> list[tuple[str, str]]:
+    """Parts whose required level becomes broader than that of the set."""
+    whole = pcs.asked.required
+    contradictions = []
+    for where, asked in asked_of(pcs):
+        is_broader = where and asked.required and whole and _rank(after, asked.required) < _rank(after, whole)
+        was = before is not None and _rank(before, asked.required) < _rank(before, whole)
+        if is_broader and not was and after.key_of(asked.required) and after.key_of(whole):
+            text = (
+                f"{where} requires {asked.required}, which becomes broader than the set's {whole}: rejected at changes"
+            )
+            contradictions.append((asked.field, text))
+    return contradictions
+
+
+def _rank(topology: ClusterTopology, domain: str) -> int:
+    domains = [level.domain for level in topology.levels]
+    return domains.index(domain) if domain in domains else -1
+
+
+def renamed(after: ClusterTopology, name: str) -> ClusterTopology:
+    """The topology under another name: a file of levels alone has none."""
+    return replace(after, name=name, kai=after.kai or name)

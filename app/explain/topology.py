@@ -1,0 +1,155 @@
+"""The topology of a cluster: levels and their coverage, what is free where, what fits where, what is not a tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.explain.case import Places
+from app.explain.demand import Demand
+from app.explain.domains import Domain, Path
+from app.explain.facts import ROOM, ClusterTopology, Facts, KaiTopology, Level, Shape
+from app.explain.index import Index, Topology
+from app.explain.reason import Reason
+from app.explain.reasons import Unknown
+from app.explain.reasons.topology import (
+    difference,
+    guessed_labels,
+    missing_labels,
+    outside_nodes,
+    twice_in_the_tree,
+)
+from app.explain.room import Room
+from app.explain.words import gpus_of
+
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReport:
+    """`nodes` of `total` nodes have the level's label; `domains` is how many domains it makes, `findings` how many
+    reasons are about it."""
+
+    level: Level
+    nodes: int
+    total: int
+    domains: int
+    findings: int
+
+
+@dataclass(frozen=True, slots=True)
+class DomainReport:
+    """One domain. `gpus`, `free` and `soon` are GPUs in thousandths: all, free on nodes that take pods, and held by
+    pods that are terminating. `free` and `soon` are None if not all pods can be seen. `closed` nodes take no pods."""
+
+    path: Path
+    nodes: int
+    closed: int
+    gpus: int
+    free: int | None
+    soon: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """`outside` are the names of nodes that lack a level's label."""
+
+    cluster: ClusterTopology | None
+    kai: KaiTopology | None
+    levels: tuple[LevelReport, ...]
+    nodes: int
+    outside: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+    unknown: tuple[Unknown, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing to look at; 1: something; 2: not everything could be read."""
+        if self.unknown:
+            return 2
+        return 1 if self.reasons else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoomAnswer:
+    """Where `pods` pods of `gpus` GPUs (thousandths) have room in one domain of `level`: every domain, the roomiest
+    first. `with_labels` has domains that would have more room if nodes outside had the labels of their neighbours."""
+
+    level: str
+    pods: int
+    gpus: int
+    rooms: tuple[Room, ...]
+    with_labels: tuple[Room, ...]
+
+    @property
+    def enough(self) -> tuple[Room, ...]:
+        """The domains that have room for all."""
+        return tuple(room for room in self.rooms if room.pods >= self.pods)
+
+
+def survey(index: Index, name: str = "") -> Survey:
+    """The topology called `name`; without a name, the one that Grove has by default."""
+    topology = index.topology(name)
+    reasons = _reasons(index, topology)
+    levels = tuple(_level(index, topology, level, reasons) for level in topology.levels)
+    outside = tuple(node.name for node in outside_nodes(index, topology))
+    unknown = _unknown(index.facts)
+    return Survey(topology.cluster, topology.kai, levels, len(index.nodes), outside, reasons, unknown)
+
+
+def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
+    unseen = index.facts.unseen.keys()
+    kai_known = not {"topologies", "kai_topologies"} & (unseen | index.facts.absent)
+    reasons = [*difference(topology)] if kai_known else []
+    if "nodes" not in unseen:
+        reasons += [*missing_labels(index, topology), *twice_in_the_tree(index, topology)]
+    return tuple(reasons)
+
+
+def _unknown(facts: Facts) -> tuple[Unknown, ...]:
+    needs = {
+        "TopologyDiffers": ("topologies", "kai_topologies"),
+        "LevelLabelMissing": ("nodes", "topologies", "kai_topologies"),
+        "NotATree": ("nodes", "topologies", "kai_topologies"),
+    }
+    missing = {id: tuple(need for need in of_id if need in facts.unseen) for id, of_id in needs.items()}
+    return tuple(Unknown(id, of_id) for id, of_id in missing.items() if of_id)
+
+
+def _level(index: Index, topology: Topology, level: Level, reasons: Sequence[Reason]) -> LevelReport:
+    domains = index.domains(topology.keys)
+    labelled = sum(1 for node in index.nodes if level.key in node.labels)
+    field = f"metadata.labels[{level.key}]"
+    findings = sum(1 for reason in reasons if any(item.field == field for item in reason.evidence))
+    depth = domains.depth(level.key) or 0
+    return LevelReport(level, labelled, len(index.nodes), len(domains.at(depth)), findings)
+
+
+def domain_reports(index: Index, topology: Topology, depth: int, parent: Path = ()) -> list[DomainReport]:
+    """The domains of one level inside a broader one, by name."""
+    return [_report(index, domain) for domain in index.domains(topology.keys).within(depth, parent)]
+
+
+def _report(index: Index, domain: Domain) -> DomainReport:
+    known = not {"nodes", ROOM} & (index.facts.unseen.keys() | index.facts.skipped)
+    gpus = free = soon = closed = 0
+    for position in domain.nodes:
+        node, opened = index.nodes[position], index.open_nodes[position]
+        has = gpus_of(node.allocatable)
+        gpus, closed = gpus + has, closed + (not opened)
+        if known and has:
+            free += max(0, has - gpus_of(index.used.get(node.name, {}))) if opened else 0
+            soon += index.terminating_gpus.get(node.name, 0)
+    return DomainReport(domain.path, len(domain.nodes), closed, gpus, free if known else None, soon if known else None)
+
+
+def find_room(index: Index, topology: Topology, level: str, pods: int, gpus: int) -> RoomAnswer | None:
+    """Where `pods` pods of `gpus` GPUs each (thousandths) fit in one domain of a level; None for an unknown level."""
+    keys = [known.key for known in topology.levels if known.domain == level]
+    if not keys:
+        return None
+    shape = Shape(((GPU, gpus), ("pods", 1000)) if gpus else (("pods", 1000),))
+    places = Places(index, topology, Demand("", keys[0], ((shape, pods),)))
+    guesses = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
+    before = {room.domain.path: room.pods for room in places.rooms}
+    more = places.rooms_with_labels(guesses) if guesses else ()
+    gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
+    return RoomAnswer(level, pods, gpus, places.rooms, gained)

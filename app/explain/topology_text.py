@@ -1,0 +1,121 @@
+"""Topologies for people, as lines of text."""
+
+from collections.abc import Iterator, Sequence
+
+from app.explain.facts import Facts
+from app.explain.index import Index, Topology
+from app.explain.preview import Preview
+from app.explain.text import not_seen, reason_lines
+from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports
+from app.explain.words import amount, counted, gpus_of, listed, plain, pods_of_size
+
+MOST_DOMAINS = 40
+MOST_INSIDE = 3
+
+
+def survey_text(survey: Survey, facts: Facts) -> str:
+    """Levels with their coverage, then what there is to look at."""
+    lines = [_title(survey)]
+    rows = [("level", "label", "nodes", "domains", "")]
+    for report in survey.levels:
+        coverage = f"{report.nodes:,} of {report.total:,}"
+        state = f"{report.findings} to look at" if report.findings else ""
+        rows.append((report.level.domain, report.level.key, coverage, f"{report.domains:,}", state))
+    lines += table(rows)
+    lines += reason_lines(survey.reasons)
+    unseen = {need: facts.unseen[need] for unknown in survey.unknown for need in unknown.needs}
+    lines += not_seen(unseen, [unknown.id for unknown in survey.unknown])
+    return "\n".join(lines)
+
+
+def _title(survey: Survey) -> str:
+    nodes = counted(survey.nodes, "node")
+    if survey.cluster is None and survey.kai is None:
+        return f"{nodes}; no topology is defined"
+    counts = listed(counted(report.domains, report.level.domain) for report in survey.levels[:-1]) or "no levels"
+    name = f"{survey.cluster.kind} {survey.cluster.name}" if survey.cluster else f"KAI Topology {survey.kai.name}"  # type: ignore[union-attr]
+    return f"{name}: {nodes} in {counts}"
+
+
+def domains_text(index: Index, topology: Topology, parents: Sequence[DomainReport], *, everything: bool = False) -> str:
+    """Domains, each with the domains inside it that have most free GPUs."""
+    shown = parents if everything else parents[:MOST_DOMAINS]
+    lines = [_domain_line(index, topology, report, everything=everything) for report in shown]
+    if len(parents) > len(shown):
+        lines.append(f"… {len(parents) - len(shown)} more: --all")
+    return "\n".join(lines)
+
+
+def _domain_line(index: Index, topology: Topology, report: DomainReport, *, everything: bool) -> str:
+    depth = len(report.path)
+    cells = ["/".join(report.path)]
+    inside: list[DomainReport] = []
+    if depth < len(topology.levels):
+        inside = domain_reports(index, topology, depth + 1, report.path)
+        cells.append(counted(len(inside), topology.levels[depth].domain))
+    if depth + 1 < len(topology.levels):
+        cells.append(counted(report.nodes, "node"))
+    cells.append(_free(report))
+    if report.closed:
+        cells.append(f"{report.closed} closed")
+    most = sorted((one for one in inside if one.free), key=lambda one: (-(one.free or 0), one.path))
+    names = [f"{one.path[-1]} {plain(one.free or 0)}" for one in (most if everything else most[:MOST_INSIDE])]
+    more = " …" if len(most) > len(names) else ""
+    return "   ".join([*cells, *([", ".join(names) + more] if names else [])])
+
+
+def _free(report: DomainReport) -> str:
+    if report.free is None:
+        return f"{amount('/gpu', report.gpus)}, free: not known"
+    soon = f", {plain(report.soon or 0)} soon" if report.soon else ""
+    return f"{plain(report.free)} of {amount('/gpu', report.gpus)} free{soon}"
+
+
+def nodes_text(index: Index, report: DomainReport, topology: Topology) -> str:
+    """The nodes of one domain: what is free on each, and who is there."""
+    rows = []
+    depth = len(report.path)
+    domain = next(d for d in index.domains(topology.keys).at(depth) if d.path == report.path)
+    for position in domain.nodes:
+        node = index.nodes[position]
+        pods = index.pods_on.get(node.name, ())
+        gpus = gpus_of(node.allocatable)
+        free = "not known" if report.free is None else plain(max(0, gpus - gpus_of(index.used.get(node.name, {}))))
+        state = "" if index.open_nodes[position] else "closed"
+        groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
+        rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))
+    return "\n".join(table(rows))
+
+
+def room_text(answer: RoomAnswer) -> str:
+    """`room for 10 pods of 8 GPUs in one rack: none; zone-b/rack-b5 9, zone-c/rack-c6 8`."""
+    what = f"room for {pods_of_size(answer.pods, answer.gpus)} in one {answer.level}"
+    labels = {room.domain.path: room.pods for room in answer.with_labels}
+
+    def words(path: tuple[str, ...], pods: int) -> str:
+        more = f" ({labels[path]} with its unlabelled nodes)" if path in labels else ""
+        return f"{'/'.join(path)} {pods}{more}"
+
+    if answer.enough:
+        names = listed("/".join(room.domain.path) for room in answer.enough)
+        return f"{what}: {len(answer.enough)} of {counted(len(answer.rooms), answer.level)}; {names}"
+    best = ", ".join(words(room.domain.path, room.pods) for room in answer.rooms[:MOST_INSIDE])
+    return f"{what}: none" + (f"; {best}" if best else "")
+
+
+def preview_text(preview: Preview) -> str:
+    """What an edit of the levels would do."""
+    levels = listed((level.domain for level in preview.after.levels), 16)
+    sets = len({effect.ref for effect in preview.effects})
+    lines = [f"with the levels {levels}: {counted(sets, 'PodCliqueSet')} affected"]
+    for effect in preview.effects:
+        mark = "!" if effect.severe else " "
+        lines.append(f"{mark} {effect.ref.namespace}/{effect.ref.name}  {effect.text}  ({effect.field})")
+    return "\n".join([*lines, *reason_lines(preview.reasons)])
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines with aligned columns."""
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(len(rows[0]) if rows else 0)]
+    for row in rows:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
