@@ -7,6 +7,8 @@ import argparse
 import asyncio
 import sys
 import time
+from dataclasses import replace
+from typing import Any
 
 import orjson
 import uvloop
@@ -51,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.offline:
             documents = [one for _, one in documents_of(arguments.offline)]
-            ref = reference(arguments.object, arguments.namespace or _only_namespace(documents))
+            ref = reference(arguments.object, arguments.namespace or "")
+            ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(documents, ref))
             return _print(facts_of(documents, time.time()), ref, arguments)
         namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
         return int(uvloop.run(_run(reference(arguments.object, namespace), arguments)))
@@ -69,11 +72,11 @@ def reference(given: str, namespace: str) -> Ref:
     return Ref(full, namespace, name)
 
 
-def _only_namespace(documents: list[dict[str, object]]) -> str:
-    """The namespace of all documents, `default` if they have several or none."""
-    metadata = (document.get("metadata") for document in documents)
-    names = {str(one["namespace"]) for one in metadata if isinstance(one, dict) and one.get("namespace")}
-    return names.pop() if len(names) == 1 else "default"
+def _namespace_in(documents: list[dict[str, Any]], ref: Ref) -> str:
+    """The namespace of the object in files, `default` if it is in none or in several."""
+    named = [one.get("metadata") for one in documents if one.get("kind") == ref.kind]
+    namespaces = {str(one.get("namespace")) for one in named if isinstance(one, dict) and one.get("name") == ref.name}
+    return namespaces.pop() if len(namespaces) == 1 else "default"
 
 
 async def _run(ref: Ref, arguments: argparse.Namespace) -> int:

@@ -37,9 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_reading_options(parser)
     parser.add_argument("--name", default="", metavar="NAME", help="of the topology (default: grove-topology)")
     parser.add_argument("--room", metavar="NxG", help="find room for N pods of G GPUs in one domain of --in")
-    parser.add_argument(
-        "--in", dest="level", metavar="LEVEL", help="of --room (default: the narrowest level but one)"
-    )
+    parser.add_argument("--in", dest="level", metavar="LEVEL", help="of --room (default: the narrowest level but one)")
     parser.add_argument("--levels", metavar="FILE", help="which PodCliqueSets these levels would affect, and how")
     parser.add_argument("--all", action="store_true", help="all domains")
     parser.add_argument("--offline", nargs="+", metavar="FILES", help="judge YAML or JSON files, in place of a cluster")

@@ -187,5 +187,5 @@ def namespace_of(path: Path | None = None, context: str | None = None) -> str:
         contexts, active = list_kube_config_contexts(str(path) if path else None)
     except _UNREADABLE:
         return "default"
-    named = next((item for item in contexts if item["name"] == context), active) if context else active
-    return str((named.get("context") or {}).get("namespace") or "default")
+    named = next((item for item in contexts or () if item["name"] == context), active) if context else active
+    return str(((named or {}).get("context") or {}).get("namespace") or "default")
