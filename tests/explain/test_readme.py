@@ -1,0 +1,33 @@
+"""The README's table of reasons is the one in the code."""
+
+import re
+from pathlib import Path
+
+from app.explain.reasons import RULES
+from tests.explain.test_reasons import ROWS
+
+README = (Path(__file__).parents[2] / "app" / "explain" / "README.md").read_text()
+
+
+def rows() -> list[tuple[str, set[str], set[str]]]:
+    """(id, who, needs) of each row."""
+    found = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", README, re.MULTILINE)
+    return [(id, set(who.strip().split(", ")), set(needs.strip().split(", "))) for id, who, needs in found]
+
+
+def test_ids_are_in_the_order_of_the_rules() -> None:
+    assert [id for id, _, _ in rows()] == list(dict.fromkeys(rule.id for rule in RULES))
+
+
+def test_needs_are_those_of_the_rules() -> None:
+    needs: dict[str, set[str]] = {}
+    for rule in RULES:
+        needs.setdefault(rule.id, set()).update(rule.needs)
+    assert {id: of_id for id, _, of_id in rows()} == needs
+
+
+def test_who_can_act_is_what_the_cases_show() -> None:
+    who: dict[str, set[str]] = {}
+    for row in ROWS:
+        who.setdefault(row.id, set()).add(row.who)
+    assert {id: of_id for id, of_id, _ in rows()} == who
