@@ -33,6 +33,13 @@ def test_the_recipe_uses_the_pins_and_copies_only_what_the_context_has() -> None
     assert [name for name in let_in if not (ROOT / name).exists()] == []
 
 
+def test_the_sandbox_stays_out_of_the_image_and_in_the_wheel() -> None:
+    assert "app/sandbox" in (ROOT / ".dockerignore").read_text().splitlines()
+    packaging = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert packaging["packages"]["find"] == {"include": ["app*"]}
+    assert [name for name in packaging["package-data"]["app"] if name.startswith("sandbox/crds")] != []
+
+
 def test_the_last_stage_is_nobody_and_has_no_build_tools() -> None:
     last = DOCKERFILE.rpartition("\nFROM ")[2]
     assert re.search(r"^USER ([1-9]\d*):([1-9]\d*)$", last, re.MULTILINE)

@@ -6,7 +6,7 @@ https://github.com/kubernetes/apiextensions-apiserver/blob/v0.34.0/pkg/controlle
 
 from collections.abc import Iterable, Iterator
 
-from app.sandbox.objects import Object
+from app.sandbox.objects.objects import Object
 
 _REASONS = {
     "plural": "PluralConflict",

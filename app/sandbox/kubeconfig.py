@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from app.sandbox.objects import ADMIN, ALICE, GROVE, OPERATOR, Object, User
+from app.sandbox.objects.objects import ADMIN, ALICE, GROVE, OPERATOR, Object, User
 
 USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE, "grove": GROVE}
 """`operator` is our own service account, `grove` that of Grove's operator."""

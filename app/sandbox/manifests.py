@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from app.sandbox.objects import Object
+from app.sandbox.objects.objects import Object
 
 BUILT_IN = Path(__file__).parent / "crds"
 OWN = BUILT_IN / "own"

@@ -18,8 +18,8 @@ import httpx
 import yaml
 
 from app.sandbox import crd_names, kubeconfig, manifests, pki
-from app.sandbox.errors import ApiError
-from app.sandbox.objects import Object, metadata
+from app.sandbox.objects.errors import ApiError
+from app.sandbox.objects.objects import Object, metadata
 
 ASSETS = "KUBEBUILDER_ASSETS"
 DEFAULT_ASSETS = Path("/usr/local/kubebuilder/bin")

@@ -7,21 +7,22 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from app.sandbox import crd_names, errors, kubeconfig, manifests, pki
-from app.sandbox.admission import Admission
-from app.sandbox.authorization import Authorizer
-from app.sandbox.binding import Binder
-from app.sandbox.builtins import builtins
-from app.sandbox.collector import Collector
-from app.sandbox.http import Api
-from app.sandbox.objects import ADMIN, OPERATOR, Caller, Object, metadata
-from app.sandbox.patching import MERGE
-from app.sandbox.reads import Reader
-from app.sandbox.resources import CRDS, Registry
+from app.sandbox import crd_names, kubeconfig, manifests, pki
+from app.sandbox.admission.authorization import Authorizer
+from app.sandbox.admission.chain import Admission
+from app.sandbox.admission.webhook import Transport
+from app.sandbox.http.app import Api
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import ADMIN, OPERATOR, Caller, Object, metadata
+from app.sandbox.objects.patching import MERGE
+from app.sandbox.objects.resources import CRDS, Registry
+from app.sandbox.requests.binding import Binder
+from app.sandbox.requests.builtins import builtins
+from app.sandbox.requests.collector import Collector
+from app.sandbox.requests.reads import Reader
+from app.sandbox.requests.writes import Writer
 from app.sandbox.serving import LoopbackServer
-from app.sandbox.storage import Storage
-from app.sandbox.webhook import Transport
-from app.sandbox.writes import Writer
+from app.sandbox.storage.storage import Storage
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.admission import Admission, refusal
-from app.sandbox.authorization import Authorizer
-from app.sandbox.builtins import builtins
-from app.sandbox.errors import ApiError
-from app.sandbox.objects import ADMIN, OPERATOR, Caller, WriteOptions, copy
-from app.sandbox.patching import MERGE
-from app.sandbox.resources import Registry, Served
-from app.sandbox.storage import Storage
-from app.sandbox.webhook import Answer, CallFailedError, Hook, Transport
-from app.sandbox.writes import Writer
+from app.sandbox.admission.authorization import Authorizer
+from app.sandbox.admission.chain import Admission, refusal
+from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transport
+from app.sandbox.objects.errors import ApiError
+from app.sandbox.objects.objects import ADMIN, OPERATOR, Caller, WriteOptions, copy
+from app.sandbox.objects.patching import MERGE
+from app.sandbox.objects.resources import Registry, Served
+from app.sandbox.requests.builtins import builtins
+from app.sandbox.requests.writes import Writer
+from app.sandbox.storage.storage import Storage
 from tests.sandbox.api import NAMESPACE, Object, bare, configmap, definition
 
 YES = Answer(True, {})

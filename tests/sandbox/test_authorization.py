@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.authorization import Access, Authorizer, allows
-from app.sandbox.errors import ApiError
-from app.sandbox.objects import ADMIN, ALICE, OPERATOR, Object
+from app.sandbox.admission.authorization import Access, Authorizer, allows
+from app.sandbox.objects.errors import ApiError
+from app.sandbox.objects.objects import ADMIN, ALICE, OPERATOR, Object
 
 PODS = Access("get", "", "pods", "ours", "p")
 

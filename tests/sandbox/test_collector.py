@@ -6,16 +6,26 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.admission import Admission
-from app.sandbox.authorization import Authorizer
-from app.sandbox.builtins import builtins
-from app.sandbox.collector import Collector
-from app.sandbox.objects import ADMIN, COLLECTOR, OPERATOR, Caller, Object, User, WriteOptions, is_deleting, metadata
-from app.sandbox.patching import MERGE
-from app.sandbox.resources import Registry
-from app.sandbox.storage import Change, Storage, Watcher
-from app.sandbox.webhook import Answer, Hook, Transport
-from app.sandbox.writes import Writer
+from app.sandbox.admission.authorization import Authorizer
+from app.sandbox.admission.chain import Admission
+from app.sandbox.admission.webhook import Answer, Hook, Transport
+from app.sandbox.objects.objects import (
+    ADMIN,
+    COLLECTOR,
+    OPERATOR,
+    Caller,
+    Object,
+    User,
+    WriteOptions,
+    is_deleting,
+    metadata,
+)
+from app.sandbox.objects.patching import MERGE
+from app.sandbox.objects.resources import Registry
+from app.sandbox.requests.builtins import builtins
+from app.sandbox.requests.collector import Collector
+from app.sandbox.requests.writes import Writer
+from app.sandbox.storage.storage import Change, Storage, Watcher
 from tests.sandbox.api import configmap, definition, namespace, widget
 
 HOME = "home"

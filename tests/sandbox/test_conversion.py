@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.conversion import (
+from app.sandbox.objects.conversion import (
     Convert,
     claim_from_v1beta1,
     claim_to_v1beta1,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.sandbox.discovery import AGGREGATED, VERSION
+from app.sandbox.http.discovery import AGGREGATED, VERSION
 from tests.sandbox.api import Api, Object, definition, opened
 
 ALL = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.jsonpath import find
+from app.sandbox.requests.jsonpath import find
 from tests.sandbox.api import Object
 
 OBJ: Object = {

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.errors import ApiError
-from app.sandbox.patching import APPLY, JSON, MERGE, STRATEGIC, apply_json, apply_patch
+from app.sandbox.objects.errors import ApiError
+from app.sandbox.objects.patching import APPLY, JSON, MERGE, STRATEGIC, apply_json, apply_patch
 from tests.sandbox.api import Object
 
 REJECTED = "the server rejected our request due to an error in our request"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.cel import CelError
-from app.sandbox.schema import Schema, field_name
+from app.sandbox.objects.cel import CelError
+from app.sandbox.objects.schema import Schema, field_name
 from tests.sandbox.api import Object
 
 ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.errors import ApiError
-from app.sandbox.selectors import combined, field_selector, label_selector, object_selector
+from app.sandbox.objects.errors import ApiError
+from app.sandbox.objects.selectors import combined, field_selector, label_selector, object_selector
 from tests.sandbox.api import Object
 
 LABELLED: dict[str, Object] = {

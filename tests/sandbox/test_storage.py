@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.errors import ApiError
-from app.sandbox.storage import Change, Storage, Watcher
+from app.sandbox.objects.errors import ApiError
+from app.sandbox.storage.storage import Change, Storage, Watcher
 
 TABLE, OTHER = ("", "configmaps"), ("", "secrets")
 

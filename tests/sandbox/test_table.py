@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.errors import ApiError
-from app.sandbox.resources import Served, custom_resources
-from app.sandbox.table import age, table
+from app.sandbox.objects.errors import ApiError
+from app.sandbox.objects.resources import Served, custom_resources
+from app.sandbox.requests.table import age, table
 from tests.sandbox.api import CONFIGMAPS, WIDGETS, Api, Object, configmap, definition, widget
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 
 from app.config.schema import Configuration, Workloads
 from app.objects.jsonpatch import apply
-from app.sandbox import cel
+from app.sandbox.objects import cel
 from app.webhooks.registry import MUTATE_POD
 from tests.reviews import Caller, patch_of
 

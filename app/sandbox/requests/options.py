@@ -5,11 +5,11 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from app.sandbox import errors
-from app.sandbox.objects import Object, WriteOptions
-from app.sandbox.reads import Query
-from app.sandbox.resources import Served
-from app.sandbox.selectors import combined, field_selector, label_selector
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Object, WriteOptions
+from app.sandbox.objects.resources import Served
+from app.sandbox.objects.selectors import combined, field_selector, label_selector
+from app.sandbox.requests.reads import Query
 
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Background", "Foreground", "Orphan")

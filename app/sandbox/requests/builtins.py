@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from app.sandbox import access_reviews, conversion
-from app.sandbox.conversion import Convert, relabel
-from app.sandbox.resources import Column, Served
+from app.sandbox.objects import conversion
+from app.sandbox.objects.conversion import Convert, relabel
+from app.sandbox.objects.resources import Column, Served
+from app.sandbox.requests import access_reviews
 
 AGE = Column("Age", ".metadata.creationTimestamp", "date")
 _NAME_AGE = (AGE,)

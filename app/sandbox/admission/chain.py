@@ -5,12 +5,12 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from app.sandbox import cel, errors, patching
-from app.sandbox.authorization import Access, Authorizer
-from app.sandbox.objects import Caller, Object
-from app.sandbox.resources import Registry, Served
-from app.sandbox.storage import Storage
-from app.sandbox.webhook import Answer, CallFailedError, Hook, Transport, hooks_of
+from app.sandbox.admission.authorization import Access, Authorizer
+from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transport, hooks_of
+from app.sandbox.objects import cel, errors, patching
+from app.sandbox.objects.objects import Caller, Object
+from app.sandbox.objects.resources import Registry, Served
+from app.sandbox.storage.storage import Storage
 
 _GROUP = "admissionregistration.k8s.io"
 MUTATING, VALIDATING = (_GROUP, "mutatingwebhookconfigurations"), (_GROUP, "validatingwebhookconfigurations")

@@ -3,9 +3,9 @@
 import secrets
 import uuid
 
-from app.sandbox import errors
-from app.sandbox.objects import Object, is_deleting, metadata, timestamp
-from app.sandbox.resources import Served
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Object, is_deleting, metadata, timestamp
+from app.sandbox.objects.resources import Served
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_LENGTH = 63

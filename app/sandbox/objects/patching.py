@@ -5,8 +5,8 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from app.sandbox import errors
-from app.sandbox.objects import Object, copy
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Object, copy
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"

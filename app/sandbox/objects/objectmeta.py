@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from app.sandbox import errors
-from app.sandbox.objects import Object, metadata
-from app.sandbox.resources import Served
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Object, metadata
+from app.sandbox.objects.resources import Served
 
 _TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink")
 _SERVER_FIELDS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields")

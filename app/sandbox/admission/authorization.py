@@ -5,8 +5,8 @@ RBAC about owner references. As Kubernetes has them in `plugin/pkg/auth/authoriz
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from app.sandbox import errors
-from app.sandbox.objects import Object, User, metadata
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Object, User, metadata
 
 FindPlural = Callable[[str, str], str | None]
 """The plural of an apiVersion and kind; None where it isn't served."""

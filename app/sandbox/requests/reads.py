@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from app.sandbox import errors
-from app.sandbox.objects import Key, Object, metadata, resource_version
-from app.sandbox.resources import Served
-from app.sandbox.selectors import Matches
-from app.sandbox.storage import Change, Storage, Watcher
-from app.sandbox.table import definitions, partial, table
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Key, Object, metadata, resource_version
+from app.sandbox.objects.resources import Served
+from app.sandbox.objects.selectors import Matches
+from app.sandbox.requests.table import definitions, partial, table
+from app.sandbox.storage.storage import Change, Storage, Watcher
 
 _SNAPSHOTS = 64
 

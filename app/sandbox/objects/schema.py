@@ -13,8 +13,8 @@ from typing import Any
 import jsonschema
 from jsonschema import Draft7Validator
 
-from app.sandbox import cel
-from app.sandbox.objects import Object, at, copy
+from app.sandbox.objects import cel
+from app.sandbox.objects.objects import Object, at, copy
 
 _ENVELOPE = ("apiVersion", "kind", "metadata")
 _KEYWORDS = (

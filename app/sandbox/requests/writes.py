@@ -8,11 +8,12 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from app.sandbox import crd_names, errors, lifecycle, objectmeta, patching, resources
-from app.sandbox.admission import Admission, Attributes
-from app.sandbox.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
-from app.sandbox.resources import CRDS, Registry, Served
-from app.sandbox.storage import Storage
+from app.sandbox import crd_names
+from app.sandbox.admission.chain import Admission, Attributes
+from app.sandbox.objects import errors, lifecycle, objectmeta, patching, resources
+from app.sandbox.objects.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
+from app.sandbox.objects.resources import CRDS, Registry, Served
+from app.sandbox.storage.storage import Storage
 
 _NAMESPACES = ("", "namespaces")
 _IMMORTAL = ("default", "kube-system", "kube-public")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.sandbox.objects import Object
+from app.sandbox.objects.objects import Object
 
 
 class ApiError(Exception):

@@ -7,7 +7,7 @@ Event is stored as core v1; events.k8s.io/v1 names the same fields otherwise.
 from collections.abc import Callable
 from typing import Any
 
-from app.sandbox.objects import Object
+from app.sandbox.objects.objects import Object
 
 Convert = Callable[[Object], Object]
 

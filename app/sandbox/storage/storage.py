@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from app.sandbox import errors
-from app.sandbox.objects import Key, Object, TableId, key_of, metadata, resource_version
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Key, Object, TableId, key_of, metadata, resource_version
 
 Place = tuple[TableId, Key]
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from app.sandbox.objects import Object
-from app.sandbox.selectors import Matches, object_selector
+from app.sandbox.objects.objects import Object
+from app.sandbox.objects.selectors import Matches, object_selector
 
 _NO_TRANSPORT = "no address is configured for services: start the sandbox with a webhook URL"
 

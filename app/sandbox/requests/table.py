@@ -5,9 +5,10 @@ from typing import Any
 
 import orjson
 
-from app.sandbox import errors, jsonpath
-from app.sandbox.objects import Object, metadata
-from app.sandbox.resources import Column, Served
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Object, metadata
+from app.sandbox.objects.resources import Column, Served
+from app.sandbox.requests import jsonpath
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 _UNITS = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}

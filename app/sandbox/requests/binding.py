@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from app.sandbox import errors
-from app.sandbox.admission import Admission, Attributes
-from app.sandbox.objects import (
+from app.sandbox.admission.chain import Admission, Attributes
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import (
     Caller,
     Key,
     Object,
@@ -16,8 +16,8 @@ from app.sandbox.objects import (
     resource_version,
     timestamp,
 )
-from app.sandbox.resources import Served
-from app.sandbox.storage import Storage
+from app.sandbox.objects.resources import Served
+from app.sandbox.storage.storage import Storage
 
 _POD_KIND = {"group": "", "version": "v1", "kind": "Binding"}
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")

@@ -11,14 +11,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from app.sandbox import access_reviews, discovery, errors
-from app.sandbox.authorization import Access, Authorizer
-from app.sandbox.binding import Binder
-from app.sandbox.objects import Caller, Key, Object, User, is_deleting, key_of, metadata
-from app.sandbox.options import delete_options, list_query, write_options
-from app.sandbox.reads import Reader, Representation
-from app.sandbox.resources import Registry, Served
-from app.sandbox.writes import Writer
+from app.sandbox.admission.authorization import Access, Authorizer
+from app.sandbox.http import discovery
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Caller, Key, Object, User, is_deleting, key_of, metadata
+from app.sandbox.objects.resources import Registry, Served
+from app.sandbox.requests import access_reviews
+from app.sandbox.requests.binding import Binder
+from app.sandbox.requests.options import delete_options, list_query, write_options
+from app.sandbox.requests.reads import Reader, Representation
+from app.sandbox.requests.writes import Writer
 
 _BODY_LIMIT = 3 * 1024 * 1024
 _BODY_TYPES = ("application/json", "application/yaml")

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from app.sandbox.cel import CelError
-from app.sandbox.conversion import Convert, relabel
-from app.sandbox.errors import invalid
-from app.sandbox.objects import Object, TableId
-from app.sandbox.schema import Schema
+from app.sandbox.objects.cel import CelError
+from app.sandbox.objects.conversion import Convert, relabel
+from app.sandbox.objects.errors import invalid
+from app.sandbox.objects.objects import Object, TableId
+from app.sandbox.objects.schema import Schema
 
 CRDS: TableId = ("apiextensions.k8s.io", "customresourcedefinitions")
 

@@ -1,9 +1,9 @@
 """Access reviews (authorization.k8s.io/v1): questions that are answered and not stored."""
 
-from app.sandbox import errors, lifecycle
-from app.sandbox.authorization import Access, Authorizer
-from app.sandbox.objects import Object, User, copy
-from app.sandbox.resources import Served
+from app.sandbox.admission.authorization import Access, Authorizer
+from app.sandbox.objects import errors, lifecycle
+from app.sandbox.objects.objects import Object, User, copy
+from app.sandbox.objects.resources import Served
 
 GROUP = "authorization.k8s.io"
 OF_SELF = (GROUP, "selfsubjectaccessreviews")

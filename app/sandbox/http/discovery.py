@@ -6,9 +6,9 @@ kubectl asks OpenAPI v3 whether PATCH takes `fieldValidation`; the answer is yes
 from collections.abc import Iterable
 from itertools import groupby
 
-from app.sandbox import access_reviews
-from app.sandbox.objects import Object
-from app.sandbox.resources import Registry, Served
+from app.sandbox.objects.objects import Object
+from app.sandbox.objects.resources import Registry, Served
+from app.sandbox.requests import access_reviews
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 VERSION = {

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from app.sandbox import errors
-from app.sandbox.objectmeta import label_problems
-from app.sandbox.objects import Object, at, labels
+from app.sandbox.objects import errors
+from app.sandbox.objects.objectmeta import label_problems
+from app.sandbox.objects.objects import Object, at, labels
 
 Matches = Callable[[Object], bool]
 Requirement = Callable[[dict[str, str]], bool]

@@ -1,0 +1,1 @@
+"""The admission chain: webhooks and authorization."""

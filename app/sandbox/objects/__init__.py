@@ -1,0 +1,1 @@
+"""Kubernetes objects as values: metadata, schemas, patches, selectors and errors."""

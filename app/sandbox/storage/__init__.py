@@ -1,0 +1,1 @@
+"""Objects in memory, with their history."""
