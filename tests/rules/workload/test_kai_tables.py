@@ -2,15 +2,15 @@
 
 The rows are those of `pkg/podgrouper/podgrouper/plugins/workload/workload_grouper_test.go` in
 https://github.com/kai-scheduler/KAI-Scheduler/tree/6d95dfda, which are the same at badc3688; those of its integration
-and end-to-end tests are in `tests/integration/test_workload_kai.py`. There the top owner's grouper has made a PodGroup,
-which the Workload overrides; here that PodGroup's fields are labels and annotations of the top owner.
+and end-to-end tests are in `tests/integration/workload/test_kai_tables.py`. In KAI, the top owner's grouper has made a
+PodGroup, which the Workload overrides; here that PodGroup's fields are labels and annotations of the top owner.
 
 Rows without a case:
 - NoWorkloadRef_NoChange, Ignored_OnPod: such a Pod is in no group: `test_groups.py`, "no group" and "opted out".
 - Ignored_OnTopOwner, WorkloadMissing, PodGroupMissing: `tests/reconcilers/test_workload.py`.
 - GetPGMetadata_MissingWorkload_WrapsAsErrDeferred, and the row of isOrphanPodWithPodGroup: parts of KAI's controller
-  that have no counterpart here. What they are for is shown in `tests/integration/test_workload_kai.py`: a Pod waits
-  without a retry, and the PodGroup of a Pod without an owner follows its Workload.
+  that have no counterpart here. What they are for is shown in the integration tests: a Pod waits without a retry, and
+  the PodGroup of a Pod without an owner follows its Workload.
 - metadata_test.go: copies of a Go struct.
 """
 
