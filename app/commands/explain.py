@@ -28,7 +28,7 @@ from app.explain.subject import KINDS
 from app.explain.text import text
 from app.explain.words import listed
 from app.kube.api import ClusterError
-from app.kube.credentials import namespace_of
+from app.kube.kubeconfig import namespace_of
 from app.kube.readonly import Reader
 
 _ROOM_SECONDS, _SECONDS = 30.0, 5.0

@@ -1,7 +1,7 @@
 """The `Client` of a real cluster: raw JSON over aiohttp, every call with a time limit, every error translated.
 
-Credentials come from kubernetes_asyncio; its generated API classes and its Watch are not used (they decode every
-object several times, and a Watch there has no time limit).
+The API classes and the Watch that kubernetes_asyncio generates are not used: they decode every object several times,
+and a Watch there has no time limit.
 """
 
 import asyncio

@@ -4,10 +4,13 @@ import asyncio
 import base64
 import contextlib
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,10 @@ import pytest
 import yaml
 from aiohttp import web
 
+from app.certificates.issue import make_ca
 from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Object, Unavailable, WatchEvent
 from app.kube.client import HttpClient, Limits
-from app.kube.credentials import PlainCredentials, from_kubeconfig, in_cluster
+from app.kube.credentials import PlainCredentials, PodCredentials, from_kubeconfig, in_cluster
 from app.kube.lines import LineTooLong, lines_of
 from app.kube.ratelimit import TokenBucket
 from app.objects.resource import LEASE, NODE, POD, SECRET
@@ -489,23 +493,59 @@ async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str | N
         await from_kubeconfig(path)
 
 
-async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+def service_account(directory: Path, monkeypatch: pytest.MonkeyPatch, host: str = "fd00::1") -> Path:
+    """What Kubernetes gives a Pod."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    token, ca = tmp_path / "token", tmp_path / "ca.crt"
-    token.write_text("pod-token\n")
-    ca.write_text("not checked here")
-    credentials = await in_cluster(token, ca)
+    now = datetime.now(UTC)
+    (directory / "token").write_text("pod-token\n")
+    (directory / "ca.crt").write_bytes(make_ca("a cluster", now, now + timedelta(days=1)).cert_pem)
+    return directory
+
+
+async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = await in_cluster(service_account(tmp_path, monkeypatch))
     assert (credentials.host, await credentials.authorization()) == ("https://[fd00::1]:443", "Bearer pod-token")
-    token.write_text("rotated")
+    context = credentials.ssl_context()
+    assert context is not None
+    assert len(context.get_ca_certs()) == 1
+    (tmp_path / "token").write_text("rotated")
     await credentials.renew()
     assert await credentials.authorization() == "Bearer rotated"
+
+
+async def test_the_token_of_a_pod_is_read_again_once_a_minute(tmp_path: Path) -> None:
+    times = iter([0.0, 59.0, 61.0, 61.0])
+    token = tmp_path / "token"
+    token.write_text("one")
+    credentials = PodCredentials("https://10.0.0.1:443", token, tmp_path / "ca.crt", clock=lambda: next(times))
+    assert await credentials.authorization() == "Bearer one"
+    token.write_text("two")
+    assert await credentials.authorization() == "Bearer one"
+    assert await credentials.authorization() == "Bearer two"
+
+
+@pytest.mark.parametrize(("name", "content"), [("token", ""), ("token", None), ("ca.crt", "no PEM"), ("ca.crt", None)])
+async def test_a_service_account_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str | None
+) -> None:
+    directory = service_account(tmp_path, monkeypatch, "10.0.0.1")
+    (directory / name).unlink()
+    if content is not None:
+        (directory / name).write_text(content)
+    with pytest.raises(ClusterError, match="no credentials"):
+        await in_cluster(directory)
 
 
 async def test_outside_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClusterError, match="no credentials"):
-        await in_cluster(tmp_path / "token", tmp_path / "ca.crt")
+        await in_cluster(tmp_path)
+
+
+def test_a_server_in_a_pod_loads_no_kubernetes_models() -> None:
+    code = "import sys, app.commands.serve; sys.exit('kubernetes_asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 async def test_discovery_reads_through_the_client() -> None:
