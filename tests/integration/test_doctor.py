@@ -1,8 +1,5 @@
 """`grove-admission doctor` of an installation that is well, and of one that somebody has been at."""
 
-import asyncio
-import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +15,9 @@ from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.server.listener import free_port
 from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION
+from tests.integration.doctor import Doctor
 from tests.integration.system import Users, eventually
 
-ROOT = Path(__file__).parents[2]
 NAME, TOPOLOGY = "grove-admission", "grove-topology"
 SELF_MANAGED = "certificates: {mode: self-managed, settleSeconds: 0}\n"
 
@@ -42,25 +39,6 @@ async def served(
     async with unregistered(api, configuration, tmp_path_factory.mktemp("served")) as served:
         await api.apply(registered(api, served, b""))
         yield served
-
-
-class Doctor:
-    """Runs the command. Answers are the exit code and (subject, status, message) of what isn't ok."""
-
-    def __init__(self, api: ApiServer, configuration: Path) -> None:
-        self._options = ("--kubeconfig", str(api.kubeconfig), "--config", str(configuration))
-
-    async def run(self, *options: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "app", "doctor", *self._options, *options]
-        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
-        out, _ = await process.communicate()
-        return process.returncode or 0, out.decode()
-
-    async def findings(self, context: str = "admin") -> tuple[int, list[tuple[str, str, str]]]:
-        code, out = await self.run("--context", context, "--output", "json")
-        checks = json.loads(out)["checks"]
-        found = [(one["subject"], one["status"], one["message"]) for one in checks if one["status"] != "ok"]
-        return code, [one for one in found if one[0] != "service"]
 
 
 @pytest.fixture
@@ -111,12 +89,11 @@ async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, client
     await clients.admin.patch(MUTATING_WEBHOOKS, NAME, {"webhooks": changed})
     _, found = await doctor.findings()
     await clients.admin.patch(MUTATING_WEBHOOKS, NAME, {"webhooks": before["webhooks"]})
-    first, second, third = (one["name"] for one in before["webhooks"])
+    first, *others = (one["name"] for one in before["webhooks"])
     assert found == [
         ("webhooks", "warning", f'{first}: failurePolicy is "Ignore"; this version installs "Fail"'),
         ("webhooks", "warning", f"{first}: timeoutSeconds is 1; this version installs 10"),
-        ("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} has no {second}"),
-        ("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} has no {third}"),
+        *(("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} has no {name}") for name in others),
     ]
 
 
