@@ -1,5 +1,5 @@
 """`grove-admission doctor`: whether an installation can do its work, and what would be refused without it.
 
-One module for each thing that is looked at; report says what a check is, examination puts them in order, command is the
-command line. Nothing is written: access reviews are questions.
+One module for each subject; `report` defines what a check is, `examination` puts the checks in order. Nothing is
+written: access reviews are questions. README.md lists what is checked.
 """

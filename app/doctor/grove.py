@@ -36,23 +36,30 @@ class Operator:
 
 
 async def check_grove(client: Client, configuration: Configuration) -> list[Check]:
-    """What in Grove's settings works against this installation. ClusterError if the webhooks can't be listed."""
-    installed = (await client.list(VALIDATING_WEBHOOKS, limit=0)).items
-    authorizer = _find_webhook(installed, AUTHORIZER)
+    """What in Grove's settings works against this installation; if they can't be read, what to look for in them."""
+    users = _users(None, configuration)
+    try:
+        authorizer = _find_webhook((await client.list(VALIDATING_WEBHOOKS, limit=0)).items, AUTHORIZER)
+    except ClusterError as error:
+        return [_unknown("webhooks", error, configuration), *users]
     try:
         operator = await _read_operator(client)
     except ClusterError as error:
-        remedy = f"Look as somebody who may list ConfigMaps. {_what_to_check(configuration)}"
-        checks = [Check(SUBJECT, "unknown", f"its configuration could not be read: {error.message}", remedy)]
-        return [*checks, *_authorizer(authorizer, None, configuration), *_users(OPERATOR, None, configuration)]
+        return [_unknown("configuration", error, configuration), *_authorizer(authorizer, None, configuration), *users]
     if operator is None and authorizer is None:
-        message = f"no configuration of its operator was found. If it runs: {_what_to_check(configuration)}"
-        return [Check(SUBJECT, "ok", message), *_users(OPERATOR, None, configuration)]
+        message = f"no configuration of its operator was found. If it runs, {_what_to_check(configuration)}"
+        return [Check(SUBJECT, "ok", message), *users]
     return [
         *_authorizer(authorizer, operator, configuration),
         *_topology(operator, configuration),
-        *_users(OPERATOR, operator, configuration),
+        *_users(operator, configuration),
     ]
+
+
+def _unknown(what: str, error: ClusterError, configuration: Configuration) -> Check:
+    message = f"its {what} could not be read: {error.message}"
+    remedy = "Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps."
+    return Check(SUBJECT, "unknown", message, f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.")
 
 
 def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
@@ -133,16 +140,18 @@ def _listed(levels: Mapping[Any, Any]) -> str:
     return ", ".join(f"{domain}={key}" for domain, key in levels.items()) or "none"
 
 
-def _users(name: str, operator: Operator | None, configuration: Configuration) -> list[Check]:
+def _users(operator: Operator | None, configuration: Configuration) -> list[Check]:
     """Whether Grove's operator may write the managed ClusterTopology: it exits if this is denied at its start."""
     users = configuration.authorization.authorized_users
     if operator is None:
-        if any(user.endswith(f":{name}") for user in users):
+        if any(user.endswith(f":{OPERATOR}") for user in users):
             return []
-        account = f"system:serviceaccount:NAMESPACE:{name}"
+        account = f"system:serviceaccount:NAMESPACE:{OPERATOR}"
     else:
         named = operator.section("authorizer").get("reconcilerServiceAccountUserName")
-        account = named if isinstance(named, str) and named else f"system:serviceaccount:{operator.namespace}:{name}"
+        account = (
+            named if isinstance(named, str) and named else f"system:serviceaccount:{operator.namespace}:{OPERATOR}"
+        )
         if account in users:
             return [Check(SUBJECT, "ok", f"{account} may write the managed ClusterTopology")]
     message = (

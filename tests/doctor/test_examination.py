@@ -1,6 +1,7 @@
 """All that a doctor looks at: what can't be looked at is said, and the rest goes on."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,15 @@ async def test_everything_is_looked_at_in_order() -> None:
     subjects = list(dict.fromkeys(check.subject for check in checks))
     assert subjects == [*SUBJECTS, "topology", "Grove"]
     assert exit_code(checks) == 1  # nobody has written the caBundles
+
+
+README = Path(__file__).parents[2] / "app" / "doctor" / "README.md"
+
+
+async def test_the_readme_has_a_row_for_each_subject() -> None:
+    rows = [line.split("`")[1] for line in README.read_text().splitlines() if line.startswith("| `")]
+    subjects = list(dict.fromkeys(check.subject for check in await examined(installed())))
+    assert [subject for subject in rows if subject not in ("configuration", "replicas")] == subjects
 
 
 @pytest.mark.parametrize(

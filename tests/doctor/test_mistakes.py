@@ -674,7 +674,27 @@ async def test_a_mistake_is_named_with_its_remedy(mistake: str) -> None:
     assert await installation.findings() == checks
 
 
-async def test_an_exemption_from_groves_authorizer_is_seen() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(both(configured("leaderElection", enabled=False), without("Lease")), id="no leader election"),
+        pytest.param(without("Deployment"), id="no Deployment of this name"),
+        pytest.param(with_authorizer(ACCOUNT), id="an exemption from Grove's authorizer"),
+        pytest.param(with_grove(topologyAwareScheduling={"enabled": True}), id="a Grove whose levels are objects"),
+        pytest.param(
+            with_field(
+                "Deployment",
+                "spec",
+                "template",
+                "spec",
+                "containers",
+                value=[{"name": "grove-admission", "image": "registry.example/grove-admission@sha256:1"}],
+            ),
+            id="an image without a version",
+        ),
+    ],
+)
+async def test_what_is_no_mistake_is_not_reported(change: Change) -> None:
     installation = Installation()
-    with_authorizer(ACCOUNT)(installation)
+    change(installation)
     assert await installation.findings() == []

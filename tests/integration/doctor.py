@@ -40,6 +40,6 @@ class Doctor:
         return code, [finding for finding in findings if finding.status != "ok"]
 
     async def findings(self, context: str = "admin") -> tuple[int, list[tuple[str, str, str]]]:
-        """The exit code, and (subject, status, message) of what is not ok. The Service is left out: it has one endpoint."""
+        """The exit code, and (subject, status, message) of what is not ok, without the Service: it has one endpoint."""
         code, findings = await self.findings_with_remedies(context)
         return code, [finding[:3] for finding in findings if finding.subject != "service"]

@@ -1,0 +1,115 @@
+"""What is said of Grove's settings if they can't be read, are spread over several ConfigMaps, or are odd."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from app.config.schema import Authorization, ClusterTopology, Configuration, TopologyLevel
+from app.doctor.grove import check_grove
+from app.doctor.report import Check
+from app.kube.api import Forbidden
+from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS, Resource
+from tests.kube.memory.client import MemoryClient
+
+Object = dict[str, Any]
+ACCOUNT = "system:serviceaccount:grove-system:grove-admission"
+TOPOLOGY = ClusterTopology(enabled=True, levels=(TopologyLevel(domain="rack", key="k/rack"),))
+CONFIGURATION = Configuration().model_copy(update={"cluster_topology": TOPOLOGY})
+CHECKS = (
+    "its topologyAwareScheduling.enabled must be true, and if its authorizer.enabled is true, its "
+    f"authorizer.exemptServiceAccountUserNames must have {ACCOUNT}"
+)
+LOOK = (
+    f"Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
+)
+
+
+@pytest.mark.parametrize(
+    ("resource", "checks"),
+    [
+        pytest.param(
+            VALIDATING_WEBHOOKS,
+            [Check("Grove", "unknown", "its webhooks could not be read: not yours", LOOK)],
+            id="the webhooks",
+        ),
+        pytest.param(
+            CONFIG_MAP,
+            [
+                Check("Grove", "unknown", "its configuration could not be read: not yours", LOOK),
+                Check("Grove", "ok", "its authorizer is off"),
+            ],
+            id="the ConfigMaps",
+        ),
+    ],
+)
+async def test_what_may_not_be_read_says_what_to_look_for(resource: Resource, checks: list[Check]) -> None:
+    client = MemoryClient()
+    client.fail_next("list", resource, Forbidden("not yours", code=403))
+    assert await check_grove(client, CONFIGURATION) == checks
+
+
+async def test_without_grove_it_is_said_what_to_look_for() -> None:
+    message = f"no configuration of its operator was found. If it runs, {CHECKS}"
+    assert await check_grove(MemoryClient(), CONFIGURATION) == [Check("Grove", "ok", message)]
+
+
+def config_map(name: str, created: str, text: Any, namespace: str = "grove-system") -> Object:
+    labels = {"app.kubernetes.io/component": "operator-configmap", "app.kubernetes.io/part-of": "grove"}
+    metadata = {"name": name, "namespace": namespace, "labels": labels, "creationTimestamp": created}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": text}}
+
+
+def settings(**sections: Any) -> str:
+    return yaml.safe_dump({"kind": "OperatorConfiguration", **sections})
+
+
+ON = {"topologyAwareScheduling": {"enabled": True}}
+
+
+async def test_the_newest_configuration_that_can_be_read_counts() -> None:
+    client = MemoryClient(
+        [
+            config_map("a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling={"enabled": False})),
+            config_map("b", "2026-02-01T00:00:00Z", settings(**ON), namespace="other"),
+            config_map("c", "2026-03-01T00:00:00Z", "kind: Other"),
+            config_map("d", "2026-03-02T00:00:00Z", "[not: closed"),
+            config_map("e", "2026-03-03T00:00:00Z", None),
+        ]
+    )
+    operator = "system:serviceaccount:other:grove-operator"
+    configuration = CONFIGURATION.model_copy(
+        update={"authorization": Authorization.model_validate({"authorizedUsers": [operator]})}
+    )
+    assert await check_grove(client, configuration) == [
+        Check("Grove", "ok", "its authorizer is off"),
+        Check("Grove", "ok", "its topology feature is on"),
+        Check("Grove", "ok", f"{operator} may write the managed ClusterTopology"),
+    ]
+
+
+async def test_the_account_that_grove_names_is_the_one_that_is_looked_for() -> None:
+    account = "system:serviceaccount:grove-system:another"
+    text = settings(**ON, authorizer={"reconcilerServiceAccountUserName": account})
+    client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", text)])
+    (*_, check) = await check_grove(client, CONFIGURATION)
+    assert (check.status, check.message) == (
+        "problem",
+        f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not write the managed "
+        "ClusterTopology at its start",
+    )
+
+
+@pytest.mark.parametrize("odd", [None, "on", [], {"enabled": "yes"}])
+async def test_an_odd_section_counts_as_off(odd: Any) -> None:
+    client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling=odd))])
+    checks = await check_grove(client, CONFIGURATION)
+    assert [check.message.partition(":")[0] for check in checks if check.status == "problem"] == [
+        "its topology feature is off"
+    ]
+
+
+async def test_with_topology_off_here_groves_feature_is_not_looked_at() -> None:
+    client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", settings())])
+    checks = await check_grove(client, Configuration())
+    assert [check.status for check in checks] == ["ok", "ok"]
