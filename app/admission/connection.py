@@ -7,6 +7,7 @@ written in the turn of the event loop that read the request. Only a verdict that
 
 import asyncio
 import enum
+import functools
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,16 +22,20 @@ from app.admission.head import END, Head, NotHttp, path_and_query
 MAX_HEAD = 64 * 1024
 """Bytes of a head, and of what is kept while a verdict is awaited. An API server's head has some hundred bytes."""
 
-_HEADS = {
-    code.value: f"HTTP/1.1 {code.value} {code.phrase}\r\ncontent-type: application/json\r\ncontent-length: ".encode()
-    for code in HTTPStatus
-}
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
     b"connection: close\r\n\r\n%b"
 )
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _EXPECT = re.compile(rb"\r\nexpect:[^\r]*", re.IGNORECASE)
+
+
+@functools.lru_cache(maxsize=64)
+def _head(code: int, length: int, is_last: bool) -> bytes:
+    """The head of an answer. Most answers are as long as the one before: only their uids differ."""
+    end = "connection: close\r\n\r\n" if is_last else "\r\n"
+    start = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\ncontent-type: application/json\r\n"
+    return f"{start}content-length: {length}\r\n{end}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,9 @@ class State(enum.Enum):
     END = "is closing, or handed over: nothing more is read"
 
 
+_AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State  # a look at a member of an enum takes longer than one at these
+
+
 class Connection(asyncio.Protocol):
     """Handles one request at a time. What a client sends meanwhile is kept; if it is much, reading is paused."""
 
@@ -113,7 +121,8 @@ class Connection(asyncio.Protocol):
         self._is_last = False
         self._is_paused = False
         self._task: asyncio.Task[None] | None = None
-        self._active_at = self._loop.time()
+        self._is_active = False
+        self._idle_at = self._loop.time()
         self._asked_at: float | None = None
         self._unread_at: float | None = None
 
@@ -150,21 +159,23 @@ class Connection(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         """Answers the requests in `data`, up to one that has to wait or isn't whole, and keeps the rest."""
-        position, behind = -1, 0
-        while position < behind < len(data) and self._unread_at is None:
+        self._is_active = True
+        self._kept = b""
+        position, behind, size = -1, 0, len(data)
+        while position < behind < size and self._unread_at is None:
             position = behind
-            if self._state is State.HEAD:
+            if self._state is _AT_HEAD:
                 behind = self._read_head(data, position)
-            elif self._state is State.BODY or self._state is State.SKIP:
+            elif self._state is _IN_BODY or self._state is _SKIPPING:
                 behind = self._read_body(data, position)
-        self._keep(data[behind:])
+        if behind < size or self._state is not _AT_HEAD:
+            self._keep(data[behind:])
 
     def _keep(self, rest: bytes) -> None:
-        self._kept = b"" if self._state is State.END else rest
-        self._active_at = self._loop.time()
-        is_unfinished = bool(rest) if self._state is State.HEAD else self._state is not State.WAIT
-        if is_unfinished and self._asked_at is None:
-            self._asked_at = self._active_at
+        if self._state is not _ENDED:
+            self._kept = rest
+        if self._asked_at is None and self._state is not _WAITING:
+            self._asked_at = self._loop.time()
         if len(self._kept) > MAX_HEAD and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
@@ -178,19 +189,17 @@ class Connection(asyncio.Protocol):
 
     def _read_head(self, data: bytes, position: int) -> int:
         """The position behind a head, or behind the request if all of it is there; `position` if there is no head."""
-        while data.startswith(b"\r\n", position):
-            position += 2  # RFC 9112, 2.2: empty lines before a request are ignored
-        end = data.find(END, position) + len(END)
-        if (end if end >= len(END) else len(data)) - position > MAX_HEAD:
-            self._reject(f"The head of a request has at most {MAX_HEAD // 1024} KiB here.")
-        elif end >= len(END):
-            try:
-                return self._begin(Head(data[position:end]), data, position, end)
-            except NotHttp:
-                self._reject("Invalid HTTP request received.")
-        return position
-
-    def _begin(self, head: Head, data: bytes, begin: int, end: int) -> int:
+        end = data.find(END, position)
+        if end < 0 or end - position > MAX_HEAD:
+            if len(data) - position > MAX_HEAD:
+                self._reject(f"The head of a request has at most {MAX_HEAD // 1024} KiB here.")
+            return position
+        end += len(END)
+        try:
+            head = Head(data[position:end])
+        except NotHttp:
+            self._reject("Invalid HTTP request received.")
+            return position
         path, self._query = path_and_query(head.url)
         self._route = self._exchange.routes.get(path) if head.method == b"POST" else None
         self._content_type = head.fields.get(b"content-type", b"")
@@ -200,7 +209,7 @@ class Connection(asyncio.Protocol):
         if is_whole and self._route is not None and self._is_known:
             self._decide(self._route, data[end:behind])
             return behind
-        return self._begin_body(head, data, begin, end)
+        return self._begin_body(head, data, position, end)
 
     def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:
         """For a request that isn't whole yet, or is not one for a verdict."""
@@ -268,8 +277,7 @@ class Connection(asyncio.Protocol):
     def _write(self, answer: Answer) -> None:
         code, body = answer
         self._is_last |= self._serving.draining
-        end = b"\r\nconnection: close\r\n\r\n" if self._is_last else END
-        self._transport.write(b"%b%d%b%b" % (_HEADS[code], len(body), end, body))
+        self._transport.write(_head(code, len(body), self._is_last) + body)
 
     def _end_request(self) -> None:
         self._state, self._asked_at = State.HEAD, None
@@ -297,11 +305,13 @@ class Connection(asyncio.Protocol):
         """Closes a connection that has been idle, in the middle of a request, or unread for too long."""
         now = self._loop.time()
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
+        if self._is_active:
+            self._is_active, self._idle_at = False, now
         if self._unread_at is not None:
             if now - self._unread_at > self._limits.answer_seconds:
                 self.abort()  # a close would wait for the same client
         elif self._asked_at is not None:
             if now - self._asked_at > self._limits.request_seconds:
                 self._close()
-        elif self._state is State.HEAD and now - self._active_at > self._limits.idle_seconds:
+        elif self._state is State.HEAD and now - self._idle_at > self._limits.idle_seconds:
             self._close()

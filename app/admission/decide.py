@@ -62,9 +62,16 @@ async def _awaited(route: Route, request: Request, answer: Awaitable[Verdict], s
 
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
     """A verdict that needs no rule of the webhook's; None where one is needed."""
-    misplaced = _misplaced(route, request)
-    if misplaced is not None:
-        return bad_request(misplaced)
+    if (
+        request.kind != route.kind
+        or request.group != route.group
+        or (request.resource and request.resource != route.resource)
+        or request.subresource != route.subresource
+    ):
+        return bad_request(_misplaced(route, request))
+    if request.operation not in route.operations:
+        operations = ", ".join(sorted(route.operations))
+        return bad_request(f"{route.path} judges {operations}, not {request.operation}")
     if request.operation == "UPDATE" and request.is_deleting:
         return ALLOWED
     if request.operation != "DELETE":
@@ -86,17 +93,8 @@ def _crashed(route: Route, request: Request) -> Verdict:
     return FAILED
 
 
-def _misplaced(route: Route, request: Request) -> str | None:
-    if (
-        request.kind != route.kind
-        or request.group != route.group
-        or (request.resource and request.resource != route.resource)
-        or request.subresource != route.subresource
-    ):
-        resource = "/".join(filter(None, (request.resource, request.subresource)))
-        given = f"{quote(request.group)} {quote(request.kind)} ({resource or 'no resource'})"
-        wanted = "/".join(filter(None, (route.resource, route.subresource)))
-        return f'{route.path} judges "{route.group}" "{route.kind}" ({wanted}), not {given}'
-    if request.operation not in route.operations:
-        return f"{route.path} judges {', '.join(sorted(route.operations))}, not {request.operation}"
-    return None
+def _misplaced(route: Route, request: Request) -> str:
+    resource = "/".join(filter(None, (request.resource, request.subresource)))
+    given = f"{quote(request.group)} {quote(request.kind)} ({resource or 'no resource'})"
+    judged = "/".join(filter(None, (route.resource, route.subresource)))
+    return f'{route.path} judges "{route.group}" "{route.kind}" ({judged}), not {given}'

@@ -14,7 +14,7 @@ class NotHttp(Exception):
 class Head:
     """One whole head with the empty line at its end. NotHttp if it is not a valid one."""
 
-    __slots__ = ("_complete", "fields", "keep_alive", "method", "url", "version")
+    __slots__ = ("_complete", "expects_continue", "fields", "is_chunked", "keep_alive", "length", "method", "url")
 
     def __init__(self, data: bytes) -> None:
         self.fields: dict[bytes, bytes] = {}
@@ -30,22 +30,16 @@ class Head:
         if not self._complete:
             raise NotHttp  # HTTP/2
         self.method: bytes = parser.get_method()
-        self.version: str = parser.get_http_version()
-        self.keep_alive: bool = self.version == "1.1" and parser.should_keep_alive()
-
-    @property
-    def is_chunked(self) -> bool:
-        return b"transfer-encoding" in self.fields
-
-    @property
-    def length(self) -> int:
+        self.keep_alive: bool = parser.should_keep_alive()
+        self.length = int(self.fields.get(b"content-length", 0))
         """Bytes of the body, if it isn't chunked."""
-        return int(self.fields.get(b"content-length", 0))
-
-    @property
-    def expects_continue(self) -> bool:
+        self.is_chunked = b"transfer-encoding" in self.fields
+        self.expects_continue = False
         """Whether the client waits for `100 Continue` before it sends the body."""
-        return self.version == "1.1" and self.fields.get(b"expect", b"").lower() == b"100-continue"
+        if b"connection" in self.fields or b"expect" in self.fields:
+            is_current = parser.get_http_version() == "1.1"
+            self.keep_alive &= is_current
+            self.expects_continue = is_current and self.fields.get(b"expect", b"").lower() == b"100-continue"
 
     def on_url(self, url: bytes) -> None:
         self.url = url

@@ -6,7 +6,6 @@ Source: `k8s.io/api/admission/v1`. The envelope is typed; objects stay raw, so t
 import base64
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,22 +89,25 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
     if not isinstance(operation, str) or operation not in OPERATIONS:
         allowed = ", ".join(sorted(OPERATIONS))
         raise BadReview(f"request.operation is {quote(operation)}; it must be one of {allowed}", uid)
-    kind = _map(request, "kind", uid)
-    user = _map(request, "userInfo", uid)
-    obj, old = _objects(request, operation, uid)
+    kind, user, resource = request.get("kind"), request.get("userInfo"), request.get("resource")
+    if not (type(kind) is type(user) is type(resource) is dict):
+        kind, user, resource = (_map(request, name, uid) for name in ("kind", "userInfo", "resource"))
+    obj = request.get("oldObject" if operation == "DELETE" else "object")
+    if type(obj) is not dict:
+        obj = _object(request, "oldObject" if operation == "DELETE" else "object", uid)
     name = request.get("name") or _name(obj)
     return Request(
         uid,
-        _text(kind, "group"),
-        _text(kind, "kind"),
-        _text(_map(request, "resource", uid), "resource"),
-        _text(request, "subResource"),
+        _text(kind.get("group")),
+        _text(kind.get("kind")),
+        _text(resource.get("resource")),
+        _text(request.get("subResource")),
         operation,
-        name if isinstance(name, str) else "",
-        _text(request, "namespace"),
-        _text(user, "username"),
+        _text(name),
+        _text(request.get("namespace")),
+        _text(user.get("username")),
         obj,
-        old,
+        _object(request, "oldObject", uid) if operation == "UPDATE" else None,
         request.get("dryRun") is True,
     )
 
@@ -114,13 +116,6 @@ def _name(obj: dict[str, Any]) -> Any:
     """The object's name: a CREATE with generateName and a bulk DELETE have none in the request."""
     metadata = obj.get("metadata")
     return metadata.get("name") if isinstance(metadata, dict) else None
-
-
-def _objects(request: dict[str, Any], operation: str, uid: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    if operation == "DELETE":
-        return _object(request, "oldObject", uid), None
-    obj = _object(request, "object", uid)
-    return obj, _object(request, "oldObject", uid) if operation == "UPDATE" else None
 
 
 def _object(request: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
@@ -141,8 +136,7 @@ def _map(holder: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
     return value
 
 
-def _text(holder: Mapping[str, Any], name: str) -> str:
-    value = holder.get(name)
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -166,7 +160,7 @@ def shape_findings(request: Request) -> list[FieldError]:
     at = _METADATA
     if not isinstance(metadata, dict):
         return [wrong_type(at, metadata, "a map")]
-    findings = []
+    findings: list[FieldError] = []
     for held in ("labels", "annotations"):
         value = metadata.get(held)
         if value is not None and not isinstance(value, dict):
@@ -178,15 +172,14 @@ def shape_findings(request: Request) -> list[FieldError]:
     return findings
 
 
-_ALLOW_HEAD = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":'
-_ALLOW_TAIL = b',"allowed":true}}'
+_ALLOWED = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%b,"allowed":true}}'
 
 
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
     """The AdmissionReview that answers the request `uid`; `request`, where it could be read, names the object in the
     details of a refusal, as kubectl shows them."""
     if verdict.allowed and not verdict.patch and not verdict.warnings:
-        return b"".join((_ALLOW_HEAD, dumps(uid), _ALLOW_TAIL))
+        return _ALLOWED % orjson.dumps(uid)
     response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
     if verdict.warnings:
         response["warnings"] = [one_line(warning) for warning in verdict.warnings]

@@ -98,7 +98,7 @@ def uid_of(answered: tuple[int, bytes, Any]) -> str:
 
 REQUESTS: list[Any] = [
     pytest.param(post(review("u")), "", id="as API servers send it"),
-    pytest.param(b"\r\n\r\n" + post(review("u")), "", id="behind empty lines"),
+    pytest.param(b"\r\n" + post(review("u")), "", id="behind an empty line"),
     pytest.param(post(review("u"), headers=b"connection: close\r\n"), "close", id="the last one of the client"),
     pytest.param(post(review("u"), headers=b"expect: 100-continue\r\n"), "", id="expects what has come already"),
     pytest.param(post(review("u"), headers=b"connection: upgrade\r\nupgrade: h2c\r\n"), "", id="asks for an upgrade"),
