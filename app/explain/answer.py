@@ -33,6 +33,7 @@ TITLES: Mapping[str, str] = {
     "workload_groups": "PodGroups of Workloads",
     "events": "events",
     "room": "pods of all namespaces",
+    "channels": "ResourceClaims of all namespaces",
 }
 """Kinds of facts in plain words."""
 

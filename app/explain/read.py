@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.explain.facts import ROOM, Facts, Place, Pod, Ref
+from app.explain.facts import CHANNELS, ROOM, Facts, Pod, Ref
 from app.explain.project import BY_RESOURCE, projected
 from app.explain.project.pods import place
 from app.explain.resources import (
@@ -34,6 +34,7 @@ from app.explain.resources import (
     WORKLOAD,
     Resource,
 )
+from app.explain.values import at, items, text
 from app.kube.api import ClusterError, Forbidden, NotFound, NotServed, Object
 from app.kube.pages import pages
 from app.kube.readonly import Reader
@@ -42,11 +43,14 @@ PAGE = 500
 MOST_GETS = 12
 """Without room, so many nodes are read one by one, and not more."""
 
+MOST_OWNERS = 4
+"""How far owner references are followed to find the PodCliqueSet of an object without its label."""
+
 SELECTORS = ("app.kubernetes.io/part-of={}", "grove.io/pcs-name={}")
 """How the objects of a PodCliqueSet are labelled: by Grove's operator, and in the designs."""
 
 TOPOLOGY = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY)
-CLAIMS = (RESOURCE_CLAIM, CLAIM_TEMPLATE, DEVICE_CLASS, COMPUTE_DOMAIN, DOMAIN_CLIQUE)
+CLAIMS = (CLAIM_TEMPLATE, DEVICE_CLASS, COMPUTE_DOMAIN, DOMAIN_CLIQUE)
 WORKLOADS = (WORKLOAD, K8S_POD_GROUP)
 OBJECTS = {
     resource.kind: resource
@@ -84,7 +88,7 @@ class Reading:
         absent = {name for name, resources in of_field.items() if all(r in self._absent for r in resources)}
         unread = {name for name, resources in of_field.items() if not any(r in self._read for r in resources)}
         return replace(
-            _facts(self._facts),
+            _facts({name: _distinct(facts) for name, facts in self._facts.items()}),
             unseen=dict(self._unseen),
             skipped=frozenset((unread | self._skipped) - absent - self._unseen.keys()),
             absent=frozenset(absent),
@@ -96,6 +100,10 @@ class Reading:
 
     def skip(self, field: str) -> None:
         self._skipped.add(field)
+
+    def clear(self, resource: Resource) -> None:
+        """Forgets what was read of a resource, before it is read anew."""
+        self.of(BY_RESOURCE[resource].field).clear()
 
     def not_seen(self, field: str, cause: str) -> None:
         self._unseen.setdefault(field, cause)
@@ -137,7 +145,7 @@ class Reading:
         error = await self._try(resource, None)
         if error is not None and error.code != 403:
             self.not_seen(BY_RESOURCE[resource].field, cause(error))
-            self.not_seen(ROOM, cause(error))
+            self.not_seen(ROOM if resource is POD else CHANNELS, cause(error))
         return error is None or error.code != 403
 
     async def list_in(self, resource: Resource, namespaces: Sequence[str]) -> None:
@@ -146,6 +154,8 @@ class Reading:
         if error is None:
             return
         field = BY_RESOURCE[resource].field
+        if resource is RESOURCE_CLAIM:
+            self.not_seen(CHANNELS, cause(error))
         if resource is POD:
             self.not_seen(ROOM, "no right to list pods of all namespaces" if error.code == 403 else cause(error))
         if not isinstance(error, Forbidden) or not namespaces or not resource.namespaced:
@@ -174,13 +184,19 @@ class Reading:
         return obj
 
     def add(self, resource: Resource, obj: Object) -> None:
-        """Takes in an object, unless it is there already."""
+        """Takes in an object."""
         projection = BY_RESOURCE.get(resource)
         if projection is not None:
-            fact = projection.project(obj)
-            facts = self.of(projection.field)
-            if fact not in facts:
-                facts.append(fact)
+            self.of(projection.field).append(projection.project(obj))
+
+
+def _distinct(facts: list[Any]) -> list[Any]:
+    """Each object once: one that was read by itself may be in a list too."""
+    named: dict[object, Any] = {}
+    for fact in facts:
+        key = (getattr(fact, "kind", ""), getattr(fact, "namespace", ""), getattr(fact, "name", id(fact)))
+        named.setdefault(key, fact)
+    return list(named.values())
 
 
 def cause(error: ClusterError) -> str:
@@ -203,6 +219,7 @@ async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: in
     )
     if not room:
         await _some_nodes(reading, ref.namespace)
+    await _pod_groups(reading, ref.namespace, pcs)
     await _claims(reading, ref.namespace, all_pods=room)
     await _workloads(reading, ref)
     return reading.facts(now), reading
@@ -217,15 +234,24 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
     """The name of the PodCliqueSet that the object belongs to, by its labels; "" if there is none."""
     if ref.kind == POD_CLIQUE_SET.kind:
         return ref.name
-    obj = await reading.get(OBJECTS[ref.kind], ref.name, ref.namespace)
-    if obj is None:
-        return ""
-    found: Place = place(obj["metadata"])
-    if not found.pcs and ref.kind == RESOURCE_CLAIM.kind:
-        consumers = (obj.get("status") or {}).get("reservedFor") or []
-        holder = await reading.get(POD, consumers[0]["name"], ref.namespace) if consumers else None
-        return place(holder["metadata"]).pcs if holder else ""
-    return found.pcs
+    name, kind = ref.name, ref.kind
+    for _ in range(MOST_OWNERS):
+        obj = await reading.get(OBJECTS[kind], name, ref.namespace)
+        if obj is None:
+            return ""
+        pcs = place(obj["metadata"]).pcs
+        above = _above(obj)
+        if pcs or above is None:
+            return pcs
+        kind, name = above
+    return ""
+
+
+def _above(obj: Object) -> tuple[str, str] | None:
+    """(kind, name) of an owner that may have the label, or of a pod that has reserved a claim."""
+    owners = [(owner.get("kind", ""), owner.get("name", "")) for owner in items(obj["metadata"].get("ownerReferences"))]
+    consumers = [("Pod", text(consumer, "name")) for consumer in items(at(obj, "status").get("reservedFor"))]
+    return next((above for above in (*owners, *consumers) if above[0] in OBJECTS), None)
 
 
 async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str) -> None:
@@ -257,18 +283,46 @@ async def _some_nodes(reading: Reading, namespace: str) -> None:
     reading.skip("nodes")
 
 
+async def _pod_groups(reading: Reading, namespace: str, pcs: str) -> None:
+    """The KAI PodGroups that pods of the set name and that don't have its label."""
+    if not pcs:
+        return
+    known = {group.name for group in reading.of("pod_groups")}
+    own = (pod for pod in reading.of("pods") if (pod.namespace, pod.place.pcs) == (namespace, pcs))
+    missing = sorted({pod.group for pod in own if pod.group} - known)
+    if len(missing) <= MOST_GETS:
+        await asyncio.gather(*(reading.get(POD_GROUP, name, namespace) for name in missing))
+    else:
+        reading.clear(POD_GROUP)
+        await reading.list(POD_GROUP, namespace)
+
+
 async def _claims(reading: Reading, namespace: str, *, all_pods: bool) -> None:
     """Claims and what they need, if pods of the namespace have any."""
     users = [*reading.of("pods"), *reading.of("cliques")]
     if not any(user.claims for user in users if user.namespace == namespace):
         return
-    await asyncio.gather(*(reading.list(r, namespace if r.namespaced else None) for r in CLAIMS))
+    await asyncio.gather(
+        *(reading.list(r, namespace if r.namespaced else None) for r in CLAIMS),
+        _all_claims(reading, namespace, everywhere=all_pods),
+    )
     if all_pods:
         return
     known = {pod.name for pod in reading.of("pods")}
     used = {claim.claim for user in users for claim in user.claims}
     consumers = {c.name for claim in reading.of("claims") if claim.name in used for c in claim.consumers}
     await asyncio.gather(*(reading.get(POD, name, namespace) for name in sorted(consumers - known)[:MOST_GETS]))
+
+
+async def _all_claims(reading: Reading, namespace: str, *, everywhere: bool) -> None:
+    """Claims of other namespaces hold channels of nodes too."""
+    if not everywhere:
+        reading.skip(CHANNELS)
+    elif await reading.list_everywhere(RESOURCE_CLAIM):
+        return
+    else:
+        reading.not_seen(CHANNELS, "no right to list ResourceClaims of all namespaces")
+    await reading.list(RESOURCE_CLAIM, namespace)
 
 
 async def _workloads(reading: Reading, ref: Ref) -> None:
@@ -291,7 +345,7 @@ def facts_of(documents: Iterable[Object], now: float) -> Facts:
     documents = list(documents)
     facts = projected(documents)
     fields = {projection.field for projection in BY_RESOURCE.values()}
-    rooms = set() if {"nodes", "pods"} <= facts.keys() else {ROOM}
+    rooms = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}
     return replace(_facts(facts), skipped=frozenset((fields - facts.keys()) | rooms), now=now)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.explain.answer import TITLES
-from app.explain.facts import ROOM, Facts
+from app.explain.facts import CHANNELS, ROOM, Facts
 from app.explain.json import document
 from app.explain.reasons import RULES
 from tests.explain import fleet
@@ -24,7 +24,7 @@ STATES: list[dict[str, Any]] = [
 
 def hidden(given: Facts, kind: str) -> Facts:
     """The facts without one kind, which may not be read."""
-    values: dict[str, Any] = {} if kind == ROOM else {kind: ()}
+    values: dict[str, Any] = {} if kind in (ROOM, CHANNELS) else {kind: ()}
     unseen = {**given.unseen, kind: "no right to list"}
     if kind == "pods":
         unseen[ROOM] = "no right to list"
@@ -43,7 +43,9 @@ def test_the_answer_does_not_depend_on_the_order_of_facts(changes: dict[str, Any
     assert document(answer(replace(ordered, **shuffled))) == document(answer(ordered))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in (*KINDS, ROOM) if kind != "sets"])  # a set is what is asked about
+@pytest.mark.parametrize(
+    "kind", [kind for kind in (*KINDS, ROOM, CHANNELS) if kind != "sets"]
+)  # a set is what is asked about
 def test_hiding_a_kind_never_makes_an_answer_well(kind: str) -> None:
     for changes in STATES:
         given = facts(**changes)
@@ -61,5 +63,5 @@ def test_a_placed_gang_is_not_known_to_be_well_without_what_its_reasons_need() -
 
 
 def test_every_kind_of_fact_and_every_need_has_a_title() -> None:
-    assert set(TITLES) == {*KINDS, ROOM}
+    assert set(TITLES) == {*KINDS, ROOM, CHANNELS}
     assert {need for rule in RULES for need in rule.needs} <= TITLES.keys()

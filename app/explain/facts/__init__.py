@@ -12,7 +12,7 @@ from app.explain.facts.devices import (
     Event,
     ResourceClaim,
 )
-from app.explain.facts.facts import ROOM, Facts
+from app.explain.facts.facts import CHANNELS, ROOM, Facts
 from app.explain.facts.grove import (
     Asked,
     CliqueTemplate,
@@ -29,6 +29,7 @@ from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Said, SubGrou
 from app.explain.facts.nodes import NO_SHAPE, Node, Pod, PodClaim, Shape, Taint, Toleration
 
 __all__ = [
+    "CHANNELS",
     "NOWHERE",
     "NO_SHAPE",
     "ROOM",

@@ -11,6 +11,9 @@ from app.explain.facts.nodes import Node, Pod
 ROOM = "room"
 """The pods of all namespaces, without which free room is not known."""
 
+CHANNELS = "channels"
+"""The ResourceClaims of all namespaces, without which it is not known who has the channel of a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -18,7 +21,7 @@ class Facts:
 
     `unseen` are the kinds (names of the fields here, such as `pods`) that could not be read in full, with the cause;
     what is known of such a kind is kept. `skipped` are kinds that were not asked for, `absent` kinds that the cluster
-    does not serve. In all three, `ROOM` stands for the pods of all namespaces: without them, free room is not known.
+    does not serve. They may also have `ROOM` and `CHANNELS`.
     """
 
     topologies: tuple[ClusterTopology, ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.explain.case import Case
-from app.explain.facts import ROOM
+from app.explain.facts import CHANNELS, ROOM
 from app.explain.reason import Reason, Rule, merged
 from app.explain.reasons import claims, constraints, gates, placement, queue, topology
 
@@ -77,7 +77,7 @@ RULES: tuple[Rule, ...] = (
     Rule("FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
     Rule("PreemptionDelay", queue.preemption_delay, ("pod_groups",), _grouped),
     Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM), _waits),
-    Rule("ChannelTaken", claims.channel_taken, ("pods", "claims", "nodes", ROOM), _claims_and_waits),
+    Rule("ChannelTaken", claims.channel_taken, ("pods", "claims", "nodes", ROOM, CHANNELS), _claims_and_waits),
     Rule("DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
     Rule("BindingFailed", placement.binding_failed, ("pods", "events"), _waits),
     Rule("GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), _constrained),

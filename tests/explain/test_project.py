@@ -1,0 +1,25 @@
+"""Objects become facts again: everything that reasons need survives, everything else is dropped."""
+
+from typing import Any
+
+import pytest
+
+from app.explain.facts import Facts
+from app.explain.json import document
+from app.explain.project import projected
+from tests.explain.fleet import answer, facts
+from tests.explain.objects import objects_of
+from tests.explain.table.row import Row
+from tests.explain.test_reasons import CASES, start
+
+
+def read_back(given: Facts) -> Facts:
+    values: dict[str, Any] = {name: tuple(values) for name, values in projected(objects_of(given)).items()}
+    return Facts(**values, now=given.now)
+
+
+@pytest.mark.parametrize(("row", "dialect"), CASES)
+def test_the_answer_about_objects_is_that_about_facts(row: Row, dialect: str) -> None:
+    given = facts(**{**start(dialect), **row.hit})
+    expected, read = document(answer(given)), document(answer(read_back(given)))
+    assert read == expected
