@@ -150,9 +150,9 @@ async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> 
             [TOPOLOGY, train(), gang(), clique(train()), domain(gang())], id="a PodClique whose ComputeDomain is ours"
         ),
         pytest.param(
-            [TOPOLOGY, train(), gang(), domain(train(), age=timedelta(seconds=5))], id="what is about to be adopted"
+            [TOPOLOGY, train(), gang(), domain(train(), age=-timedelta(hours=1))], id="what is about to be adopted"
         ),
-        pytest.param([TOPOLOGY, train(), domain(train(), age=timedelta(seconds=5))], id="what waits for its PodGang"),
+        pytest.param([TOPOLOGY, train(), domain(train(), age=-timedelta(hours=1))], id="what waits for its PodGang"),
         pytest.param([TOPOLOGY, train(), gang(), domain(gang(), podgang="")], id="what only its labels lead to"),
     ],
 )
