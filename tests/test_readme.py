@@ -1,4 +1,4 @@
-"""The README names all that it promises to: every configuration key, metric, event and command."""
+"""The READMEs name all that they promise to: every configuration key, metric, event, command and message."""
 
 import ast
 import re
@@ -10,10 +10,20 @@ from pydantic import BaseModel
 
 from app.cli import main
 from app.config.schema import Configuration
+from scripts import tables
 from tests.test_manifests import exposed
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+
+
+def readme(folder: str) -> str:
+    """The README of a folder, with each item of a list on one line."""
+    return re.sub(r"\n  (?=\S)", " ", (ROOT / folder / "README.md").read_text())
+
+
+CONFIGURATION, SERVER, WEBHOOKS = readme("app/config"), readme("app/server"), readme("app/webhooks")
+EVENTS = readme("app/reconcilers")
 _BRACES = re.compile(r"\{([^}]*)\}")
 
 
@@ -32,13 +42,13 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def documented() -> set[str]:
-    """The keys of the table: `a.{b,c}` is two, and `.c` behind `a.b` is `a.c`."""
+    """The keys of the list: `a.{b,c}` is two, and `.c` after `a.b` is `a.c`."""
     found: set[str] = set()
-    for line in README[README.index("## Configuration") : README.index("## What refusals mean")].splitlines():
-        if not line.startswith("| `"):
+    for line in CONFIGURATION.splitlines():
+        if not line.startswith("- `"):
             continue
         last = ""
-        for token in re.findall(r"`([^`]+)`", line.split("|")[1]):
+        for token in re.findall(r"`([^`]+)`", re.split(r" \(|: ", line)[0]):
             whole = last.rpartition(".")[0] + token if token.startswith(".") else token
             last = whole
             braces = _BRACES.search(whole)
@@ -52,7 +62,7 @@ def test_every_configuration_key_is_explained() -> None:
 
 
 def test_every_metric_is_named_and_no_other() -> None:
-    named = {name for name in re.findall(r"grove_admission_[a-z_]+", README) if not name.endswith("_")}
+    named = {name for name in re.findall(r"grove_admission_[a-z_]+", SERVER) if not name.endswith("_")}
     exists = exposed() | {name.removesuffix("_bucket") for name in exposed()}
     assert named <= exists
     bare = {name for name in exposed() if not name.endswith(("_bucket", "_total"))}
@@ -67,7 +77,7 @@ def test_every_event_is_explained() -> None:
     reasons = {reason for text in texts for reason in (*recorded.findall(text), *given.findall(text))}
     assert {"WorkloadNotFound", "PodGroupContested", "QueueDiffers"} <= reasons
     assert len(reasons) > 9
-    assert {reason for reason in reasons if f"| `{reason}`" not in README} == set()
+    assert {reason for reason in reasons if not re.search(rf"^[-|] `{reason}`", EVENTS, re.MULTILINE)} == set()
 
 
 def test_every_command_is_described(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +85,7 @@ def test_every_command_is_described(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     commands = re.findall(r"^    ([a-z]+) ", capsys.readouterr().out, re.MULTILINE)
     assert len(commands) > 6
-    assert [name for name in commands if f"grove-admission {name}" not in README] == []
+    assert [name for name in commands if f"grove-admission {name}" not in readme("app/commands")] == []
 
 
 RULES = (
@@ -125,9 +135,10 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
-    told = README[README.index("## What refusals mean") : README.index("## Where things are")]
-    rows = [line.split("|")[1] for line in told.splitlines() if line.startswith("| ")]
-    patterns = [re.escape(one).replace("…", ".+") for row in rows for one in re.findall(r"`([^`]+)`", row)]
+    told = WEBHOOKS[WEBHOOKS.index("## What refusals mean") :]
+    items = [line[2:] for line in told.splitlines() if line.startswith("- `")]
+    rows = [re.match(r"(?:`[^`]+`(?:, )?)+", item) for item in items]
+    patterns = [re.escape(one).replace("…", ".+") for row in rows if row for one in re.findall(r"`([^`]+)`", row[0])]
     paths = [path for rule in RULES for path in (ROOT / "app").glob(rule) if path.name not in OTHERWISE_SHOWN]
     said = {text for path in paths for text in texts(path)}
     messages = {
@@ -136,3 +147,33 @@ def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
     assert len(messages) > 50
     assert [text for text in sorted(messages) if not any(re.fullmatch(one, text) for one in patterns)] == []
     assert [one for one in patterns if not any(re.fullmatch(one, text) for text in said)] == []
+
+
+def test_the_tables_that_repeat_the_code_are_as_the_code_has_them() -> None:
+    assert [str(path) for path in tables.readmes() if tables.written(path.read_text()) != path.read_text()] == []
+    generated = "".join(path.read_text() for path in tables.readmes())
+    assert {name for name in tables.TABLES if f"<!-- generated: {name} -->" not in generated} == set()
+
+
+def test_the_readme_is_short_and_its_lines_too() -> None:
+    assert len(README.splitlines()) <= 150
+    assert [line for line in README.splitlines() if len(line) > 120] == []
+
+
+def test_every_link_between_readmes_leads_somewhere() -> None:
+    links = [
+        (path, link)
+        for path in tables.readmes()
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+    ]
+    assert len(links) > 10
+    assert [(str(path), link) for path, link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_fifteen_answers_name_files_that_exist() -> None:
+    text = readme("app")
+    answers = re.findall(
+        r"`([a-z_]+/(?:[a-z_]+/)*[a-z_]+\.[a-z]+)`", text[text.index("## Fifteen") : text.index("## Decisions")]
+    )
+    assert len(answers) > 14
+    assert [name for name in answers if not (ROOT / "app" / name).exists()] == []
