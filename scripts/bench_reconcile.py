@@ -26,7 +26,7 @@ import httpx
 from bench_common import ENVIRONMENT, ROOT, memory, process, until_async
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.commands.sandbox import with_bundle
+from app.commands.sandbox import service_at, with_bundle
 from app.kube.api import Unavailable
 from app.kube.client import HttpClient, Limits
 from app.kube.credentials import from_kubeconfig
@@ -81,13 +81,15 @@ async def main() -> None:
 
 async def run_api(directory: Path, port: int) -> None:
     """The API server's process. Webhooks are registered once a server has made its certificate."""
-    sandbox = Sandbox(state_dir=directory, webhook_url=f"https://127.0.0.1:{port}")
+    sandbox = Sandbox(state_dir=directory)
     await sandbox.start()
     await sandbox.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}])
     (directory / "listening").touch()
     bundle = directory / "certs" / "ca.crt"
     await until(bundle.exists)
-    await sandbox.apply([with_bundle(one, bundle.read_bytes()) for one in webhook_configurations(ServiceTarget())])
+    target = ServiceTarget()
+    configurations = [with_bundle(one, bundle.read_bytes()) for one in webhook_configurations(target)]
+    await sandbox.apply([*service_at(target, port), *configurations])
     (directory / "registered").touch()
     await asyncio.Event().wait()
 

@@ -97,8 +97,7 @@ def api_server(settings: SandboxSettings) -> ApiServer:
     options = {"port": settings.port, "state_dir": settings.state_dir, "crds": settings.crds}
     if settings.real:
         return RealApiServer(binaries=find_binaries(os.environ), report=_report, **options)  # type: ignore[arg-type]
-    url = f"https://127.0.0.1:{settings.configuration.server.port}"
-    return Sandbox(webhook_url=url, **options)  # type: ignore[arg-type]
+    return Sandbox(**options)  # type: ignore[arg-type]
 
 
 async def run_sandbox(settings: SandboxSettings) -> None:
@@ -184,10 +183,10 @@ def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
         return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
     target = ServiceTarget()
     configurations = [with_bundle(one, bundle) for one in webhook_configurations(target)]
-    return [*_service(target, served.listener.port), *configurations]
+    return [*service_at(target, served.listener.port), *configurations]
 
 
-def _service(target: ServiceTarget, port: int) -> list[Object]:
+def service_at(target: ServiceTarget, port: int) -> list[Object]:
     """The Service as it is installed, and its one endpoint: nobody else writes that here."""
     metadata: Object = {"name": target.name, "namespace": target.namespace}
     return [

@@ -10,8 +10,10 @@ from starlette.applications import Starlette
 from app.sandbox import crd_names, kubeconfig, manifests, pki
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission
+from app.sandbox.admission.services import Services
 from app.sandbox.admission.webhook import Transport
 from app.sandbox.http.app import Api
+from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import ADMIN, OPERATOR, Caller, Object, metadata
 from app.sandbox.objects.patching import MERGE
@@ -30,20 +32,20 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class Sandbox:
     """A local Kubernetes API server in this event loop.
 
-    `port` 0 takes a free one. `webhook_url` is where webhooks at a Service are reached (`https://127.0.0.1:9443`);
-    their certificate must be valid for `<service>.<namespace>.svc`. `state_dir` gets kubeconfig, ca.crt and the serving
-    pair. `crds` is a folder with the neighbours' CRDs, minimal ones of ours unless told. `unserved` are group versions
+    `port` 0 takes a free one. Webhooks at a Service are reached at the endpoints of its EndpointSlices; their
+    certificate must be valid for `<service>.<namespace>.svc`. `state_dir` gets kubeconfig, ca.crt and the serving pair.
+    `crds` is a folder with the neighbours' CRDs, minimal ones of ours unless told. `unserved` are group versions
     (`resource.k8s.io/v1`) that this cluster is too old or too new for, `later` are those of a later Kubernetes that it
-    serves beside the others. `rules` (its namespace, service account, roles and
-    bindings) are all that the `operator` may do; without them it may do everything, as the others do. `history` is the
-    number of changes per resource that a watch can look back. Certificates and tokens are new at each start.
+    serves beside the others. `rules` (its namespace, service account, roles and bindings) are all that the `operator`
+    may do; without them it may do everything, as the others do. A service account with a token of its own may do what
+    the stored roles allow. `history` is the number of changes per resource that a watch can look back. Certificates and
+    tokens are new at each start.
     """
 
     def __init__(
         self,
         *,
         port: int = 0,
-        webhook_url: str | None = None,
         state_dir: Path,
         crds: Path | None = None,
         unserved: Collection[str] = (),
@@ -55,12 +57,13 @@ class Sandbox:
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = True
         self.reaches_services = True
-        self.webhook_url = webhook_url
         self.url = ""
-        self.authorizer = Authorizer(rules, OPERATOR)
         self._port, self._crds, self._rules = port, crds, list(rules)
         self._storage, self._registry = Storage(history), Registry(builtins(unserved, later))
-        self._transport = Transport(webhook_url)
+        self.authorizer = Authorizer(self._storage)
+        if rules:
+            self.authorizer.limited.add(OPERATOR.name)
+        self._transport = Transport(Services(self._storage).address)
         admission = Admission(self._storage, self._registry, self._transport, self.authorizer)
         self._reader = Reader(self._storage)
         self._writer = Writer(self._storage, self._registry, admission)
@@ -73,7 +76,8 @@ class Sandbox:
     def app(self) -> Starlette:
         """The ASGI app itself, for clients that need no socket."""
         users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}
-        return Api(self._registry, self._reader, self._writer, self._binder, users, self.authorizer).app()
+        tokens = Tokens(self._storage, users, self.authorizer.limited)
+        return Api(self._registry, self._reader, self._writer, self._binder, tokens, self.authorizer).app()
 
     async def start(self) -> None:
         """Stores the namespaces and CRDs, then listens; `url` and the files in `state_dir` are good from here on."""

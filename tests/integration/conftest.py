@@ -43,11 +43,19 @@ _NUMBERS = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests share the loop of their module's API server."""
+    """Tests share the loop of their module's API server, so parallel workers don't share the tests of a module and kind
+    of API server."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {_kind(item)}"))
+
+
+def _kind(item: pytest.Item) -> str:
+    """The kind of API server that a test is run on; "" if it needs none."""
+    call = getattr(item, "callspec", None)
+    return str(call.params.get("kind", "")) if call else ""
 
 
 @pytest.fixture(scope="module", params=["sandbox", "real"])
@@ -87,8 +95,7 @@ async def api(
     if kind == "real":
         server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, crds=crds, rules=own_rules())
     else:
-        url = f"https://127.0.0.1:{configuration.server.port}"
-        server = Sandbox(webhook_url=url, state_dir=folder, crds=crds, rules=own_rules())
+        server = Sandbox(state_dir=folder, crds=crds, rules=own_rules())
     try:
         await server.start()
         if crds is not None:

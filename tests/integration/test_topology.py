@@ -20,7 +20,6 @@ from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
-from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 from app.server.serve import Running
 from tests import builders
@@ -51,20 +50,12 @@ async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator
         async with beside(api, read_configuration(text, "test"), tmp_path) as served:
             yield served
 
-    port = webhook_port(api)
+    port = free_port()
     yield start
     async with start(None):
         await eventually(lambda: is_gone(clients.admin, CLUSTER_TOPOLOGY, NAME))
     with contextlib.suppress(NotFound):
         await clients.admin.delete(KAI_TOPOLOGY, NAME)
-
-
-def webhook_port(api: ApiServer) -> int:
-    """The sandbox reaches webhooks at one address that it is told at its start."""
-    if isinstance(api, Sandbox):
-        url = api.webhook_url or ""
-        return int(url.rpartition(":")[2])
-    return free_port()
 
 
 async def ready(clients: Users) -> Object:

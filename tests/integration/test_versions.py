@@ -40,8 +40,7 @@ async def api(
             binaries=find_binaries(os.environ), state_dir=folder, unserved=unserved, rules=own_rules()
         )
     else:
-        url = f"https://127.0.0.1:{configuration.server.port}"
-        server = Sandbox(webhook_url=url, state_dir=folder, unserved=unserved, rules=own_rules())
+        server = Sandbox(state_dir=folder, unserved=unserved, rules=own_rules())
     try:
         await server.start()
         yield server

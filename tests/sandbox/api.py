@@ -67,11 +67,11 @@ class Api:
 
 @asynccontextmanager
 async def opened(folder: Path, **settings: Any) -> AsyncIterator[Api]:
-    """A sandbox with the namespace `home` and the resource `widgets`; no garbage is collected in it."""
+    """A sandbox with the namespace `home`, the resource `widgets` and its `rules`; no garbage is collected in it."""
     sandbox = Sandbox(state_dir=folder, **settings)
     transport = httpx.ASGITransport(sandbox.app, raise_app_exceptions=True)
     try:
-        await sandbox.apply([namespace(NAMESPACE), definition()])
+        await sandbox.apply([namespace(NAMESPACE), definition(), *settings.get("rules", ())])
         async with httpx.AsyncClient(transport=transport, base_url="https://sandbox") as client:
             yield Api(sandbox, client)
     finally:

@@ -10,9 +10,10 @@ import pytest
 
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission, refusal
+from app.sandbox.admission.services import Services
 from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transport
 from app.sandbox.objects.errors import ApiError
-from app.sandbox.objects.objects import ADMIN, OPERATOR, Caller, WriteOptions, copy
+from app.sandbox.objects.objects import ADMIN, Caller, WriteOptions, copy
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests.builtins import builtins
@@ -28,7 +29,7 @@ class Script(Transport):
     """Answers each webhook by its name (without `.example.com`): yes unless told."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Services(Storage()).address)
         self.answers: dict[str, Answers] = {}
         self.calls: list[tuple[str, Object]] = []
 
@@ -43,7 +44,7 @@ class Server:
 
     def __init__(self) -> None:
         self.script, self.storage, self.registry = Script(), Storage(), Registry(builtins())
-        admission = Admission(self.storage, self.registry, self.script, Authorizer([], OPERATOR))
+        admission = Admission(self.storage, self.registry, self.script, Authorizer(self.storage))
         self.writer = Writer(self.storage, self.registry, admission)
         self.put(
             {

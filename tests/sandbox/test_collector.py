@@ -8,11 +8,11 @@ import pytest
 
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission
+from app.sandbox.admission.services import Services
 from app.sandbox.admission.webhook import Answer, Hook, Transport
 from app.sandbox.objects.objects import (
     ADMIN,
     COLLECTOR,
-    OPERATOR,
     Caller,
     Object,
     User,
@@ -35,7 +35,7 @@ class Recorder(Transport):
     """Allows everything, but for the first `refusals` deletions; remembers who asked for them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Services(Storage()).address)
         self.refusals = 0
         self.deleters: list[str] = []
 
@@ -50,7 +50,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.storage, self.registry, self.transport = Storage(), Registry(builtins()), Recorder()
-        admission = Admission(self.storage, self.registry, self.transport, Authorizer([], OPERATOR))
+        admission = Admission(self.storage, self.registry, self.transport, Authorizer(self.storage))
         self.writer = Writer(self.storage, self.registry, admission)
         self.collector = Collector(self.storage, self.registry, self.writer, retry_seconds=0.01)
         self.changed = asyncio.Event()

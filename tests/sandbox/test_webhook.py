@@ -43,7 +43,7 @@ class Webhook:
         self.body: Any = review()
         self.code, self.media_type = 200, "application/json"
         self.calls: list[tuple[str, dict[str, str], Object]] = []
-        self.url, self.ca = "", b""
+        self.url, self.address, self.ca = "", "", b""
 
     async def answer(self, request: Request) -> Response:
         self.calls.append((request.url.path, dict(request.query_params), orjson.loads(await request.body())))
@@ -65,7 +65,8 @@ async def listening(folder: Path, *names: x509.GeneralName) -> AsyncIterator[Web
     webhook, pair = Webhook(), pki.issue(names) if names else pki.issue()
     app = Starlette(routes=[Route("/{path:path}", webhook.answer, methods=["POST"])])
     server = LoopbackServer(app, 0, *pair.write(folder, "webhook"))
-    webhook.url, webhook.ca = f"https://127.0.0.1:{server.port}", pair.ca
+    webhook.address, webhook.ca = f"127.0.0.1:{server.port}", pair.ca
+    webhook.url = f"https://{webhook.address}"
     await server.start()
     try:
         yield webhook
@@ -80,16 +81,23 @@ async def webhook(tmp_path: Path) -> AsyncIterator[Webhook]:
 
 
 @asynccontextmanager
-async def reaching(base_url: str | None = None) -> AsyncIterator[Transport]:
-    transport = Transport(base_url)
+async def reaching(address: str = "") -> AsyncIterator[Transport]:
+    """A transport that reaches every Service at `address` (`127.0.0.1:1`); "" for none."""
+
+    def find_service(namespace: str, name: str, port: int) -> str:
+        if not address:
+            raise LookupError(f'no endpoints available for service "{name}"')
+        return address
+
+    transport = Transport(find_service)
     try:
         yield transport
     finally:
         await transport.close()
 
 
-async def failure(hook: Hook, base_url: str | None = None) -> str:
-    async with reaching(base_url) as transport:
+async def failure(hook: Hook, address: str = "") -> str:
+    async with reaching(address) as transport:
         with pytest.raises(CallFailedError) as caught:
             await transport.call(hook, REQUEST)
     return str(caught.value)
@@ -114,22 +122,22 @@ def at_service(webhook: Webhook, **service: Any) -> Object:
     return {"service": {**SERVICE, **service}, "caBundle": base64.b64encode(webhook.ca).decode()}
 
 
-async def test_a_webhook_at_a_service_is_reached_where_the_sandbox_is_told(tmp_path: Path) -> None:
+async def test_a_webhook_at_a_service_is_reached_at_its_endpoint(tmp_path: Path) -> None:
     async with listening(tmp_path, x509.DNSName("hook.home.svc")) as webhook:
-        async with reaching(f"{webhook.url}/") as transport:
+        async with reaching(webhook.address) as transport:
             await transport.call(webhook.hook(clientConfig=at_service(webhook)), REQUEST)
             await transport.call(webhook.hook(clientConfig=at_service(webhook, path=None)), REQUEST)
         assert [path for path, _, _ in webhook.calls] == ["/validate", "/"]
 
 
 async def test_the_certificate_must_be_the_services(webhook: Webhook) -> None:
-    told = await failure(webhook.hook(clientConfig=at_service(webhook)), webhook.url)
+    told = await failure(webhook.hook(clientConfig=at_service(webhook)), webhook.address)
     assert told.startswith(f"failed to call webhook: {CALLED}: ")
     assert "Hostname mismatch" in told
 
 
-async def test_a_service_needs_an_address(webhook: Webhook) -> None:
-    why = "no address is configured for services: start the sandbox with a webhook URL"
+async def test_a_service_needs_an_endpoint(webhook: Webhook) -> None:
+    why = 'no endpoints available for service "hook"'
     hook = webhook.hook(clientConfig=at_service(webhook))
     assert await failure(hook) == f"failed to call webhook: {CALLED}: {why}"
 

@@ -1,4 +1,4 @@
-"""What RBAC lets one user do: rules of roles, and the admission plugin OwnerReferencesPermissionEnforcement, which asks
+"""What RBAC lets users do: rules of roles, and the admission plugin OwnerReferencesPermissionEnforcement, which asks
 RBAC about owner references. As Kubernetes has them in `plugin/pkg/auth/authorizer/rbac` and `plugin/pkg/admission/gc`.
 """
 
@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Object, User, metadata
+from app.sandbox.storage.storage import Storage
+
+_GROUP = "rbac.authorization.k8s.io"
+_PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 
 FindPlural = Callable[[str, str], str | None]
 """The plural of an apiVersion and kind; None where it isn't served."""
@@ -29,24 +33,37 @@ class Access:
 
 
 class Authorizer:
-    """Decides for `user` by `objects` (roles, cluster roles, their bindings); everybody else may do everything, and so
-    may `user` where there are no objects. `granted` is every access of `user` that was asked for and allowed."""
+    """Decides for `limited` users by the roles and bindings of a storage; everybody else may do everything. `granted`
+    is every access of limited users that was asked for and allowed."""
 
-    def __init__(self, objects: Sequence[Object], user: User) -> None:
+    def __init__(self, storage: Storage) -> None:
         self.granted: set[Access] = set()
-        self._limited = user.name if objects else None
-        self._rules = list(bound_rules(objects, user))
+        self.limited: set[str] = set()
+        self._storage = storage
+        self._rules: dict[str, list[tuple[str, Object]]] = {}
+        self._changed = 0
 
     def check(self, user: User, access: Access) -> None:
         """Raises 403 for what `user` may not do."""
         if not self.may(user, access):
             why = f'User "{user.name}" cannot {access}'
             raise errors.forbidden(access.group, access.resource, access.name, why)
-        if user.name == self._limited:
+        if user.name in self.limited:
             self.granted.add(access)
 
     def may(self, user: User, access: Access) -> bool:
-        return user.name != self._limited or any(allows(rule, access, within) for within, rule in self._rules)
+        return user.name not in self.limited or any(allows(rule, access, within) for within, rule in self._bound(user))
+
+    def _bound(self, user: User) -> list[tuple[str, Object]]:
+        """The rules of `user`, read again if a role or binding has changed."""
+        tables = [self._storage.table((_GROUP, plural)) for plural in _PLURALS]
+        changed = max(table.changed for table in tables)
+        if changed != self._changed:
+            self._rules, self._changed = {}, changed
+        if user.name not in self._rules:
+            objects = [obj for table in tables for obj in table.items()]
+            self._rules[user.name] = list(bound_rules(objects, user))
+        return self._rules[user.name]
 
     def check_owners(self, user: User, access: Access, new: Object, old: Object | None, plural_of: FindPlural) -> None:
         """Who changes an object's owners must be allowed to delete it, and who makes an owner wait for it, to update

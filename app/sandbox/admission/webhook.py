@@ -1,6 +1,6 @@
 """One call of one webhook: the AdmissionReview over HTTPS, and what its answer means.
 
-A webhook at a Service is reached at the configured base URL, but its certificate must still be valid for
+A webhook at a Service is reached at one of its endpoints; its certificate must be valid for
 `<service>.<namespace>.svc` under the configuration's caBundle, as on a real API server.
 """
 
@@ -9,6 +9,7 @@ import base64
 import binascii
 import contextlib
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,8 @@ import orjson
 from app.sandbox.objects.objects import Object
 from app.sandbox.objects.selectors import Matches, object_selector
 
-_NO_TRANSPORT = "no address is configured for services: start the sandbox with a webhook URL"
+FindService = Callable[[str, str, int], str]
+"""`<address>:<port>` of a Service, by namespace, name and port. LookupError with the reason if there is none."""
 
 _REVIEW = ("admission.k8s.io/v1", "AdmissionReview")
 _TYPES: dict[str, type] = {"allowed": bool, "uid": str, "status": dict, "warnings": list, "patch": str}
@@ -89,8 +91,8 @@ def _hook(item: Object, mutating: bool) -> Hook:
 class Transport:
     """Keeps one HTTP client per caBundle, with 25 idle connections for 90 s as the real server does."""
 
-    def __init__(self, base_url: str | None = None) -> None:
-        self.base_url = base_url
+    def __init__(self, find_service: FindService) -> None:
+        self._find_service = find_service
         self._clients: dict[str, httpx.AsyncClient] = {}
 
     async def close(self) -> None:
@@ -130,9 +132,12 @@ class Transport:
     def _reached(self, url: str, client: Object, shown: str) -> str:
         if client.get("url"):
             return url
-        if not self.base_url:
-            raise CallFailedError(f"failed to call webhook: {shown}: {_NO_TRANSPORT}")
-        return self.base_url.rstrip("/") + ((client.get("service") or {}).get("path") or "/")
+        service = client.get("service") or {}
+        try:
+            address = self._find_service(service["namespace"], service["name"], service.get("port") or 443)
+        except LookupError as error:
+            raise CallFailedError(f"failed to call webhook: {shown}: {error}") from error
+        return f"https://{address}{service.get('path') or '/'}"
 
     def _client(self, bundle: str) -> httpx.AsyncClient:
         client = self._clients.get(bundle)

@@ -13,13 +13,16 @@ from starlette.routing import Route
 
 from app.sandbox.admission.authorization import Access, Authorizer
 from app.sandbox.http import discovery
+from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Caller, Key, Object, User, is_deleting, key_of, metadata
+from app.sandbox.objects.patching import MERGE, apply_patch
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests import access_reviews
 from app.sandbox.requests.binding import Binder
 from app.sandbox.requests.options import delete_options, list_query, write_options
 from app.sandbox.requests.reads import Reader, Representation
+from app.sandbox.requests.scale import scale_of, scaled
 from app.sandbox.requests.writes import Writer
 
 _BODY_LIMIT = 3 * 1024 * 1024
@@ -89,11 +92,11 @@ class Api:
         reader: Reader,
         writer: Writer,
         binder: Binder,
-        tokens: Mapping[str, User],
+        tokens: Tokens,
         authorizer: Authorizer,
     ) -> None:
         self._registry, self._reader, self._writer, self._binder = registry, reader, writer, binder
-        self._users, self._authorizer = dict(tokens), authorizer
+        self._tokens, self._authorizer = tokens, authorizer
 
     def app(self) -> Starlette:
         return Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)])
@@ -116,7 +119,7 @@ class Api:
 
     def _user(self, request: Request) -> User:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        user = self._users.get(token.strip()) if scheme.lower() == "bearer" else None
+        user = self._tokens.user(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
             raise errors.ApiError(401, "Unauthorized", "Unauthorized")
         return user
@@ -181,6 +184,8 @@ class Api:
 
     def _read(self, request: Request, target: Target) -> Response:
         shown = _representation(request)
+        if target.subresource == "scale":
+            return _json(scale_of(self._reader.get(target.served, target.key, Representation())))
         if target.subresource and target.subresource != "status":
             raise errors.method_not_allowed()
         if target.name:
@@ -195,21 +200,32 @@ class Api:
         if target.subresource == "binding":
             await self._binder.bind(target.served, target.key, body, caller)
             return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+        if target.subresource == "token":
+            return _json(self._tokens.issue(target.key, body), 201)
         if target.name or (target.served.namespaced and not target.namespace):
             raise errors.method_not_allowed()
         created = await self._writer.create(target.served, body, caller, target.namespace)
         return _json(_representation(request).of(target.served, target.served.write(created)), 201)
 
     async def _change(self, request: Request, target: Target, caller: Caller) -> Response:
-        if not target.name or target.subresource == "binding":
+        if not target.name or target.subresource in ("binding", "token"):
             raise errors.method_not_allowed()
         body, media_type = await _body(request), _media_type(request)
         where = (target.served, target.key)
+        if target.subresource == "scale":
+            return _json(await self._scale(target, body, media_type if request.method == "PATCH" else "", caller))
         if request.method == "PUT":
             changed = await self._writer.update(*where, _object(body), caller, target.subresource)
         else:
             changed = await self._writer.patch(*where, body, media_type, caller, target.subresource)
         return _json(_representation(request).of(target.served, target.served.write(changed)))
+
+    async def _scale(self, target: Target, body: Any, patch_type: str, caller: Caller) -> Object:
+        """Sets the replicas to those of the Scale in `body`, or, with a `patch_type`, of the patched one."""
+        current = scale_of(self._reader.get(target.served, target.key, Representation()))
+        scale = apply_patch(current, body, patch_type, custom=False) if patch_type else _object(body)
+        change = scaled(target.served, scale)
+        return scale_of(await self._writer.patch(target.served, target.key, change, MERGE, caller))
 
     async def _delete(self, request: Request, target: Target, caller: Caller) -> Response:
         if target.subresource:

@@ -24,6 +24,13 @@ VERSION = {
 }
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _NOT_SERVED = {("", "namespaces"): ("deletecollection",)}
+_CHANGED = ("get", "patch", "update")
+_SUBRESOURCES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "binding": ("", "Binding", ("create",)),
+    "scale": ("autoscaling/v1", "Scale", _CHANGED),
+    "token": ("authentication.k8s.io/v1", "TokenRequest", ("create",)),
+}
+"""The group version ("" for that of the resource), kind and verbs of those that aren't part of the object."""
 
 
 def verbs(item: Served) -> tuple[str, ...]:
@@ -103,15 +110,20 @@ def _names(item: Served) -> Object:
     return {key: names for key, names in found.items() if names}
 
 
-def _subresource(name: str) -> tuple[str, tuple[str, ...]]:
-    return ("Binding", ("create",)) if name == "binding" else ("", ("get", "patch", "update"))
+def _subresource(item: Served, name: str) -> tuple[Object, tuple[str, ...]]:
+    """The group, version and kind of a subresource, and its verbs."""
+    version, kind, served = _SUBRESOURCES.get(name, ("", item.kind, _CHANGED))
+    group, _, number = version.rpartition("/")
+    where = {"group": group, "version": number} if version else {"group": item.group, "version": item.version}
+    return {**where, "kind": kind}, served
 
 
 def _subresources(item: Served) -> Iterable[Object]:
     for name in item.subresources:
-        kind, served = _subresource(name)
+        kind, served = _subresource(item, name)
+        foreign = kind if (kind["group"], kind["version"]) != (item.group, item.version) else {"kind": kind["kind"]}
         common = {"singularName": "", "namespaced": item.namespaced}
-        yield {"name": f"{item.plural}/{name}", **common, "kind": kind or item.kind, "verbs": served}
+        yield {"name": f"{item.plural}/{name}", **common, **foreign, "verbs": served}
 
 
 def aggregated(registry: Registry, core: bool) -> Object:
@@ -137,8 +149,7 @@ def aggregated(registry: Registry, core: bool) -> Object:
 def _aggregated_resource(item: Served) -> Object:
     subresources = []
     for name in item.subresources:
-        kind, served = _subresource(name)
-        response = {"group": item.group, "version": item.version, "kind": kind or item.kind}
+        response, served = _subresource(item, name)
         subresources.append({"subresource": name, "responseKind": response, "verbs": served})
     entry: Object = {
         "resource": item.plural,

@@ -46,9 +46,8 @@ async def api(
             pytest.skip(f"a real API server of Kubernetes 1.36 does not serve {GROUP}/{dialect}")
         server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=own_rules())
     else:
-        url = f"https://127.0.0.1:{configuration.server.port}"
         later = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3") if dialect == "v1beta1" else ()
-        server = Sandbox(webhook_url=url, state_dir=folder, unserved=OTHER[dialect], later=later, rules=own_rules())
+        server = Sandbox(state_dir=folder, unserved=OTHER[dialect], later=later, rules=own_rules())
     try:
         await server.start()
         yield server
