@@ -1,0 +1,63 @@
+"""Stands in for a Service: a TCP port on loopback whose connections go to Pods that are ready, in turns.
+
+A real API server needs it, because it doesn't accept loopback addresses in EndpointSlices.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+
+from tests.installation.pods import Pod
+
+
+class Balancer:
+    def __init__(self, ready: Callable[[], Sequence[Pod]]) -> None:
+        self._ready, self._turns = ready, itertools.count()
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            pods = self._ready()
+            if pods:
+                await _join(reader, writer, pods[next(self._turns) % len(pods)].address)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()
+
+
+async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
+    """Until one side closes."""
+    pod_reader, pod_writer = await asyncio.open_connection(address, 8443)
+    pumps = [asyncio.create_task(_pump(*pair)) for pair in ((reader, pod_writer), (pod_reader, writer))]
+    try:
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        pod_writer.transport.abort()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()

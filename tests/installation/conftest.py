@@ -1,0 +1,47 @@
+"""What users install, as they install it: the rendered manifests, the commands of the README, two replicas as processes
+under the rendered ServiceAccount. Each test has an API server of its own, the sandbox or a real one.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from app.commands.sandbox import ApiServer
+from app.sandbox.real import RealApiServer, find_binaries
+from app.sandbox.sandbox import Sandbox
+from tests.installation.cluster import Cluster, cluster_of
+from tests.rendered import of_kind, rendered
+
+
+@pytest.fixture(params=["sandbox", "real"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which API server: `sandbox`, or `real` if its binaries are on this machine."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl, which applies the manifests")
+    if request.param == "real":
+        try:
+            find_binaries(os.environ)
+        except FileNotFoundError as missing:
+            pytest.skip(f"needs a real API server: {missing}")
+    return str(request.param)
+
+
+@pytest_asyncio.fixture
+async def cluster(kind: str, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Grove, KAI and NVIDIA's driver are there as CRDs. Our account has no rights but those that get installed."""
+    rules = [of_kind(rendered("prerequisites"), "Namespace")]
+    api: ApiServer
+    if kind == "real":
+        api = RealApiServer(binaries=find_binaries(os.environ), state_dir=tmp_path / "api", rules=rules)
+    else:
+        api = Sandbox(state_dir=tmp_path / "api", rules=rules)
+    try:
+        await api.start()
+        async with cluster_of(api, tmp_path) as cluster:
+            yield cluster
+    finally:
+        await api.stop()

@@ -1,0 +1,288 @@
+"""Stands in for what runs Pods in a cluster: the Deployment controller, the kubelet and the EndpointSlice controller.
+
+It knows one Deployment. Each of its Pods is a process on this machine with the rendered command, files and environment,
+an address of its own on loopback, and the token of its ServiceAccount. Nothing else is different from a cluster.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import random
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import httpx
+import yaml
+
+from tests.installation.kubernetes import Kubernetes, Object
+from tests.installation.readme import ROOT
+
+NAMESPACE, NAME = "grove-system", "grove-admission"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
+CORE = f"/api/v1/namespaces/{NAMESPACE}"
+SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+PERIOD = 0.1
+
+
+@dataclass
+class Pod:
+    """One process. `template` is a hash of the Pod template that it was made from."""
+
+    name: str
+    template: str
+    spec: Object
+    folder: Path
+    address: str
+    process: asyncio.subprocess.Process
+    log: IO[bytes]
+    is_ready: bool = False
+    is_stopping: bool = False
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.address}:8443"
+
+    @property
+    def text(self) -> str:
+        """What the process has logged."""
+        return (self.folder / "log").read_text()
+
+    def stop(self) -> None:
+        if not self.is_stopping and self.process.returncode is None:
+            self.process.terminate()
+        self.is_ready, self.is_stopping = False, True
+
+
+def rebased(text: str, spec: Object, folder: Path) -> str:
+    """A path in the container, as the path on this machine; any other text as it is."""
+    for mount in spec["containers"][0]["volumeMounts"]:
+        if text.startswith(mount["mountPath"]):
+            return str(folder / mount["name"]) + text.removeprefix(mount["mountPath"])
+    return text
+
+
+@dataclass
+class Pods:
+    """The Pods of the Deployment, kept as it asks for while `run` runs. `kubernetes` is an administrator; `server` is
+    the `cluster` of a kubeconfig. If `has_slices`, an EndpointSlice has the addresses of those that are ready."""
+
+    kubernetes: Kubernetes
+    server: Object
+    folder: Path
+    has_slices: bool
+    pods: list[Pod] = field(default_factory=list)
+    _count: int = 0
+    _published: list[str] | None = None
+
+    @property
+    def ready(self) -> list[Pod]:
+        return [pod for pod in self.pods if pod.is_ready]
+
+    async def run(self) -> None:
+        async with httpx.AsyncClient(verify=False, timeout=2) as probe:
+            while True:
+                await self._step(probe)
+                await asyncio.sleep(PERIOD)
+
+    async def end(self) -> None:
+        """Ends all processes, without grace."""
+        for pod in self.pods:
+            with contextlib.suppress(ProcessLookupError):
+                pod.process.kill()
+            await pod.process.wait()
+            pod.log.close()
+
+    async def _step(self, probe: httpx.AsyncClient) -> None:
+        await self._remove_ended()
+        deployment = await self.kubernetes.find(DEPLOYMENT)
+        for pod in self.pods:
+            await self._refresh_secrets(pod)
+            pod.is_ready = not pod.is_stopping and await _is_ready(probe, pod)
+        await self._roll(deployment)
+        if self.has_slices:
+            await self._publish()
+        if deployment is not None:
+            await self._report(deployment)
+
+    # The Deployment controller: one new Pod more than asked for, and none fewer that is ready.
+
+    async def _roll(self, deployment: Object | None) -> None:
+        wanted = deployment["spec"]["replicas"] if deployment else 0
+        template = deployment["spec"]["template"] if deployment else {}
+        version = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
+        staying = [pod for pod in self.pods if not pod.is_stopping]
+        current = [pod for pod in staying if pod.template == version]
+        former = [pod for pod in staying if pod.template != version]
+        while deployment and len(current) < wanted and len(current) + len(former) < wanted + 1:
+            pod = await self._start(template, version)
+            if pod is None:
+                break
+            current.append(pod)
+        for pod in current[wanted:]:
+            pod.stop()
+        for pod in former:
+            if wanted == 0 or not pod.is_ready or len(self.ready) > wanted:
+                pod.stop()
+
+    async def _report(self, deployment: Object) -> None:
+        version = hashlib.sha256(json.dumps(deployment["spec"]["template"], sort_keys=True).encode()).hexdigest()[:10]
+        staying = [pod for pod in self.pods if not pod.is_stopping]
+        counts = {
+            "replicas": len(staying),
+            "updatedReplicas": len([pod for pod in staying if pod.template == version]),
+            "readyReplicas": len(self.ready),
+            "availableReplicas": len(self.ready),
+            "observedGeneration": deployment["metadata"]["generation"],
+        }
+        if {key: (deployment.get("status") or {}).get(key, 0) for key in counts} != counts:
+            await self.kubernetes.ask("PATCH", f"{DEPLOYMENT}/status", {"status": counts})
+
+    # The kubelet.
+
+    async def _start(self, template: Object, version: str) -> Pod | None:
+        """None if a ConfigMap, a Secret or the ServiceAccount is missing: a Pod waits for them."""
+        self._count += 1
+        spec, folder = template["spec"], self.folder / f"pod-{self._count}"
+        if not await self._mount(spec, folder) or not await self._write_kubeconfig(spec, folder):
+            return None
+        name, address = f"{NAME}-{version}-{self._count}", _address()
+        await self._create(name, template, address)
+        (container,) = spec["containers"]
+        command = [rebased(argument, spec, folder) for argument in container["args"]]
+        log = (folder / "log").open("wb")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "app", *command, "--kubeconfig", str(folder / "kubeconfig")),
+            cwd=ROOT,
+            env={**_inherited(), **_environment(container), "GROVE_ADMISSION_HOST": address},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        self.pods.append(Pod(name, version, spec, folder, address, process, log))
+        return self.pods[-1]
+
+    async def _mount(self, spec: Object, folder: Path) -> bool:
+        for volume in spec["volumes"]:
+            content = await self._content(volume)
+            if content is None:
+                return False
+            _write(folder / volume["name"], content)
+        return True
+
+    async def _content(self, volume: Object) -> dict[str, bytes] | None:
+        """The files of a volume; None if its ConfigMap or Secret is missing."""
+        if "configMap" in volume:
+            found = await self.kubernetes.find(f"{CORE}/configmaps/{volume['configMap']['name']}")
+            return None if found is None else {name: text.encode() for name, text in found["data"].items()}
+        if "secret" in volume:
+            found = await self.kubernetes.find(f"{CORE}/secrets/{volume['secret']['secretName']}")
+            return None if found is None else {name: base64.b64decode(text) for name, text in found["data"].items()}
+        return {}
+
+    async def _refresh_secrets(self, pod: Pod) -> None:
+        for volume in pod.spec["volumes"]:
+            content = await self._content(volume) if "secret" in volume else None
+            if content is not None:
+                _write(pod.folder / volume["name"], content)
+
+    async def _write_kubeconfig(self, spec: Object, folder: Path) -> bool:
+        path = f"{CORE}/serviceaccounts/{spec['serviceAccountName']}/token"
+        code, answer = await self.kubernetes.ask("POST", path, TOKEN_REQUEST)
+        if code == 404:
+            return False
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "cluster", "cluster": self.server}],
+            "users": [{"name": "account", "user": {"token": answer["status"]["token"]}}],
+            "contexts": [{"name": "pod", "context": {"cluster": "cluster", "user": "account"}}],
+            "current-context": "pod",
+        }
+        (folder / "kubeconfig").write_text(yaml.safe_dump(content))
+        return True
+
+    async def _create(self, name: str, template: Object, address: str) -> None:
+        metadata = {"name": name, "labels": template["metadata"]["labels"]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        await self.kubernetes.write("POST", f"{CORE}/pods", pod)
+        status = {"phase": "Running", "podIP": address}
+        await self.kubernetes.write("PATCH", f"{CORE}/pods/{name}/status", {"status": status})
+
+    async def _remove_ended(self) -> None:
+        """A Pod that was told to stop is gone with its process; one that ends by itself is started anew."""
+        for pod in [pod for pod in self.pods if pod.process.returncode is not None]:
+            pod.log.close()
+            self.pods.remove(pod)
+            await self.kubernetes.delete(f"{CORE}/pods/{pod.name}")
+
+    # The EndpointSlice controller.
+
+    async def _publish(self) -> None:
+        service = await self.kubernetes.find(f"{CORE}/services/{NAME}")
+        addresses = [pod.address for pod in self.ready] if service else None
+        if addresses == self._published:
+            return
+        if addresses is None:
+            await self.kubernetes.delete(f"{SLICES}/{NAME}-1")
+        else:
+            await self._write_slice(addresses)
+        self._published = addresses
+
+    async def _write_slice(self, addresses: list[str]) -> None:
+        endpoints = [{"addresses": [address], "conditions": {"ready": True}} for address in addresses]
+        if self._published is not None:
+            await self.kubernetes.write("PATCH", f"{SLICES}/{NAME}-1", {"endpoints": endpoints})
+            return
+        labels = {"kubernetes.io/service-name": NAME}
+        content = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": f"{NAME}-1", "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": endpoints,
+            "ports": [{"name": "https", "port": 8443}],
+        }
+        await self.kubernetes.write("POST", SLICES, content)
+
+
+async def _is_ready(probe: httpx.AsyncClient, pod: Pod) -> bool:
+    try:
+        return (await probe.get(f"{pod.url}/readyz")).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _address() -> str:
+    """An address on loopback that no other Pod has, of this test or another one."""
+    return f"127.{random.randrange(1, 255)}.{random.randrange(255)}.{random.randrange(1, 255)}"
+
+
+def _environment(container: Object) -> dict[str, str]:
+    """The variables of the container. POD_NAMESPACE is the only one that refers to a field."""
+    fields = {"metadata.namespace": NAMESPACE}
+    return {
+        variable["name"]: variable["value"]
+        if "value" in variable
+        else fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+        for variable in container["env"]
+    }
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("GROVE_ADMISSION", "KUBE"))}
+
+
+def _write(folder: Path, content: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in content.items():
+        path = folder / name
+        if not path.exists() or path.read_bytes() != data:
+            temporary = folder / f".{name}"
+            temporary.write_bytes(data)
+            temporary.replace(path)

@@ -1,0 +1,49 @@
+"""The overlay `self-managed`, from the first command of the README to the last one."""
+
+from tests.installation.checks import adopts, certificate, levels, rotates, verdict, works
+from tests.installation.cluster import CONFIGURATIONS, Cluster
+from tests.installation.readme import commands
+
+CONFIGURATION = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+clusterTopology:
+  enabled: true
+  levels: [%s]
+certificates: {mode: self-managed, validityHours: 0.005, caValidityHours: 1, settleSeconds: 0}
+server: {drainSeconds: 0}
+"""
+"""A certificate is valid for 18 seconds, and replaced after 12."""
+
+UPGRADE = "### Upgrade, or change the configuration"
+ZONE, RACK = "{domain: zone, key: topology.kubernetes.io/zone}", "{domain: rack, key: topology.kubernetes.io/rack}"
+
+
+async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(cluster: Cluster) -> None:
+    cluster.configure(CONFIGURATION % ZONE)
+    await cluster.run(*commands("### Install")[:2])
+    before = await cluster.everything()
+
+    await cluster.run(*commands("### Install"))
+    await works(cluster)
+    assert await cluster.until(lambda: levels(cluster)) == ["zone"]
+    first = await certificate(cluster)
+    await adopts(cluster, "train")
+    await rotates(cluster, first)
+
+    cluster.configure(CONFIGURATION % f"{ZONE}, {RACK}")
+    replaced = {pod.name for pod in cluster.pods.pods}
+    await cluster.run(*commands(UPGRADE))
+    assert replaced & {pod.name for pod in cluster.pods.ready} == set()
+    await works(cluster)
+    await cluster.until(lambda: levels(cluster), lambda domains: domains == ["zone", "rack"])
+
+    await cluster.run(*commands("### Switch off"))
+    assert [path for path in CONFIGURATIONS if await cluster.admin.find(path)] == []
+    assert await verdict(cluster) == ""
+
+    await cluster.run(*commands(UPGRADE))
+    await works(cluster)
+
+    await cluster.run(*commands("### Switch off"), *commands("### Uninstall"))
+    await cluster.until(cluster.everything, lambda after: after - before == set())
