@@ -41,7 +41,8 @@ async def main() -> int:
     parser.add_argument("--rate", type=float, default=1000.0, help="calls a second")
     parser.add_argument("--scale", type=float, default=1.0, help="of the bursts' gaps and of the cluster (default: 1)")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, bench_verdicts.servers(Path(name), set(SERVERS)) as ports:
+    with tempfile.TemporaryDirectory() as name, bench_verdicts.servers(Path(name), set(SERVERS)) as started:
+        ports = {server: started[server].port for server in SERVERS}
         context = ssl.create_default_context(cafile=Path(name) / "ca.crt")
         await steady({one: Load(ports[one], context) for one in SERVERS}, arguments)
         counted = await asyncio.gather(*(bursts(ports[one], context, arguments.scale) for one in SERVERS))

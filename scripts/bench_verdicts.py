@@ -1,7 +1,11 @@
-"""Verdicts per second, beside a bare ASGI floor and kopf, in one run on one machine.
+"""Verdicts per second, beside a bare ASGI floor, kopf and a webhook in Go, in one run on one machine.
 
 TLS, keep-alive, 16 connections, every server alone on one core, `wrk` on the other. Rounds go from server to server, so
-that a noisy machine is noisy for all; a figure is the median of its rounds. What counts are the ratios.
+that a noisy machine is noisy for all; a figure is the median of its rounds. What counts are the ratios. If other
+processes take turns on the cores, compare the CPU time that a server takes for a verdict: they don't add to it.
+
+The webhook in Go is that of NVIDIA's DRA driver (github.com/NVIDIA/k8s-dra-driver-gpu, cmd/webhook), if `--go-peer` or
+the environment variable GO_PEER names its program. It judges a ResourceClaim in a review as large as the PodGroup's.
 """
 
 import argparse
@@ -29,6 +33,7 @@ from app.server.listener import free_port
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
 CONNECTIONS = 16
 PODCLIQUE_BYTES = 12 * 1024
+GO_PATH = "/validate-resource-claim-parameters"
 
 SCRIPT = """
 local file = assert(io.open(os.getenv("BODY"), "rb"))
@@ -49,18 +54,23 @@ class Case:
     body: bytes
     ratio_to: tuple[str, ...] = ()
     rates: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    """Microseconds per verdict."""
     medians: list[float] = field(default_factory=list)
     p99s: list[float] = field(default_factory=list)
 
 
-def cases() -> list[Case]:
+def cases(with_go: bool) -> list[Case]:
     podgroup = review("podgroup.valid")
     podcliqueset = review("podcliqueset.topology-three-levels")
     podclique = padded(review("podclique.replica-scope-0-worker"))
+    go = [Case("Go, a ResourceClaim", "go", GO_PATH, claim_review(len(podgroup)))] if with_go else []
+    compared = ("floor", "floor that parses", *(case.name for case in go))
     return [
+        *go,
         Case("floor", "floor", "/", podgroup),
         Case("floor that parses", "parsing", "/", podgroup),
-        Case("/validate/podgroup", "ours", "/validate/podgroup?timeout=5s", podgroup, ("floor", "floor that parses")),
+        Case("/validate/podgroup", "ours", "/validate/podgroup?timeout=5s", podgroup, compared),
         Case("kopf, the same rule", "kopf", "/", podgroup, ("/validate/podgroup",)),
         Case(
             "/validate/podcliqueset", "ours", "/validate/podcliqueset?timeout=5s", podcliqueset, ("floor that parses",)
@@ -76,9 +86,46 @@ def cases() -> list[Case]:
     ]
 
 
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Of all its threads since its start."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def review(name: str) -> bytes:
     """A recorded request, as compact as an API server sends it."""
     return orjson.dumps(orjson.loads((REVIEWS / f"{name}.json").read_bytes()))
+
+
+def claim_review(size: int) -> bytes:
+    """Of about `size` bytes, with a configuration for NVIDIA's driver, which its webhook judges."""
+    config = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
+    devices = {
+        "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
+        "config": [{"requests": ["gpu"], "opaque": {"driver": "gpu.nvidia.com", "parameters": config}}],
+    }
+    kind = {"group": "resource.k8s.io", "version": "v1", "kind": "ResourceClaim"}
+    loaded = orjson.loads(review("podgroup.valid"))
+    loaded["request"] |= {
+        "kind": kind,
+        "requestKind": kind,
+        "resource": {"group": "resource.k8s.io", "version": "v1", "resource": "resourceclaims"},
+        "object": {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "claim", "namespace": "default", "annotations": {"note": ""}},
+            "spec": {"devices": devices},
+        },
+    }
+    loaded["request"]["object"]["metadata"]["annotations"]["note"] = "x" * (size - len(orjson.dumps(loaded)))
+    return orjson.dumps(loaded)
 
 
 def padded(body: bytes) -> bytes:
@@ -109,27 +156,32 @@ def facts() -> bytes:
 
 
 @contextlib.contextmanager
-def servers(directory: Path, wanted: set[str]) -> Iterator[dict[str, int]]:
+def servers(directory: Path, names: set[str], go_peer: str = "") -> Iterator[dict[str, Server]]:
     """The servers, each on its own port, all on the first core."""
     ensure_development_certificate(directory, ["127.0.0.1", "localhost"], datetime.now(UTC))
     (directory / "facts").mkdir()
     (directory / "facts" / "facts.json").write_bytes(facts())
-    ports = {name: free_port() for name in sorted(wanted)}
+    ports = {name: free_port() for name in sorted(names)}
+    started = {}
     with contextlib.ExitStack() as stack:
         for name, port in ports.items():
             log = stack.enter_context((directory / f"{name}.log").open("wb"))
-            command = ["taskset", "-c", "0", sys.executable, *arguments(name, port, directory)]
+            command = ["taskset", "-c", "0", *arguments(name, port, directory, go_peer)]
             process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=ENVIRONMENT)
             stack.callback(stop, process)
             wait_for(port, process, directory / f"{name}.log")
-        yield ports
+            started[name] = Server(port, process.pid)
+        yield started
 
 
-def arguments(name: str, port: int, directory: Path) -> list[str]:
+def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
+    if name == "go":
+        pair = ["--tls-cert-file", str(directory / "tls.crt"), "--tls-private-key-file", str(directory / "tls.key")]
+        return [go_peer, "--port", str(port), *pair]
     if name != "ours":
-        return ["scripts/bench_peers.py", name, str(port), str(directory)]
+        return [sys.executable, "scripts/bench_peers.py", name, str(port), str(directory)]
     options = ["--objects", str(directory / "facts"), "--certs", str(directory), "--port", str(port)]
-    return ["-m", "app", "serve", "--host", "127.0.0.1", "--log-level", "warning", *options]
+    return [sys.executable, "-m", "app", "serve", "--host", "127.0.0.1", "--log-level", "warning", *options]
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
@@ -147,18 +199,21 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def measure(case: Case, port: int, seconds: int, directory: Path) -> None:
+def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
     """One round of `wrk`; a refused or failed answer ends the benchmark."""
     body, script = directory / "body.json", directory / "post.lua"
     body.write_bytes(case.body)
     script.write_text(SCRIPT)
     command = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", "-s", str(script)]
-    url = f"https://127.0.0.1:{port}{case.path}"
+    url = f"https://127.0.0.1:{server.port}{case.path}"
+    before = server.cpu_seconds()
     output = subprocess.run(
         [*command, url], env={**ENVIRONMENT, "BODY": str(body)}, capture_output=True, text=True, check=True
     ).stdout
     if "Non-2xx" in output or "Socket errors" in output:
         raise SystemExit(f"{case.name}: not every request was answered:\n{output}")
+    answered = int(found(r"(\d+) requests in", output))
+    case.cpu.append((server.cpu_seconds() - before) * 1e6 / answered)
     case.rates.append(float(found(r"Requests/sec:\s+([\d.]+)", output)))
     case.medians.append(milliseconds(found(r"(?m)^\s+50%\s+(\S+)", output)))
     case.p99s.append(milliseconds(found(r"(?m)^\s+99%\s+(\S+)", output)))
@@ -178,11 +233,15 @@ def milliseconds(text: str) -> float:
 
 def report(measured: list[Case]) -> None:
     rates = {case.name: statistics.median(case.rates) for case in measured}
-    print(f"\n{'':26} {'verdicts/s':>11} {'p50 ms':>8} {'p99 ms':>8}   ratio")
+    cpu = {case.name: statistics.median(case.cpu) for case in measured}
+    print(f"\n{'':26} {'verdicts/s':>11} {'p50 ms':>8} {'p99 ms':>8} {'CPU us':>8}   ratio, and ratio by CPU time")
     for case in measured:
-        ratio = ", ".join(f"{rates[case.name] / rates[other]:.2f} of {other}" for other in case.ratio_to)
+        ratio = ", ".join(
+            f"{rates[case.name] / rates[other]:.2f} ({cpu[other] / cpu[case.name]:.2f}) of {other}"
+            for other in case.ratio_to
+        )
         p50, p99 = statistics.median(case.medians), statistics.median(case.p99s)
-        print(f"{case.name:26} {rates[case.name]:11,.0f} {p50:8.3f} {p99:8.3f}   {ratio}")
+        print(f"{case.name:26} {rates[case.name]:11,.0f} {p50:8.3f} {p99:8.3f} {cpu[case.name]:8.1f}   {ratio}")
     kopf = rates.get("kopf, the same rule")
     if kopf:
         print(f"\n/validate/podgroup gives {rates['/validate/podgroup'] / kopf:.1f} verdicts for one of kopf's")
@@ -192,18 +251,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3, help="length of a round")
+    parser.add_argument("--go-peer", default=os.environ.get("GO_PEER", ""), help="program of the webhook in Go")
     options = parser.parse_args()
     missing = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
     if missing:
         raise SystemExit(f"the benchmark needs {' and '.join(missing)}: install the packages wrk and util-linux")
     if (os.cpu_count() or 1) < 2:
         raise SystemExit("the benchmark needs two cores, one for the server and one for the load")
-    measured = cases()
-    with tempfile.TemporaryDirectory() as name, servers(Path(name), {case.server for case in measured}) as ports:
+    measured = cases(with_go=bool(options.go_peer))
+    names = {case.server for case in measured}
+    with tempfile.TemporaryDirectory() as name, servers(Path(name), names, options.go_peer) as started:
         for turn in range(options.rounds):
             for case in measured:
                 print(f"\rround {turn + 1} of {options.rounds}: {case.name:30}", end="", file=sys.stderr, flush=True)
-                measure(case, ports[case.server], options.seconds, Path(name))
+                measure(case, started[case.server], options.seconds, Path(name))
     print(file=sys.stderr)
     report(measured)
     return 0
