@@ -22,7 +22,7 @@ from bench_restarts import Load
 
 from app.admission.decide import decide
 from app.admission.review import parse
-from app.cluster.connect import offline_cluster
+from app.cluster.documents import cluster_of
 from app.config.read import configuration_or_defaults
 from app.server.listener import free_port
 from app.webhooks.registry import routes_over
@@ -112,7 +112,7 @@ def listening_on(port: int) -> int:
 def large_set() -> float:
     """Handler time for 1,000 replicas, as a part of that for 1."""
     configuration = configuration_or_defaults(None)
-    cluster = offline_cluster(configuration, orjson.loads(bench_verdicts.facts())["items"])
+    cluster = cluster_of(configuration, orjson.loads(bench_verdicts.facts())["items"])
     route = routes_over(configuration, cluster)["/validate/podcliqueset"]
     review = bench_verdicts.review("podcliqueset.topology-three-levels")
     times = {}
