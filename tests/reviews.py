@@ -40,6 +40,7 @@ NODE = {
 }
 PATHS = {
     "clustertopology": "/validate/clustertopology",
+    "clustertopologybinding": "/validate/clustertopology",
     "podcliqueset": "/validate/podcliqueset",
     "podgroup": "/validate/podgroup",
     "podclique": "/mutate/podclique",
@@ -53,13 +54,51 @@ def names() -> list[str]:
     return sorted(path.stem for path in DIRECTORY.glob("*.json"))
 
 
+OPERATORS = ("grove-a5b8e0dc", "grove-fcc3b3bb")
+"""The folders with what a real Grove operator caused, by its commit."""
+
+
+def operator_names(operator: str) -> list[str]:
+    """The recordings of `operator` of what we have a webhook for, as `folder/name`."""
+    found = sorted(path.stem for path in (DIRECTORY / operator).glob("*.json"))
+    return [f"{operator}/{name}" for name in found if name.partition(".")[0] in PATHS]
+
+
+def operator_cluster(operator: str, *, enabled: bool = False) -> OfflineCluster:
+    """The cluster that `operator` was recorded in: its topology, its nodes n0 to n7, and its sets. `enabled`: we manage
+    the topology of today's operator too."""
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": f"n{number}",
+                "labels": {
+                    "topology.kubernetes.io/region": "r1",
+                    "topology.kubernetes.io/zone": f"z{number // 4}",
+                    "topology.kubernetes.io/block": f"b{number // 4}",
+                    "topology.kubernetes.io/rack": f"k{number // 2}",
+                    "kubernetes.io/hostname": f"n{number}",
+                },
+            },
+        }
+        for number in range(8)
+    ]
+    if operator == "grove-a5b8e0dc":
+        sets = [load(f"{operator}/podcliqueset.create-by-user")["request"]["object"]]
+        return OfflineCluster([*nodes, *sets], levels=LEVELS[:4])
+    sets = [load(f"{operator}/podcliqueset.{name}")["request"]["object"] for name in ("three-levels", "mnnvl-groups")]
+    binding = load(f"{operator}/clustertopologybinding.create-by-user")["request"]["object"]
+    return OfflineCluster([*nodes, *sets, binding], topology_enabled=enabled)
+
+
 def load(name: str) -> dict[str, Any]:
     review: dict[str, Any] = json.loads((DIRECTORY / f"{name}.json").read_text())
     return review
 
 
 def path_of(name: str) -> str:
-    return PATHS[name.partition(".")[0]]
+    return PATHS[name.rpartition("/")[2].partition(".")[0]]
 
 
 def recorded_sets() -> list[dict[str, Any]]:

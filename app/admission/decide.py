@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What one path answers to: `operations` on `resource` of `group`, whose objects are of `kind`."""
+    """What one path answers to: `operations` on `resource` of `group`, whose objects are of `kind`. `also` are further
+    (kind, resource) of the same group."""
 
     path: str
     group: str
@@ -27,6 +28,13 @@ class Route:
     subresource: str
     operations: frozenset[str]
     handler: Handler
+    also: tuple[tuple[str, str], ...] = ()
+
+    def takes(self, kind: str, resource: str) -> bool:
+        """Whether objects of `kind` are judged. `resource` is its plural, "" if it is not known."""
+        if kind == self.kind and resource in (self.resource, ""):
+            return True
+        return any(kind == other and resource in (plural, "") for other, plural in self.also)
 
 
 def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
@@ -63,9 +71,8 @@ async def _awaited(route: Route, request: Request, answer: Awaitable[Verdict], s
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
     """A verdict that needs no rule of the webhook's; None where one is needed."""
     if (
-        request.kind != route.kind
-        or request.group != route.group
-        or (request.resource and request.resource != route.resource)
+        request.group != route.group
+        or not route.takes(request.kind, request.resource)
         or request.subresource != route.subresource
     ):
         return bad_request(_misplaced(route, request))

@@ -6,7 +6,7 @@ from app.cluster.facts import CachedFacts
 from app.cluster.mnnvl import ClusterMnnvl
 from app.cluster.nodes import NodeKeys
 from app.cluster.stores import Stores
-from app.cluster.table import FOR_VERDICTS, NODES, TOPOLOGIES
+from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES
 from app.config.schema import Configuration
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
@@ -29,6 +29,7 @@ class Cluster:
         self.node_keys = NodeKeys(settings.name, configuration.node_labels)
         self.stores = Stores(FOR_VERDICTS, {NODES: self.node_keys.project})
         self.stores[TOPOLOGIES].subscribe(self.node_keys.topology_changed)
+        self.stores[BINDINGS].subscribe(self.node_keys.binding_changed)
         self.facts = CachedFacts(client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled)
         self.resources = ClusterMnnvl(client, self.facts, self.stores)
 

@@ -4,12 +4,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.cluster.dialects import dialect_of
+from app.cluster.nodes import NodeSummary
 from app.cluster.readers import TopologyMissing
 from app.cluster.stores import Stores
-from app.cluster.table import NODES, SETS, TOPOLOGIES
+from app.cluster.table import BINDINGS, KAI_TOPOLOGIES, NODES, OF_BINDING, OF_NAMESPACE, SETS, TOPOLOGIES, Levels
 from app.kube.api import NotFound, Objects, Store, Unavailable
-from app.rules.kinds import POD_CLIQUE_SET
+from app.objects.resource import Resource
+from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.rules.topology.binding_levels import KaiTopology
+from app.rules.topology.coverage import Nodes
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Topology
 
@@ -26,6 +30,7 @@ class CachedFacts:
     def __init__(self, client: Objects, stores: Stores, *, topology_name: str, topology_enabled: bool) -> None:
         self._client = client
         self._stores = stores
+        self._summary = NodeSummary(stores[NODES])
         self._name = topology_name
         self._disabled = None if topology_enabled else Topology(topology_name, enabled=False)
         self._current = Topology(topology_name, enabled=True)
@@ -46,6 +51,40 @@ class CachedFacts:
         if levels != self._current.levels:
             self._current = Topology(self._name, enabled=True, levels=levels)
         return self._current
+
+    def bindings(self) -> Mapping[str, Levels]:
+        """Unavailable also if discovery has seen the API of bindings before they were listed."""
+        store = self._stores[BINDINGS]
+        ready(store, "ClusterTopologyBindings")
+        if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
+            raise Unavailable("the cache of ClusterTopologyBindings is not filled yet; try again in a few seconds")
+        return {name: levels for _, name in store.known_keys() if (levels := store.get("", name)) is not None}
+
+    def kai_topology(self, name: str) -> KaiTopology | None:
+        ready(self._stores[KAI_TOPOLOGIES], "KAI Topologies")
+        return self._stores[KAI_TOPOLOGIES].get("", name)
+
+    def users_of(self, binding: str) -> list[PodCliqueSet]:
+        ready(self._stores[SETS], "PodCliqueSets")
+        return sorted(self._stores[SETS].by_index(OF_BINDING, ("", binding)), key=lambda pcs: (pcs.namespace, pcs.name))
+
+    def nodes(self) -> Nodes:
+        return self._summary.nodes()
+
+    def level_keys(self) -> tuple[str, ...]:
+        try:
+            managed = self.topology().keys
+        except Unavailable:
+            managed = ()
+        bound = (level.key for levels in self._stores[BINDINGS].values() for level in levels)
+        return tuple(dict.fromkeys((*managed, *bound)))
+
+    def is_served(self, resource: Resource) -> bool:
+        return self._client.served_version(resource) is not None
+
+    def namesakes(self, namespace: str) -> list[PodCliqueSet]:
+        ready(self._stores[SETS], "PodCliqueSets")
+        return sorted(self._stores[SETS].by_index(OF_NAMESPACE, (namespace, "")), key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         ready(self._stores[SETS], "PodCliqueSets")

@@ -1,15 +1,23 @@
-"""Which labels of nodes are kept: those of the topology's levels and the configured ones."""
+"""Which labels of nodes are kept: those of the levels of every topology and the configured ones."""
 
 import asyncio
+from collections import Counter
 from sys import intern
 
 from app.cluster.table import Levels, NodeLabels
 from app.kube.api import Key, Object
+from app.kube.store import WatchStore
 from app.objects.metadata import labels_of
+from app.rules.topology.coverage import GPU_COUNT, NVLINK_DOMAIN, Nodes
+from app.rules.topology.levels import HOSTNAME_KEY
+
+ALWAYS = (GPU_COUNT, NVLINK_DOMAIN)
+"""What warnings about room and NVLink need."""
 
 
 class NodeKeys:
-    """The keys of the labels to keep: `configured` and those of the levels of the ClusterTopology `topology_name`.
+    """The keys of the labels to keep: `configured`, and those of the levels of the ClusterTopology `topology_name` and
+    of every ClusterTopologyBinding.
 
     `changed` is set if nodes have to be listed again, because a key was added.
     """
@@ -17,7 +25,9 @@ class NodeKeys:
     def __init__(self, topology_name: str, configured: tuple[str, ...]) -> None:
         self.changed = asyncio.Event()
         self._topology_name, self._configured = topology_name, configured
-        self._keys = configured
+        self._managed: Levels = ()
+        self._bound: dict[Key, Levels] = {}
+        self._keys = tuple(dict.fromkeys((*configured, *ALWAYS)))
 
     def project(self, obj: Object) -> NodeLabels:
         """The labels of a node that are kept."""
@@ -25,9 +35,54 @@ class NodeKeys:
         return {intern(key): intern(labels[key]) for key in self._keys if key in labels}
 
     def topology_changed(self, key: Key, before: Levels | None, after: Levels | None) -> None:
-        if key != ("", self._topology_name):
-            return
-        keys = tuple(dict.fromkeys((*(level.key for level in after or ()), *self._configured)))
+        if key == ("", self._topology_name):
+            self._managed = after or ()
+            self._collect()
+
+    def binding_changed(self, key: Key, before: Levels | None, after: Levels | None) -> None:
+        self._bound.pop(key, None)
+        if after is not None:
+            self._bound[key] = after
+        self._collect()
+
+    def _collect(self) -> None:
+        bound = (level.key for levels in self._bound.values() for level in levels)
+        keys = tuple(dict.fromkeys((*(level.key for level in self._managed), *bound, *self._configured, *ALWAYS)))
         if set(keys) - set(self._keys):
             self.changed.set()
         self._keys = keys
+
+
+class NodeSummary:
+    """How many nodes have equal labels, kept in step with the store of nodes, so that a verdict doesn't look at each of
+    thousands of nodes."""
+
+    def __init__(self, store: WatchStore[NodeLabels]) -> None:
+        self._counts: Counter[tuple[tuple[str, str], ...]] = Counter()
+        self._nodes: Nodes | None = None
+        for labels in store.values():
+            self._counts[_shared(labels)] += 1
+        store.subscribe(self._changed)
+
+    def nodes(self) -> Nodes:
+        if self._nodes is None:
+            self._nodes = [(dict(labels), count) for labels, count in self._counts.items()]
+        return self._nodes
+
+    def _changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
+        old = None if before is None else _shared(before)
+        new = None if after is None else _shared(after)
+        if old == new:
+            return
+        self._nodes = None
+        if old is not None:
+            self._counts[old] -= 1
+            if not self._counts[old]:
+                del self._counts[old]
+        if new is not None:
+            self._counts[new] += 1
+
+
+def _shared(labels: NodeLabels) -> tuple[tuple[str, str], ...]:
+    """The labels without the hostname, which no two nodes have in common."""
+    return tuple(sorted(item for item in labels.items() if item[0] != HOSTNAME_KEY))

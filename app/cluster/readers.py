@@ -1,13 +1,14 @@
 """What webhooks may ask of the cluster, as Protocols."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from app.kube.api import Object, Unavailable
+from app.objects.resource import Resource
 from app.rules.mnnvl.ownership import Gang, MnnvlResource
 from app.rules.mnnvl.plan import Plan
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.dialect import Dialect
+from app.rules.topology.dialect import Dialect, Surroundings
 from app.rules.topology.levels import Topology
 
 
@@ -15,15 +16,26 @@ class TopologyMissing(Unavailable):
     """The managed ClusterTopology does not exist (yet)."""
 
 
-class TopologyReader(Protocol):
-    """The managed ClusterTopology, as the rules see it."""
+class TopologyReader(Surroundings, Protocol):
+    """The topologies of the cluster, as the rules see them. The methods of Surroundings raise Unavailable while the
+    cache that they read isn't ready."""
 
     def dialect(self) -> Dialect:
         """The dialect of Grove's topology API that is in force."""
         ...
 
     def topology(self) -> Topology:
-        """Unavailable while the cache isn't ready, or while the managed object doesn't exist though it should."""
+        """TopologyMissing while the managed object doesn't exist though it should."""
+        ...
+
+    def level_keys(self) -> tuple[str, ...]:
+        """The node labels of the levels that are in use."""
+        ...
+
+
+class ApiReader(Protocol):
+    def is_served(self, resource: Resource) -> bool:
+        """Whether the cluster serves `resource`, as discovery last saw it."""
         ...
 
 
@@ -32,8 +44,8 @@ class PodCliqueSetReader(Protocol):
         """Unavailable while the cache isn't ready."""
         ...
 
-    def sets_naming(self, domains: Collection[str]) -> list[PodCliqueSet]:
-        """The cached sets with a constraint on one of `domains`, by name. Unavailable while the cache isn't ready."""
+    def namesakes(self, namespace: str) -> list[PodCliqueSet]:
+        """The cached sets of `namespace` that have groups of Grove's MNNVL. Unavailable while the cache isn't ready."""
         ...
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:

@@ -9,11 +9,22 @@ from app.kube.api import Key, Object
 from app.kube.store import IndexFunction
 from app.objects.metadata import labels_of
 from app.objects.resource import NODE, Resource
-from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    KAI_TOPOLOGY,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
 from app.rules.labels import MNNVL_MANAGED, Place
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.rules.topology.levels import Level, read_levels
+from app.rules.topology.binding_levels import KaiTopology, read_kai_topology
+from app.rules.topology.bindings import BINDINGS as TODAY
+from app.rules.topology.design import DESIGN
+from app.rules.topology.levels import Level
 
 T = TypeVar("T")
 
@@ -38,8 +49,25 @@ class Fact(Generic[T]):
 
 def read_topology_levels(obj: Object) -> Levels:
     """The levels of a ClusterTopology, broadest first."""
-    spec = obj.get("spec")
-    return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
+    return DESIGN.read_levels(obj)
+
+
+OF_NAMESPACE = "namespace"
+"""Index of PodCliqueSets."""
+
+OF_BINDING = "binding"
+"""Index of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
+
+
+def namespace_keys(pcs: PodCliqueSet) -> Iterator[Key]:
+    """The namespace of a PodCliqueSet with MNNVL groups, which must not share ComputeDomains with another one."""
+    if pcs.mnnvl_groups:
+        yield pcs.namespace, ""
+
+
+def binding_keys(pcs: PodCliqueSet) -> Iterator[Key]:
+    if pcs.topology_name:
+        yield "", pcs.topology_name
 
 
 OF_GANG = "gang"
@@ -70,10 +98,14 @@ _MANAGED = f"{MNNVL_MANAGED}=true"
 DOMAINS: Fact[MnnvlResource] = Fact(COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
 CLAIMS: Fact[MnnvlResource] = Fact(RESOURCE_CLAIM, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
 TOPOLOGIES: Fact[Levels] = Fact(CLUSTER_TOPOLOGY, read_topology_levels)
+BINDINGS: Fact[Levels] = Fact(CLUSTER_TOPOLOGY_BINDING, TODAY.read_levels)
+KAI_TOPOLOGIES: Fact[KaiTopology] = Fact(KAI_TOPOLOGY, read_kai_topology)
 GANGS: Fact[StoredGang] = Fact(POD_GANG, read_stored_gang, {BY_SET: set_keys})
-SETS: Fact[PodCliqueSet] = Fact(POD_CLIQUE_SET, read_pod_clique_set)
+SETS: Fact[PodCliqueSet] = Fact(
+    POD_CLIQUE_SET, read_pod_clique_set, {OF_NAMESPACE: namespace_keys, OF_BINDING: binding_keys}
+)
 NODES: Fact[NodeLabels] = Fact(NODE, labels_of, metadata_only=True)
 
-FOR_VERDICTS: tuple[Fact[Any], ...] = (DOMAINS, CLAIMS, TOPOLOGIES, GANGS, SETS, NODES)
+FOR_VERDICTS: tuple[Fact[Any], ...] = (DOMAINS, CLAIMS, TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES, GANGS, SETS, NODES)
 """What verdicts need, in the order in which `listed` reads it: resources before the PodGangs and sets that should own
 them, so that an owner that is missing at the end was already missing when its resource was read."""

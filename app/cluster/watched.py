@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, NoReturn
 
 from app.cluster.cluster import Cluster
-from app.cluster.table import NODES, TOPOLOGIES, Fact
+from app.cluster.table import BINDINGS, NODES, TOPOLOGIES, Fact
 from app.kube.api import Client
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore
@@ -36,7 +36,8 @@ async def follow(fact: Fact[Any], store: WatchStore[Any], client: Client, discov
 
 async def _nodes(cluster: Cluster, client: Client, discovery: Discovery) -> NoReturn:
     """Lists nodes once the levels are known, and again if a label is needed that was not kept."""
-    await cluster.stores[TOPOLOGIES].until_synced()
+    for levels in (TOPOLOGIES, BINDINGS):
+        await cluster.stores[levels].until_synced()
     changed = cluster.node_keys.changed
     while True:
         changed.clear()

@@ -52,6 +52,7 @@ _ALWAYS = (
     Need("apiextensions.k8s.io", "customresourcedefinitions", _WATCH, "finding what is installed"),
     Need("", "nodes", _WATCH, "labels at binding"),
     Need("grove.io", "podcliquesets", _READ, "verdicts"),
+    Need("grove.io", "clustertopologybindings", _WATCH, "verdicts"),
     Need("grove.io", "podcliques", ("list",), "grove-admission audit", optional=True),
     Need("grove.io", "clustertopologies", (*_READ, "create", "patch", "delete"), "the managed ClusterTopology"),
     Need("grove.io", "clustertopologies/status", ("patch",), "its Ready condition"),

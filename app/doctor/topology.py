@@ -6,7 +6,7 @@ from app.cluster.table import read_topology_levels
 from app.doctor.report import Check
 from app.kube.api import Client, NotFound, Object
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.rules.topology.kai import READY, desired_kai_topology, is_owned
+from app.rules.topology.kai import READY, desired_kai_topology, is_owned, level_labels
 from app.rules.topology.levels import Level
 
 SUBJECT = "topology"
@@ -69,7 +69,6 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     if not is_owned(found, topology["metadata"]["uid"]):
         message = f"{what} is not controlled by ClusterTopology {name}, and so is left as it is"
         return [Check(SUBJECT, "problem", message, "Delete it; it is made anew.")]
-    wanted = desired_kai_topology(topology, read_topology_levels(topology))["spec"]["levels"]
-    if found["spec"].get("levels") != wanted:
+    if level_labels(found) != level_labels(desired_kai_topology(topology, read_topology_levels(topology))):
         return [Check(SUBJECT, "problem", f"{what} has other levels than the ClusterTopology", _LEADER)]
     return [Check(SUBJECT, "ok", f"{what} has the same levels")]

@@ -122,8 +122,11 @@ def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
 
 
 def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: Any) -> Route | None:
-    wanted = (group, plural, subresource)
-    return next((one for one in routes.values() if (one.group, one.resource, one.subresource) == wanted), None)
+    for route in routes.values():
+        plurals = (route.resource, *(also for _, also in route.also))
+        if (group, subresource) == (route.group, route.subresource) and plural in plurals:
+            return route
+    return None
 
 
 def _review(document: dict[str, Any], resource: Resource, subresource: str, asker: Asker) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from app.rules.topology.kai import (
     is_orphan,
     is_owned,
     last_errors,
+    level_labels,
     mapping_problem,
     ready_condition,
 )
@@ -115,7 +116,7 @@ class KaiTopologyReconciler:
             return Outcome(f'KAI Topology "{name}" exists, but is not controlled by this ClusterTopology: left alone')
         if found["metadata"].get("deletionTimestamp"):
             return Outcome(f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS)
-        if found.get("spec", {}).get("levels") == desired["spec"]["levels"]:
+        if level_labels(found) == level_labels(desired):
             return Outcome()
         return await self._replace(topology, found, desired)
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.table import CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
+from app.cluster.table import CLAIMS, DOMAINS, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES
 from app.cluster.workloads import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.kube.api import Client, Key, Store
@@ -24,8 +24,6 @@ from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe
 from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import Rewrites
-from app.kube.store import WatchStore
-from app.kube.watch import run_store
 from app.objects.resource import Resource
 from app.reconcilers import constraint_status, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
@@ -143,8 +141,7 @@ def build_leader(configuration: Configuration, cluster: Cluster, client: HttpCli
         client, settings.name, recorder, rewrites["kai-topology"], dialect=cluster.facts.dialect
     )
     topology, kai = Loop(managed, observe=observe), Loop(synced, observe=observe)
-    kai_topologies: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
-    kai_topologies.subscribe(lambda key, before, after: kai.add(key))
+    cluster.stores[KAI_TOPOLOGIES].subscribe(lambda key, before, after: kai.add(key))
     for loop in (topology, kai):
         _look_again_when_installed(loop, client.discovery, ("", settings.name))
         _look_again_when_changed(loop, topologies)
@@ -153,11 +150,7 @@ def build_leader(configuration: Configuration, cluster: Cluster, client: HttpCli
         await cluster.stores.until_synced()
         await managed.settle(settings.creation_timeout_seconds, random.random)
 
-    async def watch_kai() -> None:
-        changed = client.discovery.changed
-        await run_store(client, kai_topologies, KAI_TOPOLOGY, metadata_only=True, served_changed=changed)
-
-    watches: list[Watch] = [watch_kai]
+    watches: list[Watch] = []
     loops = [
         topology,
         kai,

@@ -108,7 +108,7 @@ class PodGangReconciler:
         changes: list[Change] = []
         pcs = await self._sets.read_set(gang.namespace, gang.place.pcs)
         with contextlib.suppress(Unavailable):  # every PodGang is looked at when the managed topology comes
-            changes += self._topology.dialect().podgang_changes(view, pcs, self._topology.topology)
+            changes += self._topology.dialect().podgang_changes(view, pcs, self._topology)
         wanted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         return changes if value_at(view, path) == wanted else [*changes, Edit(path, wanted)]

@@ -71,6 +71,7 @@ ALL: tuple[Resource, ...] = (
 
 NEIGHBOURS: tuple[Resource, ...] = (
     CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
     POD_CLIQUE_SET,
     POD_CLIQUE,
     POD_GANG,

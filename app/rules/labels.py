@@ -25,6 +25,7 @@ MNNVL_MANAGED = "grove.io/mnnvl-managed"
 MNNVL_ENABLED = "grove.io/mnnvl-enabled"
 MNNVL_SCOPE = "grove.io/mnnvl-scope"
 MNNVL_DEVICE_CLASS = "grove.io/mnnvl-device-class"
+MNNVL_GROUP = "grove.io/mnnvl-group"
 MNNVL_ADOPTED = "grove.io/mnnvl-resources-adopted"
 TOPOLOGY_NAME = "grove.io/topology-name"
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.rules.labels import MNNVL_GROUP
+
 CONDITION = "TopologyConstraintSatisfied"
 
 
@@ -52,6 +54,9 @@ class PodCliqueSet:
     groups: tuple[Group, ...]
     condition: tuple[str, str, str, int] | None = None
     pack: Pack | None = None
+    replicas: int = 1
+    mnnvl_groups: tuple[str, ...] = ()
+    """The values of Grove's `grove.io/mnnvl-group` in this set, without those that opt out."""
 
     @property
     def uses_pack(self) -> bool:
@@ -60,8 +65,22 @@ class PodCliqueSet:
         return any(pack is not None for pack in packs)
 
     @property
+    def topology_name(self) -> str:
+        """The ClusterTopologyBinding that the constraints of this set refer to, "" if no constraint names one. Grove
+        allows one name in a set."""
+        packs = (self.pack, *(group.pack for group in self.groups), *(clique.pack for clique in self.cliques))
+        return next((pack.topology_name for pack in packs if pack is not None and pack.topology_name), "")
+
+    @property
+    def levels(self) -> frozenset[str]:
+        """Every level that a constraint of this set requires or prefers, in either vocabulary."""
+        packs = (self.pack, *(clique.pack for clique in self.cliques), *(group.pack for group in self.groups))
+        packed = {domain for pack in packs if pack is not None for domain in (pack.required, pack.preferred) if domain}
+        return self.domains | packed
+
+    @property
     def domains(self) -> frozenset[str]:
-        """Every domain that a constraint of this set names."""
+        """Every packDomain of this set."""
         named = (self.pack_domain, *(c.pack_domain for c in self.cliques), *(g.pack_domain for g in self.groups))
         return frozenset(domain for domain in named if domain)
 
@@ -98,7 +117,15 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
         ),
         condition=_condition(_map(obj.get("status"))),
         pack=read_pack(template),
+        replicas=_int(_map(obj.get("spec")).get("replicas"), 1),
+        mnnvl_groups=_mnnvl_groups(metadata, template),
     )
+
+
+def _mnnvl_groups(metadata: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[str, ...]:
+    holders = (metadata, *_named(template.get("podCliqueScalingGroups")), *_named(template.get("cliques")))
+    values = (_map(holder.get("annotations")).get(MNNVL_GROUP) for holder in holders)
+    return tuple(sorted({value for value in values if isinstance(value, str) and value not in ("", "none")}))
 
 
 def pack_domain(holder: Mapping[str, Any]) -> str | None:

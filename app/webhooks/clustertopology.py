@@ -1,48 +1,48 @@
-"""ClusterTopology: authorization of the managed one, validation of all. `status` isn't covered (no such rule)."""
+"""ClusterTopology and ClusterTopologyBinding: authorization of the managed one, validation of all. `status` isn't
+covered (no such rule)."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
-from app.cluster.readers import PodCliqueSetReader
+from app.cluster.readers import TopologyReader
 from app.rules.topology.authorization import refusal_to_write_managed_topology
-from app.rules.topology.levels import read_levels, validate_cluster_topology
-from app.rules.topology.satisfaction import lost_levels_warning
+from app.rules.topology.bindings import BINDINGS
+from app.rules.topology.design import DESIGN
+from app.rules.topology.dialect import Dialect
+
+_DIALECT_OF: dict[str, Dialect] = {dialect.resource.kind: dialect for dialect in (BINDINGS, DESIGN)}
 
 
 class ClusterTopologyWebhook:
-    """`authorized` are the full user names that may write the ClusterTopology `managed_name`; `sets` are who its levels
-    matter to."""
+    """Only `authorized`, which are full user names, may write the object `managed_name` of a kind in `guarded`. An
+    object is validated by the dialect that it belongs to, whichever is in force."""
 
-    def __init__(self, managed_name: str, authorized: Collection[str], sets: PodCliqueSetReader) -> None:
-        self._managed_name = managed_name
-        self._sets = sets
-        self._authorized = frozenset(authorized)
+    def __init__(
+        self, managed_name: str, guarded: Collection[str], authorized: Collection[str], topology: TopologyReader
+    ) -> None:
+        self._managed_name, self._guarded = managed_name, frozenset(guarded)
+        self._authorized, self._topology = frozenset(authorized), topology
 
     def __call__(self, request: Request) -> Verdict:
-        refusal = refusal_to_write_managed_topology(
+        managed = request.name == self._managed_name and request.kind in self._guarded
+        refusal = self._refusal(request) if managed else None
+        if refusal is not None:
+            return not_allowed(refusal)
+        dialect = _DIALECT_OF[request.kind]
+        verdict = dialect.validate_levels(
+            request.object, request.old, request.operation, self._topology, managed=managed
+        )
+        if verdict.refusal is not None:
+            return not_allowed(verdict.refusal)
+        return judged(verdict.findings, verdict.warnings)
+
+    def _refusal(self, request: Request) -> str | None:
+        return refusal_to_write_managed_topology(
+            kind=request.kind,
             name=request.name,
             managed_name=self._managed_name,
             operation=request.operation,
             username=request.username,
             authorized=self._authorized,
         )
-        if refusal is not None:
-            return not_allowed(refusal)
-        findings = [] if request.operation == "DELETE" else validate_cluster_topology(request.object)
-        return judged(findings, warnings=[] if findings else self._impact(request))
-
-    def _impact(self, request: Request) -> list[str]:
-        """What the change would do to workloads that are there, before it happens."""
-        if request.name != self._managed_name or request.operation == "CREATE":
-            return []
-        kept = set() if request.operation == "DELETE" else _domains(request.object)
-        lost = _domains(request.old or request.object) - kept
-        warning = lost_levels_warning(lost, self._sets.sets_naming(lost)) if lost else None
-        return [] if warning is None else [warning]
-
-
-def _domains(topology: Mapping[str, Any]) -> set[str]:
-    spec = topology.get("spec")
-    return {level.domain for level in read_levels(spec.get("levels"))} if isinstance(spec, dict) else set()

@@ -49,12 +49,12 @@ def webhook_configurations(target: Target, own_namespace: str = "grove-system") 
 
 def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str, Any]:
     resource = webhook.resource
-    plural = f"{resource.plural}/{webhook.subresource}" if webhook.subresource else resource.plural
+    suffix = f"/{webhook.subresource}" if webhook.subresource else ""
     rule = {
         "apiGroups": [resource.group],
         "apiVersions": [resource.versions[0]],
         "operations": list(webhook.operations),
-        "resources": [plural],
+        "resources": [f"{each.plural}{suffix}" for each in (resource, *webhook.also)],
         "scope": "Namespaced" if resource.namespaced else "Cluster",
     }
     excluded = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(namespaces)}

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
 from app.cluster.readers import NodeReader, TopologyReader
-from app.kube.api import Unavailable
 from app.objects.edits import operations
 from app.rules.topology.node_labels import binding_changes
 
 
 class PodBindingWebhook:
-    """`allowed` are configured node label keys beside those of the ClusterTopology's levels."""
+    """`allowed` are configured node label keys beside those of the levels in use."""
 
     def __init__(self, nodes: NodeReader, topology: TopologyReader, allowed: Sequence[str]) -> None:
         self._nodes = nodes
@@ -30,8 +29,4 @@ class PodBindingWebhook:
         return patched(operations(request.object, binding_changes(request.object, labels, self._keys())))
 
     def _keys(self) -> tuple[str, ...]:
-        try:
-            levels = self._topology.topology().keys
-        except Unavailable:  # the allow-list holds without a ClusterTopology
-            levels = ()
-        return tuple(dict.fromkeys((*levels, *self._allowed)))
+        return tuple(dict.fromkeys((*self._topology.level_keys(), *self._allowed)))

@@ -1,20 +1,52 @@
-"""PodCliqueSet: topology constraints, validated against the managed ClusterTopology."""
+"""PodCliqueSet: topology constraints, MNNVL annotations, and whether they can do what they are meant to."""
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.cluster.readers import TopologyMissing, TopologyReader
+from app.cluster.readers import ApiReader, PodCliqueSetReader, TopologyMissing, TopologyReader
+from app.kube.api import Unavailable
+from app.objects.fields import FieldError
+from app.rules.kinds import COMPUTE_DOMAIN
+from app.rules.mnnvl.grove_groups import ignored_annotations, validate_groups
+from app.rules.mnnvl.preflight import Placement, preflight_warnings
+from app.rules.mnnvl.template import Template, read_template
+from app.rules.topology.capacity import capacity_warnings, required_levels
 from app.rules.topology.constraints import ignored
 
 
 class PodCliqueSetWebhook:
-    def __init__(self, topology: TopologyReader) -> None:
-        self._topology = topology
+    def __init__(self, topology: TopologyReader, sets: PodCliqueSetReader, apis: ApiReader) -> None:
+        self._topology, self._sets, self._apis = topology, sets, apis
 
     def __call__(self, request: Request) -> Verdict:
+        findings, warnings = self._constraints(request)
+        template = read_template(request.object, request.namespace)
+        grouped, stored = self._groups(request, template)
+        findings = [*findings, *grouped]
+        return judged(findings, [*warnings, *stored, *([] if findings else self._warnings(request, template))])
+
+    def _constraints(self, request: Request) -> tuple[list[FieldError], list[str]]:
         dialect = self._topology.dialect()
         try:
-            return judged(*dialect.validate_set(request.object, request.old, self._topology.topology))
+            return dialect.validate_set(request.object, request.old, self._topology)
         except TopologyMissing as missing:
             if dialect.is_unchanged(request.object, request.old):
-                return judged([], [ignored(missing.message)])
+                return [], [ignored(missing.message)]
             raise
+
+    def _groups(self, request: Request, template: Template) -> tuple[list[FieldError], list[str]]:
+        if not self._topology.dialect().reads_groups:
+            return [], []
+        return validate_groups(template, request.old, self._sets.namesakes(request.namespace))
+
+    def _warnings(self, request: Request, template: Template) -> list[str]:
+        dialect = self._topology.dialect()
+        served = self._apis.is_served(COMPUTE_DOMAIN)
+        warnings = ignored_annotations(template, groups_read=dialect.reads_groups, compute_domains=served)
+        try:
+            levels, required = dialect.placement(request.object, self._topology)
+        except Unavailable:  # an update that leaves the constraints as they were, without the managed topology
+            return warnings
+        nodes = self._topology.nodes()
+        placement = Placement(levels, required_levels(template, required, levels))
+        warnings += preflight_warnings(template, placement, nodes)
+        return [*warnings, *capacity_warnings(template, required, levels, nodes)]

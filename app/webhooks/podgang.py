@@ -53,7 +53,7 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]) -> Verdict:
-        changes = self._topology.dialect().podgang_changes(request.object, pcs, self._topology.topology)
+        changes = self._topology.dialect().podgang_changes(request.object, pcs, self._topology)
         warnings = [_unknown_set(gang)] if changes and pcs is None else []
         changes += self._adopted(request, gang)
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)

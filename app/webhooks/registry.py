@@ -8,12 +8,13 @@ from typing import Literal, Protocol, Self
 from app.admission.decide import Handler, Route
 from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
-from app.cluster.readers import MnnvlResources, NodeReader, PodCliqueSetReader, TopologyReader
+from app.cluster.readers import ApiReader, MnnvlResources, NodeReader, PodCliqueSetReader, TopologyReader
 from app.config.schema import Configuration
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
     POD_CLIQUE,
     POD_CLIQUE_SET,
     POD_GANG,
@@ -43,7 +44,8 @@ class MatchCondition:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One row of the webhook table. `timeout_seconds`, `failure_policy`, `side_effects` and `reinvocation` are what the
+    """One row of the webhook table. `also` are further resources of the same group, version and scope as `resource`,
+    which may or may not be served. `timeout_seconds`, `failure_policy`, `side_effects` and `reinvocation` are what the
     webhook configuration says to the API server."""
 
     path: str
@@ -56,6 +58,7 @@ class Webhook:
     subresource: str = ""
     kind: str = ""
     match_conditions: tuple[MatchCondition, ...] = ()
+    also: tuple[Resource, ...] = ()
 
     @property
     def name(self) -> str:
@@ -72,6 +75,7 @@ class Webhook:
             subresource=self.subresource,
             operations=frozenset(self.operations),
             handler=_Answering(handler),
+            also=tuple((resource.kind, resource.plural) for resource in self.also),
         )
 
 
@@ -115,6 +119,7 @@ VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     5,
     "None",
     match_conditions=(_NOT_BEING_DELETED,),
+    also=(CLUSTER_TOPOLOGY_BINDING,),
 )
 VALIDATE_POD_CLIQUE_SET = Webhook(
     "/validate/podcliqueset", POD_CLIQUE_SET, _WRITES, "Fail", 5, "None", match_conditions=(_NOT_BEING_DELETED,)
@@ -173,6 +178,8 @@ class Settings:
     """What the webhooks take from the configuration."""
 
     topology_name: str
+    guarded: frozenset[str]
+    """The kinds of which the object `topology_name` is guarded."""
     authorized_users: tuple[str, ...]
     claim_mode: ClaimMode
     node_labels: tuple[str, ...]
@@ -185,6 +192,7 @@ class Settings:
         ClusterTopology, in place of the configured ones."""
         return cls(
             topology_name=configuration.cluster_topology.name,
+            guarded=guarded_kinds(configuration.cluster_topology.enabled),
             authorized_users=configuration.authorization.authorized_users if authorized is None else authorized,
             claim_mode=configuration.mnnvl.claim_mode,
             node_labels=configuration.node_labels,
@@ -192,7 +200,12 @@ class Settings:
         )
 
 
-class Readers(TopologyReader, PodCliqueSetReader, NodeReader, Protocol):
+def guarded_kinds(enabled: bool) -> frozenset[str]:
+    """A binding of the managed name is ours only if topology is enabled. Otherwise it is an administrator's."""
+    return frozenset({CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if enabled else [])})
+
+
+class Readers(TopologyReader, PodCliqueSetReader, NodeReader, ApiReader, Protocol):
     """The facts of one cluster."""
 
 
@@ -213,20 +226,21 @@ class Facts:
     topology: TopologyReader
     sets: PodCliqueSetReader
     nodes: NodeReader
+    apis: ApiReader
     resources: MnnvlResources
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
-        return cls(cluster.facts, cluster.facts, cluster.facts, cluster.resources)
+        return cls(cluster.facts, cluster.facts, cluster.facts, cluster.facts, cluster.resources)
 
 
 def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
     """Path -> route, for the server and the dry run."""
     handlers: dict[Webhook, Handler] = {
         VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(
-            settings.topology_name, settings.authorized_users, facts.sets
+            settings.topology_name, settings.guarded, settings.authorized_users, facts.topology
         ),
-        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts.topology),
+        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts.topology, facts.sets, facts.apis),
         VALIDATE_POD_GROUP: pod_group_webhook,
         MUTATE_POD_CLIQUE: PodCliqueWebhook(facts.sets, facts.resources, settings.claim_mode),
         MUTATE_POD_GANG: PodGangWebhook(facts.topology, facts.sets, facts.resources),

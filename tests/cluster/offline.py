@@ -6,13 +6,14 @@ from app.cluster.cluster import Cluster
 from app.cluster.documents import desired_cluster_topology, fill_from
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.kube.api import Object
-from app.rules.kinds import CLUSTER_TOPOLOGY
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.rules.topology.levels import Level
-from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 
 class OfflineCluster(Cluster):
-    """Holds just `objects`. Without a ClusterTopology of the managed name, one with `levels` takes its place."""
+    """Holds just `objects`. Without a ClusterTopology of the managed name, one with `levels` takes its place. The API
+    of bindings is served if there is one among the objects."""
 
     client: MemoryClient
 
@@ -25,7 +26,10 @@ class OfflineCluster(Cluster):
         levels: Sequence[Level] = (),
         node_labels: Sequence[str] = (),
     ) -> None:
-        client = MemoryClient(objects)
+        given = list(objects)
+        bindings = any(obj.get("kind") == CLUSTER_TOPOLOGY_BINDING.kind for obj in given)
+        served = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"} if bindings else EVERYTHING
+        client = MemoryClient(given, served=served)
         if levels and not any(one["metadata"]["name"] == topology_name for one in client.objects(CLUSTER_TOPOLOGY)):
             client.load([desired_cluster_topology(topology_name, levels)])
         super().__init__(client, configured(topology_name, topology_enabled, levels, node_labels))

@@ -171,6 +171,8 @@ def test_documents_that_are_no_facts_are_passed_over() -> None:
     offline = documents_cluster(Configuration(), documents)
     assert {name: len(store) for name, store in offline.stores.by_name().items()} == {
         "clustertopologies": 0,
+        "clustertopologybindings": 0,
+        "topologies": 0,
         "podcliquesets": 0,
         "nodes": 0,
         "podgangs": 0,

@@ -42,7 +42,7 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
         "grove-system, kube-system, where its matchConditions hold "
         "(our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
         "clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of "
-        "clustertopologies.grove.io are refused" + HOLD,
+        "clustertopologies.grove.io, clustertopologybindings.grove.io are refused" + HOLD,
         "podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
         "podcliquesets.grove.io are refused, except in grove-system, kube-system" + HOLD,
         "podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "

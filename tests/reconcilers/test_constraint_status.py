@@ -17,6 +17,7 @@ from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, Topology
 from tests.builders import pod_clique_set
 from tests.kube.memory.client import MemoryClient
+from tests.rules.topology.around import Around
 
 KEY: Key = ("ml", "train")
 ENABLED = Topology("grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host")))
@@ -51,10 +52,10 @@ UNTOLD = condition("Unknown", "TopologyUnknown", "The managed ClusterTopology do
 
 
 @dataclass
-class Seen:
+class Seen(Around):
     """What the caches say of the managed ClusterTopology; None while they can't."""
 
-    now: Topology | None
+    now: Topology | None = None
     speaks: Dialect = DESIGN
 
     def dialect(self) -> Dialect:
@@ -74,7 +75,7 @@ class System:
         pcs["metadata"]["namespace"] = "ml"
         if conditions is not None:
             pcs["status"] = {"conditions": conditions, "replicas": 3}
-        self.client, self.seen = MemoryClient([pcs]), Seen(topology)
+        self.client, self.seen = MemoryClient([pcs]), Seen(now=topology)
         self.sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
         self.relist()
         self.reconciler = ConstraintStatusReconciler(self.client, self.sets, self.seen, now=lambda: NOW)

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from app.objects.jsonpatch import apply
-from tests.reviews import DIRECTORY, Caller, load, names, patch_of, path_of
+from tests.reviews import DIRECTORY, OPERATORS, Caller, load, names, operator_cluster, operator_names, patch_of, path_of
 
 EXPECTED: dict[str, Any] = json.loads((DIRECTORY.parent / "verdicts.json").read_text())
+BY_OPERATOR: dict[str, dict[str, Any]] = {
+    operator: json.loads((DIRECTORY.parent / f"verdicts-{operator}.json").read_text()) for operator in OPERATORS
+}
 
 RULE = "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
 SUBGROUP_MESSAGES = {
@@ -29,9 +32,9 @@ SUBGROUP_MESSAGES = {
 }
 
 
-async def judged(name: str) -> dict[str, Any]:
+async def judged(name: str, caller: Caller | None = None) -> dict[str, Any]:
     """What the server answers and does, without the uid."""
-    caller = Caller()
+    caller = caller or Caller()
     response = await caller.ask(path_of(name), load(name))
     result: dict[str, Any] = {"allowed": response["allowed"]}
     if "status" in response:
@@ -58,6 +61,26 @@ async def test_a_recorded_request_gets_its_verdict(name: str) -> None:
 @pytest.mark.parametrize(("name", "message"), SUBGROUP_MESSAGES.items())
 async def test_subgroup_messages_are_the_designs_letter_for_letter(name: str, message: str) -> None:
     assert (await judged(name))["status"]["message"] == message
+
+
+OF_OPERATORS = [(operator, name) for operator in OPERATORS for name in operator_names(operator)]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_recording_of_a_real_operator_has_its_row(operator: str) -> None:
+    assert sorted(BY_OPERATOR[operator]) == operator_names(operator)
+
+
+@pytest.mark.parametrize(("operator", "name"), OF_OPERATORS, ids=[name for _, name in OF_OPERATORS])
+async def test_a_request_of_a_real_operator_gets_its_verdict(operator: str, name: str) -> None:
+    assert await judged(name, Caller(operator_cluster(operator))) == BY_OPERATOR[operator][name]
+
+
+@pytest.mark.parametrize("name", [name for name in operator_names("grove-fcc3b3bb") if "/podgang." in name])
+async def test_a_podgang_of_todays_operator_is_never_patched(name: str) -> None:
+    for enabled in (True, False):
+        caller = Caller(operator_cluster("grove-fcc3b3bb", enabled=enabled))
+        assert await judged(name, caller) == {"allowed": True}
 
 
 def mutated() -> list[str]:

@@ -2,13 +2,22 @@
 
 from collections.abc import Collection
 
+from app.rules.kinds import CLUSTER_TOPOLOGY
+
 _VERBS = {"CREATE": "create", "UPDATE": "update", "DELETE": "delete"}
 
 
 def refusal_to_write_managed_topology(
-    *, name: str, managed_name: str, operation: str, username: str, authorized: Collection[str]
+    *,
+    name: str,
+    managed_name: str,
+    operation: str,
+    username: str,
+    authorized: Collection[str],
+    kind: str = CLUSTER_TOPOLOGY.kind,
 ) -> str | None:
-    """The one reason why `username` may not do `operation` to the ClusterTopology `name`; None where they may.
+    """The one reason why `username` may not do `operation` to the topology `name`, an object of `kind`; None if they
+    may.
 
     Only the managed name is guarded, against everybody but `authorized` (full user names), cluster admins included.
     """
@@ -17,7 +26,7 @@ def refusal_to_write_managed_topology(
     verb = _VERBS.get(operation, operation.lower())
     allowed = ", ".join(sorted(authorized)) or "nobody (authorizedUsers is empty)"
     return (
-        f'ClusterTopology "{name}" is managed by the operator: user "{username}" cannot {verb} it; '
+        f'{kind} "{name}" is managed by the operator: user "{username}" cannot {verb} it; '
         f"only these can: {allowed}. Change clusterTopology in the operator's configuration instead, or use a "
-        f"ClusterTopology of another name"
+        f"{kind} of another name"
     )

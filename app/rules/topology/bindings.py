@@ -7,7 +7,7 @@ Writes: nothing in PodGangs, PodCliqueSets or KAI Topologies.
 Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.objects.conditions import Condition
@@ -15,8 +15,21 @@ from app.objects.edits import Change
 from app.objects.fields import FieldError
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.dialect import Managed
+from app.rules.topology.binding_levels import refusal_to_delete, validate_binding
+from app.rules.topology.coverage import coverage_problems
+from app.rules.topology.dialect import LevelsVerdict, Surroundings
 from app.rules.topology.levels import Level, Topology
+from app.rules.topology.packs import (
+    effective_names,
+    is_unchanged,
+    needs_names,
+    packing_warnings,
+    read_packings,
+    validate_change,
+    validate_packings,
+)
+
+_STORED = "topology constraint stored before, and allowed to stay"
 
 
 class Bindings:
@@ -25,6 +38,7 @@ class Bindings:
     name = "bindings"
     resource = CLUSTER_TOPOLOGY_BINDING
     owns_topology = False
+    reads_groups = True
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         spec = obj.get("spec")
@@ -35,18 +49,67 @@ class Bindings:
             if isinstance(level, dict) and isinstance(level.get("domain"), str) and isinstance(level.get("key"), str)
         )
 
+    def validate_levels(
+        self,
+        obj: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        operation: str,
+        around: Surroundings,
+        *,
+        managed: bool,
+    ) -> LevelsVerdict:
+        name = str(obj["metadata"].get("name", ""))
+        if operation == "DELETE":
+            refusal, warnings = refusal_to_delete(obj, around.users_of(name))
+            return LevelsVerdict(refusal, warnings=warnings)
+        users = around.users_of(name) if operation == "UPDATE" else ()
+        findings, warnings = validate_binding(obj, old, around.kai_topology(name), users)
+        if not findings:
+            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes())]
+        return LevelsVerdict(findings=findings, warnings=warnings)
+
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, managed: Managed
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
     ) -> tuple[list[FieldError], list[str]]:
-        return [], []
+        """Grove allows hardly any change of a constraint. What an update leaves as it was is only warned about, so that
+        workloads stay scalable if their binding has changed."""
+        findings: list[FieldError] = []
+        packings = read_packings(obj, findings)
+        before = read_packings(old or {}, [])
+        if findings or not (packings.constraints or before.constraints):
+            return findings, []
+        bindings = around.bindings()
+        warnings = packing_warnings(packings, bindings.get)
+        findings = validate_packings(packings, bindings.get, sorted(bindings))
+        if old is None:
+            return findings, warnings
+        changes = validate_change(packings, before)
+        if changes:
+            return [*changes, *findings], warnings
+        if not is_unchanged(packings, before):  # a set from before there were names got its names
+            return findings, warnings
+        if needs_names(before):
+            warnings.append(
+                "Grove's own webhook rejects every update of this PodCliqueSet until a topologyName is added to its "
+                "constraints"
+            )
+        return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 
     def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
-        return False
+        return old is not None and is_unchanged(read_packings(obj, []), read_packings(old, []))
+
+    def placement(
+        self, obj: Mapping[str, Any], around: Surroundings
+    ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
+        packings = read_packings(obj, [])
+        name = next(iter(effective_names(packings, []).values()), "")
+        levels = around.bindings().get(name, ()) if name else ()
+        return levels, {packing.owner: packing.required for packing in packings.constraints if packing.required}
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return []
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, managed: Managed) -> list[Change]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
         return []
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:

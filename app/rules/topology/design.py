@@ -7,7 +7,7 @@ TopologyConstraintSatisfied of PodCliqueSets, the managed ClusterTopology and it
 Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.objects.conditions import Condition
@@ -16,10 +16,11 @@ from app.objects.fields import FieldError
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.constraints import is_unchanged, read_constraints, validate_pod_clique_set
-from app.rules.topology.dialect import Managed
-from app.rules.topology.levels import Level, Topology, read_levels
+from app.rules.topology.coverage import coverage_problems
+from app.rules.topology.dialect import LevelsVerdict, Surroundings
+from app.rules.topology.levels import Level, Topology, read_levels, validate_cluster_topology
 from app.rules.topology.podgang import constraint_changes, validate_shape
-from app.rules.topology.satisfaction import constraint_condition
+from app.rules.topology.satisfaction import constraint_condition, lost_levels_warning
 
 
 class Design:
@@ -28,29 +29,59 @@ class Design:
     name = "design"
     resource = CLUSTER_TOPOLOGY
     owns_topology = True
+    reads_groups = False
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         spec = obj.get("spec")
         return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
 
+    def validate_levels(
+        self,
+        obj: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        operation: str,
+        around: Surroundings,
+        *,
+        managed: bool,
+    ) -> LevelsVerdict:
+        findings = [] if operation == "DELETE" else validate_cluster_topology(obj)
+        if findings:
+            return LevelsVerdict(findings=findings)
+        warnings: list[str] = []
+        if managed and operation != "CREATE":
+            kept = {level.domain for level in self.read_levels(obj)} if operation == "UPDATE" else set()
+            lost = {level.domain for level in self.read_levels(old or obj)} - kept
+            warning = lost_levels_warning(lost, around.sets_naming(lost)) if lost else None
+            warnings += [] if warning is None else [warning]
+        if operation != "DELETE":
+            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes())]
+        return LevelsVerdict(warnings=warnings)
+
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, managed: Managed
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
     ) -> tuple[list[FieldError], list[str]]:
         findings: list[FieldError] = []
         constraints = read_constraints(obj, findings)
         if findings or not constraints.found:
             return findings, []
-        return validate_pod_clique_set(constraints, old, managed())
+        return validate_pod_clique_set(constraints, old, around.topology())
 
     def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
         return is_unchanged(read_constraints(obj, []), old)
 
+    def placement(
+        self, obj: Mapping[str, Any], around: Surroundings
+    ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
+        constraints = read_constraints(obj, []).found
+        levels = around.topology().levels if constraints else ()
+        return levels, {constraint.owner: constraint.domain for constraint in constraints}
+
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return validate_shape(gang)
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, managed: Managed) -> list[Change]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
         """Nothing if a constraint of the set is in the words of today's Grove: such a PodGang is Grove's."""
-        return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, managed())
+        return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, around.topology())
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
         return constraint_condition(pcs, topology)
@@ -66,7 +97,7 @@ class Unserved(Design):
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return []
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, managed: Managed) -> list[Change]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
         return []
 
 

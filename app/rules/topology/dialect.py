@@ -6,7 +6,8 @@ dialect never asks which one it is: a method returns nothing if Grove does the w
 A constraint in words that a dialect doesn't read is never changed and never removed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.objects.conditions import Condition
@@ -14,17 +15,53 @@ from app.objects.edits import Change
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
 from app.rules.podcliqueset import PodCliqueSet
+from app.rules.topology.binding_levels import KaiTopology
+from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import Level, Topology
 
-Managed = Callable[[], Topology]
-"""Reads the managed topology. Raises if it is not known, or if it doesn't exist although it should."""
+
+class Surroundings(Protocol):
+    """What the rules of a dialect look up in the cluster. Each method raises if the answer is not known yet."""
+
+    def topology(self) -> Topology:
+        """The managed topology. Raises also if it doesn't exist although it should."""
+        ...
+
+    def bindings(self) -> Mapping[str, Sequence[Level]]:
+        """The levels of all ClusterTopologyBindings by name, broadest first."""
+        ...
+
+    def kai_topology(self, name: str) -> KaiTopology | None:
+        """The KAI Topology `name`, None if it doesn't exist."""
+        ...
+
+    def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
+        """The PodCliqueSets whose constraints refer to the ClusterTopologyBinding `binding`, by name."""
+        ...
+
+    def sets_naming(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
+        """The PodCliqueSets with a packDomain that is one of `domains`, by name."""
+        ...
+
+    def nodes(self) -> Nodes:
+        """The labels of the nodes that levels refer to. Empty if the nodes are not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsVerdict:
+    """About a write of levels: `refusal` is the one reason why the operation is not allowed."""
+
+    refusal: str | None = None
+    findings: Sequence[FieldError] = field(default_factory=list)
+    warnings: Sequence[str] = field(default_factory=list)
 
 
 class Dialect(Protocol):
     """`name` is for people, `resource` holds the levels.
 
     `owns_topology`: the managed topology belongs to this program alone. It is deleted if topology is disabled, its
-    status is written, and the KAI Topology is made from it.
+    status is written, and the KAI Topology is made from it. `reads_groups`: Grove reads `grove.io/mnnvl-group`.
     """
 
     @property
@@ -36,12 +73,28 @@ class Dialect(Protocol):
     @property
     def owns_topology(self) -> bool: ...
 
+    @property
+    def reads_groups(self) -> bool: ...
+
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         """The usable levels of a stored object of `resource`, broadest first."""
         ...
 
+    def validate_levels(
+        self,
+        obj: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        operation: str,
+        around: Surroundings,
+        *,
+        managed: bool,
+    ) -> LevelsVerdict:
+        """About `operation` on an object of `resource`. `obj` is what is written, or deleted; `old` what an UPDATE
+        replaces. `managed`: it is the managed topology."""
+        ...
+
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, managed: Managed
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
     ) -> tuple[list[FieldError], list[str]]:
         """Findings and warnings about the constraints of the PodCliqueSet `obj`. `old` is what an UPDATE replaces, None
         at CREATE."""
@@ -51,11 +104,18 @@ class Dialect(Protocol):
         """Whether an update of the PodCliqueSet `old` to `obj` leaves all constraints as they were."""
         ...
 
+    def placement(
+        self, obj: Mapping[str, Any], around: Surroundings
+    ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
+        """The levels that the PodCliqueSet `obj` refers to, and the domain that each of ("set", ""), ("group", name)
+        and ("clique", name) requires."""
+        ...
+
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         """Findings about the parts of a PodGang that `podgang_changes` reads."""
         ...
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, managed: Managed) -> list[Change]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
         """What has to change in the constraints of a PodGang of `pcs` (None if the set doesn't exist)."""
         ...
 

@@ -48,6 +48,16 @@ def desired_kai_topology(cluster_topology: Mapping[str, Any], levels: Sequence[L
     }
 
 
+def level_labels(kai: Mapping[str, Any]) -> tuple[str, ...]:
+    """The node labels of a KAI Topology's levels, broadest first. Aliases are left out: people may give levels a name,
+    and KAI takes it wherever it takes the label."""
+    spec = kai.get("spec")
+    levels = spec.get("levels") if isinstance(spec, dict) else None
+    return tuple(
+        str(level.get("nodeLabel")) for level in (levels if isinstance(levels, list) else ()) if isinstance(level, dict)
+    )
+
+
 def is_owned(kai: Mapping[str, Any], uid: str) -> bool:
     """Whether the ClusterTopology `uid` controls the stored KAI Topology."""
     owners = kai["metadata"].get("ownerReferences") or []

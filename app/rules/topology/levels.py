@@ -113,7 +113,7 @@ def validate_levels(levels: Sequence[Any], path: FieldPath) -> list[FieldError]:
         level = as_map(item, at, findings)
         if level is not None:
             _validate_domain(level, at.child("domain"), seen["domain"], findings)
-            _validate_key(level, at.child("key"), seen["key"], findings)
+            validate_key(level, at.child("key"), seen["key"], findings)
     return findings
 
 
@@ -131,7 +131,8 @@ def _validate_domain(level: dict[str, Any], at: FieldPath, seen: set[str], findi
         seen.add(domain)
 
 
-def _validate_key(level: dict[str, Any], at: FieldPath, seen: set[str], findings: list[FieldError]) -> None:
+def validate_key(level: dict[str, Any], at: FieldPath, seen: set[str], findings: list[FieldError]) -> None:
+    """Adds what is wrong with the key of `level` to `findings`, and a key that is right to `seen`."""
     key = level.get("key")
     if key is None or key == "":
         findings.append(required(at, "the node label that holds this level, such as topology.kubernetes.io/rack"))

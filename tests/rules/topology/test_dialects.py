@@ -13,6 +13,7 @@ from app.rules.topology.design import DESIGN, UNSERVED
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, Topology
 from tests.builders import pod_clique_set
+from tests.rules.topology.around import Around
 
 ON = Topology("grove-topology", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host")))
 OFF = Topology("grove-topology", enabled=False)
@@ -41,7 +42,7 @@ def a_set(**constraint: Any) -> Any:
 
 
 def after(dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]) -> dict[str, Any]:
-    return apply(obj, operations(obj, dialect.podgang_changes(obj, pcs, lambda: topology)))
+    return apply(obj, operations(obj, dialect.podgang_changes(obj, pcs, Around(managed=topology))))
 
 
 @pytest.mark.parametrize("topology", [ON, OFF], ids=["enabled", "disabled"])
@@ -62,7 +63,7 @@ def after(dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]) -
 def test_constraints_that_are_not_ours_stay_as_they_are(
     dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]
 ) -> None:
-    assert dialect.podgang_changes(obj, pcs, lambda: topology) == []
+    assert dialect.podgang_changes(obj, pcs, Around(managed=topology)) == []
     assert dialect is DESIGN or dialect.validate_podgang({"spec": []}) == []
 
 
@@ -80,7 +81,7 @@ def test_what_the_design_does_not_read_survives_a_removal() -> None:
             ],
         },
     }
-    assert DESIGN.podgang_changes(result, None, lambda: OFF) == []
+    assert DESIGN.podgang_changes(result, None, Around(managed=OFF)) == []
 
 
 def test_an_entry_with_only_unknown_words_stays_where_ours_are_written() -> None:

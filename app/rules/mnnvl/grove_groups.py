@@ -1,0 +1,214 @@
+"""MNNVL groups of today's Grove (`grove.io/mnnvl-group`) beside our annotations: which of the two is to be kept, and
+what Grove accepts although it never works.
+
+Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl. Grove makes one ComputeDomain
+`<set>-<replica>-<group>` for each replica of the set and each group, labels it with its own name, and injects the claim
+`mnnvl-claim` unless the pod has a claim of that name.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from app.objects.fields import FieldError, FieldPath, forbidden, invalid
+from app.objects.names import is_label
+from app.rules.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_template
+from app.rules.podcliqueset import PodCliqueSet
+
+GROVE_CLAIM = "mnnvl-claim"
+MAX_LABEL = 63
+
+FORMER_ANNOTATION = "grove.io/auto-mnnvl"
+"""What Grove read between the two releases; today neither Grove nor this program reads it."""
+
+
+def validate_groups(
+    template: Template, old: Mapping[str, Any] | None, others: Iterable[PodCliqueSet]
+) -> tuple[list[FieldError], list[str]]:
+    """Findings and warnings about the MNNVL annotations of a PodCliqueSet. `old` is what an UPDATE replaces, None at
+    CREATE; `others` are the stored sets of its namespace. What was stored before is only warned about."""
+    others = list(others)
+    findings = _findings(template, others)
+    if not findings or old is None:
+        return findings, []
+    before = {str(finding) for finding in _findings(read_template(old, template.namespace), others)}
+    kept = [str(finding) for finding in findings if str(finding) in before]
+    return [finding for finding in findings if str(finding) not in before], [
+        f"stored before, and allowed to stay: {text}" for text in kept
+    ]
+
+
+def _findings(template: Template, others: Iterable[PodCliqueSet]) -> list[FieldError]:
+    findings = [*_both_vocabularies(template), *_values(template)]
+    names = {clique.mnnvl_group for clique in template.cliques if clique.mnnvl_group and clique.whole_gpus}
+    if findings or not names:
+        return findings
+    return [*_too_long(template, names), *_collisions(template, names, others), *_own_claims(template)]
+
+
+# Both vocabularies.
+
+
+def both_vocabularies(annotations: Mapping[str, Any], path: FieldPath) -> FieldError | None:
+    """A finding if one object asks for MNNVL in both vocabularies."""
+    layer = Layer(path, "", annotations)
+    return _both(path, layer.group) if layer.enabled and layer.group else None
+
+
+def _both_vocabularies(template: Template) -> Iterator[FieldError]:
+    reported: set[int] = set()
+    for layer in template.layers:
+        if layer.enabled and layer.group:
+            reported.add(id(layer))
+            yield _both(layer.path, layer.group)
+    for clique in template.cliques:
+        enabling = clique.enabling
+        if enabling is not None and clique.mnnvl_group and not any(id(layer) in reported for layer in clique.layers):
+            yield _both(clique.layers[0].path, clique.mnnvl_group, f"{enabling.place} has {MNNVL_ENABLED}")
+
+
+def _both(path: FieldPath, group: str, where: str = "") -> FieldError:
+    cause = f" ({where})" if where else ""
+    return forbidden(
+        path,
+        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: "{group}" exclude each other{cause}, because each pod would get '
+        f"two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove manages MNNVL here (autoMNNVLEnabled), "
+        f'and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}: "none" takes a clique out of a group',
+    )
+
+
+def _values(template: Template) -> Iterator[FieldError]:
+    for layer in template.layers:
+        value = layer.annotations.get(MNNVL_GROUP)
+        if value is not None and not (isinstance(value, str) and is_label(value)):
+            text = "must be \"none\" or a name of lowercase letters, digits and '-', of at most 63 characters"
+            yield invalid(layer.path.key(MNNVL_GROUP), value, text)
+
+
+# Names of ComputeDomains.
+
+
+def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError]:
+    last = max(template.replicas - 1, 0)
+    for layer in template.layers:
+        longest = f"{template.name}-{last}-{layer.group}"
+        if layer.group and layer.group in names and len(longest) > MAX_LABEL:
+            most = MAX_LABEL - len(f"{template.name}-{last}-")
+            text = (
+                f'the ComputeDomain "{longest}" would have {len(longest)} characters, and Grove puts its name into a '
+                f"label of at most {MAX_LABEL}: the PodCliqueSet would never get its PodCliques. "
+                + (f"Use at most {most} characters" if most > 0 else "Use a shorter name for the PodCliqueSet")
+            )
+            yield invalid(layer.path.key(MNNVL_GROUP), layer.group, text)
+
+
+def _collisions(template: Template, names: Iterable[str], others: Iterable[PodCliqueSet]) -> Iterator[FieldError]:
+    for other in others:
+        if other.name == template.name or other.deleting:
+            continue
+        for name in sorted(names):
+            for theirs in other.mnnvl_groups:
+                shared = shared_domain((template.name, template.replicas, name), (other.name, other.replicas, theirs))
+                if shared is not None:
+                    yield _collision(template, name, other, theirs, shared)
+
+
+def _collision(template: Template, name: str, other: PodCliqueSet, theirs: str, shared: str) -> FieldError:
+    layer = next((layer for layer in template.layers if layer.group == name), template.layer)
+    text = (
+        f'its ComputeDomain "{shared}" is also that of group "{theirs}" of PodCliqueSet "{other.name}", and Grove '
+        f"would not take it over: this PodCliqueSet would never get its PodCliques. Use another group"
+    )
+    return invalid(layer.path.key(MNNVL_GROUP), name, text)
+
+
+def shared_domain(first: tuple[str, int, str], second: tuple[str, int, str]) -> str | None:
+    """The name of a ComputeDomain that two groups, each (set, replicas, group), have in common; None if there is none.
+    Names are `<set>-<replica>-<group>`, so that "a" with group "1-x" and "a-0" with group "x" share `a-0-1-x`. The cost
+    doesn't depend on the replicas."""
+    if len(first[0]) > len(second[0]):
+        first, second = second, first
+    (set_name, replicas, group), (longer, others, theirs) = first, second
+    if set_name == longer or not longer.startswith(f"{set_name}-"):
+        return None
+    index, _, rest = longer[len(set_name) + 1 :].partition("-")
+    begin, end = (f"{rest}-" if rest else ""), f"-{theirs}"
+    if not (_is_index(index, replicas) and group.startswith(begin) and group.endswith(end)):
+        return None
+    inner = group[len(begin) : len(group) - len(end)]
+    return f"{set_name}-{index}-{group}" if _is_index(inner, others) else None
+
+
+def _is_index(text: str, replicas: int) -> bool:
+    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) < max(replicas, 1)
+
+
+# Claims.
+
+
+def _own_claims(template: Template) -> Iterator[FieldError]:
+    for clique in template.cliques:
+        for path, name in clique.claims:
+            if name == GROVE_CLAIM and clique.mnnvl_group and clique.whole_gpus:
+                text = (
+                    f"Grove takes a claim of this name for its own and would not inject the one of group "
+                    f'"{clique.mnnvl_group}": the pods would stay pending. Rename the claim'
+                )
+                yield invalid(path, name, text)
+
+
+# What is silently ignored.
+
+
+def ignored_annotations(template: Template, *, groups_read: bool, compute_domains: bool) -> list[str]:
+    """Warnings about annotations that no component reads. `groups_read`: the Grove of this cluster reads
+    `grove.io/mnnvl-group`; `compute_domains`: NVIDIA's ComputeDomain API is installed."""
+    warnings = [warning for layer in template.layers for warning in _unread(layer, groups_read=groups_read)]
+    if groups_read:
+        warnings += _without_gpus(template)
+    asking = [clique for clique in template.cliques if clique.gpus and (clique.enabling or clique.mnnvl_group)]
+    if asking and not compute_domains:
+        names = ", ".join(f'"{clique.name}"' for clique in asking)
+        warnings.append(
+            f"MNNVL is asked for by {names}, but NVIDIA's ComputeDomain API is not installed in this cluster: install "
+            f"the driver, or remove the annotations"
+        )
+    return warnings
+
+
+def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
+    annotations = layer.annotations
+    if FORMER_ANNOTATION in annotations:
+        yield (
+            f"{layer.path.key(FORMER_ANNOTATION)} is read by no component of this cluster; use {MNNVL_GROUP} or "
+            f"{MNNVL_ENABLED}"
+        )
+    enabled = annotations.get(MNNVL_ENABLED)
+    if enabled is not None and enabled not in ("true", "false"):
+        yield f'{layer.path.key(MNNVL_ENABLED)} is "{enabled}", which counts as "false"; only "true" asks for MNNVL'
+    if layer.group and not groups_read:
+        yield (
+            f"{layer.path.key(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it; use {MNNVL_ENABLED} "
+            f"and {MNNVL_SCOPE}"
+        )
+    if MNNVL_ENABLED not in annotations:
+        for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS):
+            if key in annotations:
+                yield f"{layer.path.key(key)} has no effect without {MNNVL_ENABLED} in the same place"
+
+
+def _without_gpus(template: Template) -> Iterator[str]:
+    for layer in template.layers:
+        if not layer.group:
+            continue
+        members = [clique for clique in template.cliques if _counts(layer, clique)]
+        if members and not any(clique.whole_gpus for clique in members):
+            yield (
+                f'{layer.path.key(MNNVL_GROUP)} "{layer.group}" is ignored: no container of '
+                f"{', '.join(clique.name for clique in members)} asks for nvidia.com/gpu"
+            )
+
+
+def _counts(layer: Layer, clique: CliqueTemplate) -> bool:
+    """Whether the group of `clique` comes from `layer`."""
+    return next((each for each in clique.layers if each.group is not None), None) is layer

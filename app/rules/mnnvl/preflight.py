@@ -1,0 +1,122 @@
+"""Warnings about PodCliqueSets that ask for MNNVL, in either vocabulary, and would not get what they ask for.
+
+NVIDIA's driver has one channel per node, so that pods with such a claim never share a node:
+https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.rules.labels import MNNVL_GROUP
+from app.rules.mnnvl.template import CliqueTemplate, Template
+from app.rules.topology.coverage import (
+    NVLINK_DOMAIN,
+    Nodes,
+    is_within,
+    most_gpus_of_a_node,
+    most_nodes_of_a_value,
+)
+from app.rules.topology.levels import HOSTNAME_KEY, Level
+
+NVLINK_NODES = 18
+"""Nodes of the largest NVLink domain that NVIDIA sells (GB200 NVL72), if the nodes' labels don't say more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the pods of a PodCliqueSet must be: `levels` of its topology, broadest first, and the `required` level of
+    each clique by name, the narrowest of those that apply to it."""
+
+    levels: Sequence[Level]
+    required: Mapping[str, str]
+
+    def level_of(self, clique: CliqueTemplate) -> Level | None:
+        domain = self.required.get(clique.name)
+        return next((level for level in self.levels if level.domain == domain), None)
+
+
+def preflight_warnings(template: Template, placement: Placement, nodes: Nodes) -> list[str]:
+    """Warnings about the cliques of `template` that ask for MNNVL and have GPUs."""
+    asking = [clique for clique in template.cliques if clique.gpus and (clique.enabling or clique.mnnvl_group)]
+    warnings: list[str] = []
+    for clique in asking:
+        warnings += _sharing(clique, placement, nodes)
+    for name, members in _domains(template, asking).items():
+        warnings += _spread(name, members, placement, nodes)
+        warnings += _too_many(name, sum(pods for _, pods in members), nodes)
+    return warnings
+
+
+def _sharing(clique: CliqueTemplate, placement: Placement, nodes: Nodes) -> Iterator[str]:
+    if clique.pods < 2:
+        return
+    level = placement.level_of(clique)
+    if level is not None and level.key == HOSTNAME_KEY:
+        yield (
+            f'clique "{clique.name}": its {clique.pods} pods must be on one node ("{level.domain}"), but a node has '
+            f"one NVLink channel and takes one of them: the others will stay pending"
+        )
+        return
+    most = most_gpus_of_a_node(nodes)
+    if most is not None and 2 * clique.gpus <= most:
+        yield (
+            f'clique "{clique.name}": its pods ask for {clique.gpus} of {most} GPUs of a node, but a node has one '
+            f"NVLink channel and takes one pod with such a claim: the other GPUs can't be used by this clique"
+        )
+    elif clique.gpus == 1:
+        yield (
+            f'clique "{clique.name}": each of its {clique.pods} pods asks for one GPU and needs a node of its own, '
+            f"because a node has one NVLink channel; ask for all GPUs of a node in one pod"
+        )
+
+
+Member = tuple[CliqueTemplate, int]
+"""A clique, and how many of its pods share the ComputeDomain."""
+
+
+def _domains(template: Template, asking: Sequence[CliqueTemplate]) -> dict[str, list[Member]]:
+    """The cliques that share a ComputeDomain, by what a person would call it. Cliques in one ComputeDomain per replica
+    are counted for one replica."""
+    domains: dict[str, list[Member]] = {}
+    for clique in asking:
+        group = template.group_of(clique)
+        replicas = group.replicas if group is not None else 1
+        if clique.mnnvl_group:
+            name, pods = f'{MNNVL_GROUP} "{clique.mnnvl_group}"', clique.pods * replicas
+        elif clique.scope == "scalingGroupReplica" and group is not None:
+            name, pods = f'scaling group "{group.name}"', clique.pods
+        elif clique.scope == "clique":
+            name, pods = f'clique "{clique.name}"', clique.pods
+        else:
+            name, pods = "a replica of the PodCliqueSet", clique.pods * replicas
+        domains.setdefault(name, []).append((clique, pods))
+    return domains
+
+
+def _spread(name: str, members: Sequence[Member], placement: Placement, nodes: Nodes) -> Iterator[str]:
+    if sum(pods for _, pods in members) < 2:
+        return
+    loose = [clique.name for clique, _ in members if not _is_inside(placement.level_of(clique), nodes)]
+    if loose:
+        named = ", ".join(f'"{clique}"' for clique in loose)
+        yield (
+            f"MNNVL of {name}: no required topology constraint keeps the pods of {named} within one NVLink domain "
+            f"(node label {NVLINK_DOMAIN}): pods in different domains have no NVLink between them"
+        )
+
+
+def _is_inside(level: Level | None, nodes: Nodes) -> bool:
+    """Whether `level` is at or below the NVLink domain. If no node tells, any required level is taken for it."""
+    if level is None:
+        return False
+    return level.key in (NVLINK_DOMAIN, HOSTNAME_KEY) or is_within(level, NVLINK_DOMAIN, nodes) is not False
+
+
+def _too_many(name: str, pods: int, nodes: Nodes) -> Iterator[str]:
+    largest = most_nodes_of_a_value(NVLINK_DOMAIN, nodes)
+    most, source = (largest, "in this cluster") if largest else (NVLINK_NODES, "of the largest kind")
+    if pods > most:
+        yield (
+            f"MNNVL of {name}: {pods} pods need {pods} nodes, one NVLink channel each, but an NVLink domain {source} "
+            f"has {most}"
+        )

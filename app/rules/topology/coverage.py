@@ -1,0 +1,162 @@
+"""Whether the nodes' labels carry the levels of a topology, and how much room the domains of a level have.
+
+A scheduler places pods by the values of these labels, so that a level that no node carries can never be satisfied.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.rules.topology.levels import HOSTNAME_KEY, Level
+
+GPU_COUNT = "nvidia.com/gpu.count"
+"""The node label in which NVIDIA's GPU feature discovery puts the number of GPUs."""
+
+NVLINK_DOMAIN = "nvidia.com/gpu.clique"
+"""The node label that names the NVLink domain and clique of a node."""
+
+_SHOWN = 3
+
+Nodes = Collection[tuple[Mapping[str, str], int]]
+"""Nodes with equal labels, and how many there are. `kubernetes.io/hostname` is left out: every node has it, and no two
+nodes have the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelProblem:
+    """`reason` is one CamelCase word, `domain` the level that has the problem, `text` for people."""
+
+    reason: str
+    domain: str
+    text: str
+
+
+def coverage_problems(levels: Sequence[Level], nodes: Nodes) -> list[LevelProblem]:
+    """What the labels of `nodes` say against `levels` (broadest first). Nothing if there are no nodes."""
+    total = sum(count for _, count in nodes)
+    if not total:
+        return []
+    problems: list[LevelProblem] = []
+    shared = [level for level in levels if level.key != HOSTNAME_KEY]
+    for level in shared:
+        carrying = sum(count for labels, count in nodes if level.key in labels)
+        if carrying == 0:
+            problems.append(_without_nodes(level))
+        elif carrying < total:
+            problems.append(_partly(level, total - carrying, total))
+    for broader, narrower in itertools.pairwise(shared):
+        problems += _order_problems(broader, narrower, nodes)
+    return problems
+
+
+def _without_nodes(level: Level) -> LevelProblem:
+    text = f'level "{level.domain}": no node has the label {level.key}, so a required constraint on it is never met'
+    return LevelProblem("NoNodeHasLevel", level.domain, text)
+
+
+def _partly(level: Level, lacking: int, total: int) -> LevelProblem:
+    text = (
+        f'level "{level.domain}": {lacking} of {total} nodes lack the label {level.key}, and pods with a required '
+        f"constraint on it are never placed there"
+    )
+    return LevelProblem("NodesLackLevel", level.domain, text)
+
+
+def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[LevelProblem]:
+    parents: dict[str, set[str]] = defaultdict(set)
+    children: dict[str, set[str]] = defaultdict(set)
+    for labels, _ in nodes:
+        above, below = labels.get(broader.key), labels.get(narrower.key)
+        if above is not None and below is not None:
+            parents[below].add(above)
+            children[above].add(below)
+    torn = sorted(value for value, above in parents.items() if len(above) > 1)
+    if not torn:
+        return
+    if len(children) > len(parents) and all(len(below) == 1 for below in children.values()):
+        text = (
+            f'level "{broader.domain}" is listed above "{narrower.domain}", but by the labels of the nodes each '
+            f"{broader.domain} is in one {narrower.domain}: list the broadest level first"
+        )
+        yield LevelProblem("LevelsNotBroadestFirst", broader.domain, text)
+        return
+    shown = ", ".join(f'"{value}" is in {_listed(parents[value])}' for value in torn[:_SHOWN])
+    rest = f" and {len(torn) - _SHOWN} more" if len(torn) > _SHOWN else ""
+    text = (
+        f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain} {shown}{rest}; '
+        f"the scheduler takes these for different domains"
+    )
+    yield LevelProblem("LevelsNotATree", narrower.domain, text)
+
+
+def _listed(values: Collection[str]) -> str:
+    names = sorted(values)
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{' and '.join(names[:_SHOWN])}{rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The most that one domain of a level has: `nodes`, and the GPUs of its nodes, None if no node's label says how
+    many it has. `gpus` lists the GPUs of each node of that domain."""
+
+    nodes: int
+    gpus: tuple[int, ...] | None
+
+    def pods(self, gpus_per_pod: int) -> int | None:
+        """How many pods with so many GPUs each the domain can hold at most; None if it is not known."""
+        if self.gpus is None or gpus_per_pod <= 0:
+            return None
+        return sum(gpus // gpus_per_pod for gpus in self.gpus)
+
+
+def largest_room(levels: Sequence[Level], domain: str, nodes: Nodes) -> Room | None:
+    """The room of the largest domain of the level `domain`: the one with the most GPUs, or with the most nodes if GPUs
+    are not known. None if no node has the labels of that level and of all broader ones."""
+    keys = [level.key for level in levels[: 1 + next(i for i, level in enumerate(levels) if level.domain == domain)]]
+    single = HOSTNAME_KEY in keys
+    shared = [key for key in keys if key != HOSTNAME_KEY]
+    members: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for labels, count in nodes:
+        if all(key in labels for key in shared):
+            place = tuple(labels[key] for key in shared)
+            members[place] += [_gpus(labels)] * count
+    if not members:
+        return None
+    if single:
+        largest = [max(max(gpus) for gpus in members.values())]
+    else:
+        largest = max(members.values(), key=lambda gpus: (sum(gpus), len(gpus)))
+    known = any(GPU_COUNT in labels for labels, _ in nodes)
+    most = 1 if single else max(map(len, members.values()))
+    return Room(most, tuple(largest) if known else None)
+
+
+def most_nodes_of_a_value(key: str, nodes: Nodes) -> int:
+    """How many nodes share one value of the label `key`, for the value that the most nodes have; 0 without any."""
+    counts: dict[str, int] = defaultdict(int)
+    for labels, count in nodes:
+        if key in labels:
+            counts[labels[key]] += count
+    return max(counts.values(), default=0)
+
+
+def is_within(level: Level, key: str, nodes: Nodes) -> bool | None:
+    """Whether every domain of `level` lies within one value of the label `key`; None if no node has that label."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for labels, _ in nodes:
+        if key in labels and level.key in labels:
+            values[labels[level.key]].add(labels[key])
+    return all(len(within) == 1 for within in values.values()) if values else None
+
+
+def most_gpus_of_a_node(nodes: Nodes) -> int | None:
+    """The largest number of GPUs that the label of a node gives; None if no node has that label."""
+    counts = [_gpus(labels) for labels, _ in nodes if GPU_COUNT in labels]
+    return max(counts, default=None)
+
+
+def _gpus(labels: Mapping[str, str]) -> int:
+    count = labels.get(GPU_COUNT, "0")
+    return int(count) if count.isdecimal() else 0

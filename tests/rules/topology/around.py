@@ -1,0 +1,41 @@
+"""Surroundings that are given as values."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.rules.podcliqueset import PodCliqueSet
+from app.rules.topology.binding_levels import KaiTopology
+from app.rules.topology.coverage import Nodes
+from app.rules.topology.levels import Level, Topology
+
+
+@dataclass
+class Around:
+    """`managed` is the managed topology, `bound` the levels of bindings by name."""
+
+    managed: Topology = field(default_factory=lambda: Topology("grove-topology", enabled=True))
+    bound: Mapping[str, Sequence[Level]] = field(default_factory=dict)
+    kai: Mapping[str, KaiTopology] = field(default_factory=dict)
+    sets: Sequence[PodCliqueSet] = ()
+    counted: Nodes = ()
+
+    def topology(self) -> Topology:
+        return self.managed
+
+    def bindings(self) -> Mapping[str, Sequence[Level]]:
+        return self.bound
+
+    def kai_topology(self, name: str) -> KaiTopology | None:
+        return self.kai.get(name)
+
+    def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
+        return [pcs for pcs in self.sets if pcs.topology_name == binding]
+
+    def sets_naming(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
+        return [pcs for pcs in self.sets if not pcs.domains.isdisjoint(domains)]
+
+    def nodes(self) -> Nodes:
+        return self.counted
+
+    def level_keys(self) -> tuple[str, ...]:
+        return self.managed.keys
