@@ -107,6 +107,16 @@ OTHERWISE_SHOWN = {
     "dry_run.py": "unusable documents",
 }
 PARTS = {
+    " and … more",
+    '"…" is in …',
+    'Change these first, or annotate the binding with …: "true"',
+    "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet",
+    "Use a shorter name for the PodCliqueSet",
+    "Use at most … characters",
+    "a replica of the PodCliqueSet",
+    'a replica of … must fit into one "…", but',
+    "of the largest kind",
+    "there is none in this cluster",
     "(nested too deeply to be shown)",
     "Invalid value: …: …",
     "PodGang %s/%s: not adopted yet: %s",
