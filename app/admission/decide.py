@@ -11,7 +11,7 @@ from app.objects.fields import quote
 from app.objects.jsonpatch import applies
 
 Handler = Callable[[Request], Verdict | Awaitable[Verdict]]
-"""A webhook: answers at once where its facts are cached, or awaits the cluster."""
+"""A webhook: answers at once if its facts are cached, or awaits the cluster."""
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Route:
 
 
 def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
-    """The verdict of `route` on `request`: at once where the facts are cached, else an awaitable that gives it within
+    """The verdict of `route` on `request`: at once if the facts are cached, else an awaitable that gives it within
     `seconds`. Neither raises anything but CancelledError."""
     try:
         verdict = _judge_envelope(route, request)
@@ -53,7 +53,7 @@ def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitabl
 
 
 async def decided(route: Route, request: Request, seconds: float) -> Verdict:
-    """`decide`, awaited where it has to be."""
+    """`decide`, awaited if it has to be."""
     answer = decide(route, request, seconds)
     return answer if isinstance(answer, Verdict) else await answer
 
@@ -69,7 +69,7 @@ async def _awaited(route: Route, request: Request, answer: Awaitable[Verdict], s
 
 
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
-    """A verdict that needs no rule of the webhook's; None where one is needed."""
+    """A verdict that needs no rule of the webhook's; None if one is needed."""
     if (
         request.group != route.group
         or not route.takes(request.kind, request.resource)

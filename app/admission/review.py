@@ -27,7 +27,7 @@ _NO_MAP: dict[str, Any] = {}
 
 
 class BadReview(ValueError):
-    """The envelope can't be answered as asked. `uid` "" where there is none: nothing to answer to."""
+    """The envelope can't be answered as asked. `uid` "" if there is none: nothing to answer to."""
 
     def __init__(self, message: str, uid: str = "", code: int = 400) -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ class Request:
 
 
 def parse(body: bytes) -> Request:
-    """Reads one AdmissionReview. BadReview names what is wrong with it, with the uid where it can be read."""
+    """Reads one AdmissionReview. BadReview names what is wrong with it, with the uid if it can be read."""
     if not body:
         raise BadReview("the request has no body; an AdmissionReview was expected")
     try:
@@ -146,7 +146,7 @@ def _kind_of(value: Any) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """The uid from the beginning of a body that can't be parsed: an API server writes it first. "" where none is."""
+    """The uid from the beginning of a body that can't be parsed: an API server writes it first. "" if none is."""
     found = _UID.search(prefix[:_SALVAGE])
     return found.group(1).decode("utf-8", "replace") if found else ""
 
@@ -176,7 +176,7 @@ _ALLOWED = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","respo
 
 
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
-    """The AdmissionReview that answers the request `uid`; `request`, where it could be read, names the object in the
+    """The AdmissionReview that answers the request `uid`; `request`, if it could be read, names the object in the
     details of a refusal, as kubectl shows them."""
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return _ALLOWED % orjson.dumps(uid)

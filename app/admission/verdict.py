@@ -47,7 +47,7 @@ ALLOWED = Verdict(allowed=True)
 
 
 def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verdict:
-    """Allowed where there are no findings; otherwise 422 with all of them."""
+    """Allowed if there are no findings; otherwise 422 with all of them."""
     if findings:
         return Verdict(False, 422, "Invalid", summary(findings), causes=tuple(findings), warnings=tuple(warnings))
     return replace(ALLOWED, warnings=tuple(warnings)) if warnings else ALLOWED

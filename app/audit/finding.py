@@ -8,7 +8,7 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One object that would be refused, or is in a state it should not be in. `code` is that of the refusal, 5xx where
-    there is no verdict, 0 where nobody was asked."""
+    there is no verdict, 0 if nobody was asked."""
 
     kind: str
     namespace: str
@@ -63,7 +63,7 @@ class Tally:
 
     @property
     def exit_code(self) -> int:
-        """0 nothing found, 1 findings, 2 where not everything could be looked at."""
+        """0 nothing found, 1 findings, 2 if not everything could be looked at."""
         if self.unread or any(count.undecided for count in self.counts.values()):
             return 2
         return 1 if any(count.found for count in self.counts.values()) else 0

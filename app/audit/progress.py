@@ -16,7 +16,7 @@ class Progress:
         self._terminal, self._said, self._is_shown = stream.isatty(), clock(), False
 
     def show(self, kind: str, done: int, left: int | None) -> None:
-        """`left` is None where the API server doesn't say how many there are."""
+        """`left` is None if the API server doesn't say how many there are."""
         of = "" if left is None else f" of {done + left:,}"
         if self._terminal:
             bar = "" if left is None else f"[{'#' * (_BAR * done // max(1, done + left)):<{_BAR}}] "

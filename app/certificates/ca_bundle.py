@@ -21,7 +21,7 @@ def injector_annotation(configuration: Mapping[str, Any]) -> str | None:
 
 
 def trusted_cas(configuration: Mapping[str, Any], service: Service) -> list[frozenset[bytes]]:
-    """What each of our webhooks in `configuration` trusts: CAs as PEM of one form, none where that can't be read."""
+    """What each of our webhooks in `configuration` trusts: CAs as PEM of one form, none if that can't be read."""
     return [_cas(_client(one)) for one in configuration.get("webhooks") or () if _is_ours(one, service)]
 
 

@@ -31,7 +31,7 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
     """Sees to it that `directory` holds a pair (tls.crt, tls.key) for `names`, signed by its own CA (ca.crt, ca.key).
 
     What is there is kept if it is good for another 7 days and covers the names; else the leaf is made anew, and the
-    CA only if it is at its end. A name is a DNS name or an IP address. FileExistsError where the directory holds
+    CA only if it is at its end. A name is a DNS name or an IP address. FileExistsError if the directory holds
     certificates that were not made here: they are not written over.
     """
     directory.mkdir(parents=True, exist_ok=True)

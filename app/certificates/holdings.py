@@ -37,7 +37,7 @@ class Holdings:
         return b"".join(self.bundle)
 
     def issuer(self) -> bytes:
-        """The CA of the bundle that signed the leaf. BrokenHoldingsError where none has."""
+        """The CA of the bundle that signed the leaf. BrokenHoldingsError if none has."""
         for ca in self.bundle:
             if is_issued_by(self.leaf.cert_pem, ca):
                 return ca

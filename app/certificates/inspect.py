@@ -43,17 +43,17 @@ class CertificateInfo:
 
 
 def inspect(pem: bytes) -> CertificateInfo:
-    """Reads the first certificate of `pem`. ValueError where there is none."""
+    """Reads the first certificate of `pem`. ValueError if there is none."""
     return _info(load_certificates(pem)[0])
 
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
-    """The certificates of `pem`, each as PEM of one and the same form, in order. ValueError where there is none."""
+    """The certificates of `pem`, each as PEM of one and the same form, in order. ValueError if there is none."""
     return tuple(one.public_bytes(Encoding.PEM) for one in load_certificates(pem))
 
 
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
-    """Whether the first certificate of `cert_pem` is signed by that of `ca_pem`. ValueError where there is none."""
+    """Whether the first certificate of `cert_pem` is signed by that of `ca_pem`. ValueError if there is none."""
     return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
 
 
@@ -86,7 +86,7 @@ def plainly(error: Exception) -> str:
 
 
 def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
-    """Everything that keeps `pair` from serving `names` at `now`; empty where nothing does. As `check_certificate`, and
+    """Everything that keeps `pair` from serving `names` at `now`; empty if nothing does. As `check_certificate`, and
     the key has to be that of the certificate."""
     try:
         leaf = load_certificates(pair.cert_pem)[0]
@@ -114,7 +114,7 @@ def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[
 
 
 def check_ca(ca: Pair) -> list[str]:
-    """Everything that keeps `make_leaf` from signing with `ca`, its times apart; empty where nothing does."""
+    """Everything that keeps `make_leaf` from signing with `ca`, its times apart; empty if nothing does."""
     try:
         certificate = load_certificates(ca.cert_pem)[0]
         is_ca = _is_ca(certificate)

@@ -41,7 +41,7 @@ def make_leaf(
 ) -> Pair:
     """A serving certificate for these names, signed by `ca`.
 
-    ValueError where there is no name, a name can't stand in a certificate, or the leaf would outlive its CA.
+    ValueError if there is no name, a name can't stand in a certificate, or the leaf would outlive its CA.
     """
     addresses = [ipaddress.ip_address(address) for address in ip_addresses]
     names = [*dns_names, *map(str, addresses)]

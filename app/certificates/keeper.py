@@ -204,7 +204,7 @@ class CertificateReconciler:
     # The Secret.
 
     def _missing_trust(self, secret: Object | None, held: Holdings) -> tuple[bytes, ...]:
-        """The CA of what we show, where somebody has put a Secret there that doesn't trust it."""
+        """The CA of what we show, if somebody has put a Secret there that doesn't trust it."""
         if self._shown is None or self._shown.issuer in held.bundle or _is_foreign(secret):
             return ()
         return still_trusted([self._shown.issuer], self._now(), self.wanted.terms)
@@ -225,7 +225,7 @@ class CertificateReconciler:
         return None if reason is None else Step(reason, rotated(reason, held, wanted.names, now, wanted.terms))
 
     async def _taken(self, secret: Object | None, step: Step) -> bool:
-        """Writes what is due; False where it may not be written."""
+        """Writes what is due; False if it may not be written."""
         if _is_foreign(secret):
             self._problems.append(f"Secret {self._place} was not made by grove-admission, and is left alone")
             return False

@@ -37,7 +37,7 @@ class CaBundles:
         self._see()
 
     def seconds_trusted(self, ca: bytes) -> float | None:
-        """For how long all of them have trusted `ca` (PEM) without a break, as far as we have seen; None where they
+        """For how long all of them have trusted `ca` (PEM) without a break, as far as we have seen; None if they
         don't."""
         return self._trust.seconds(ca, self._clock())
 
@@ -46,7 +46,7 @@ class CaBundles:
         return {ca for one in self._read.values() for cas in trusted_cas(one, self._service) for ca in cas}
 
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
-        """Writes `bundle_pem` where something else stands, if it still stands there. Gives the last error, so that one
+        """Writes `bundle_pem` if something else stands, if it still stands there. Gives the last error, so that one
         configuration doesn't hold up the other, nor the certificate."""
         self.problems = []
         failed = None

@@ -24,9 +24,9 @@ class ServingCertificate:
     """A server-side SSL context whose certificate can be replaced between two handshakes.
 
     Every handshake is handed to the context of the newest good pair. Loading into one live context instead would
-    leave the old certificate beside the new one where the kind of key changes, and a half-loaded pair where it fails.
+    leave the old certificate beside the new one if the kind of key changes, and a half-loaded pair if it fails.
     With `client_cas` (PEM) a client may show a certificate, which has to lead to one of them; whether it has to is for
-    the app to say. ValueError where they can't be read.
+    the app to say. ValueError if they can't be read.
     """
 
     def __init__(self, client_cas: bytes = b"") -> None:
@@ -37,7 +37,7 @@ class ServingCertificate:
         self._newest: ssl.SSLContext | None = None
 
     def load(self, pair: Pair) -> CertificateInfo:
-        """Shows `pair` from the next handshake on. BrokenPairError where it can't serve: then nothing has changed."""
+        """Shows `pair` from the next handshake on. BrokenPairError if it can't serve: then nothing has changed."""
         context = _server_context(self._client_cas)
         try:
             info = inspect(pair.cert_pem)
@@ -96,7 +96,7 @@ class FileSource:
             await self._sleep(self._interval)
 
     def poll(self) -> bool:
-        """Looks once; True where a new pair was loaded. Never raises for what is in the files."""
+        """Looks once; True if a new pair was loaded. Never raises for what is in the files."""
         try:
             loaded = self._load_changes()
         except (OSError, BrokenPairError) as error:
@@ -117,7 +117,7 @@ class FileSource:
 
     @property
     def ca_not_after(self) -> datetime | None:
-        """When the first CA of the bundle expires; None where there is none that can be read."""
+        """When the first CA of the bundle expires; None if there is none that can be read."""
         try:
             return inspect(self.ca_bundle() or b"").not_after
         except ValueError:
@@ -185,7 +185,7 @@ def _reasons(pair: Pair) -> list[str]:
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path for the ssl module, which reads keys only from files: in memory where the system can, so that a key
+    """A path for the ssl module, which reads keys only from files: in memory if the system can, so that a key
     never reaches a disk and a read-only root file system will do."""
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile() as file:

@@ -42,7 +42,7 @@ class Terms:
 def due(
     held: Holdings | None, names: Collection[str], now: datetime, terms: Terms, *, settled: bool = False
 ) -> Reason | None:
-    """What is to be done with `held` at `now`; None where nothing is. `names` are those to serve; `settled` says
+    """What is to be done with `held` at `now`; None if nothing is. `names` are those to serve; `settled` says
     whether the signing CA may sign what is shown."""
     if held is None or now >= inspect(held.ca.cert_pem).not_after:
         return "issue"

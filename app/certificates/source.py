@@ -50,11 +50,11 @@ class CertificateSource(Protocol):
 
     @property
     def ca_not_after(self) -> datetime | None:
-        """When the CA expires; None where it isn't known."""
+        """When the CA expires; None if it isn't known."""
         ...
 
     def ca_bundle(self) -> bytes | None:
-        """What clients are to trust (PEM); None where it isn't known."""
+        """What clients are to trust (PEM); None if it isn't known."""
         ...
 
 
@@ -96,8 +96,8 @@ DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-sys
 
 
 def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
-    """The pair of `directory`, followed when its files change. Where there is no `tls.crt`, or one that was made here,
-    a development pair is seen to. OSError where none can be had."""
+    """The pair of `directory`, followed when its files change. If there is no `tls.crt`, or one that was made here,
+    a development pair is seen to. OSError if none can be had."""
     certificate, key = directory / "tls.crt", directory / "tls.key"
     if not certificate.exists() or is_development(directory):
         ensure_development_certificate(directory, DEVELOPMENT_NAMES, datetime.now(UTC))

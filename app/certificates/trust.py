@@ -8,7 +8,7 @@ class Trust:
     """Follows the CAs that all bundles have in common. Times are monotonic, in seconds.
 
     API servers see a changed configuration a moment after it was written, so a CA counts only once it has been in
-    every bundle without a break. Where there are no bundles there are no clients, and anything may be shown.
+    every bundle without a break. If there are no bundles there are no clients, and anything may be shown.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Trust:
         self._has_clients = bool(bundles)
 
     def seconds(self, ca: bytes, at: float) -> float | None:
-        """For how long `ca` has been trusted by all; None where it isn't."""
+        """For how long `ca` has been trusted by all; None if it isn't."""
         if not self._has_clients:
             return math.inf
         since = self._since.get(ca)

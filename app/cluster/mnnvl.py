@@ -111,7 +111,7 @@ class ClusterMnnvl:
         return created
 
     async def _find_owner(self, plan: Plan) -> Owner:
-        """The set that will own what is made; the PodClique's word counts where the cache lacks the set."""
+        """The set that will own what is made; the PodClique's word counts if the cache lacks the set."""
         cached = self._sets.cached_set(plan.namespace, plan.owner.name)
         if cached is None and plan.owner.uid:
             return plan.owner
@@ -129,7 +129,7 @@ class ClusterMnnvl:
         return Owner(found.name, found.uid)
 
     async def _create(self, wanted: _Wanted, plan: Plan, dry_run: bool) -> Object | None:
-        """The created object; None where one of that name exists."""
+        """The created object; None if one of that name exists."""
         version = self._client.served_version(wanted.resource) or wanted.resource.versions[0]
         build = desired_compute_domain if wanted.resource is COMPUTE_DOMAIN else desired_claim
         obj = build(plan, version)
@@ -153,7 +153,7 @@ class ClusterMnnvl:
         return one
 
     async def _check(self, wanted: _Wanted, stored: MnnvlResource | None, plan: Plan) -> None:
-        """Raises where a resource that exists can't be relied on."""
+        """Raises if a resource that exists can't be relied on."""
         what = f'{wanted.resource.kind} "{wanted.name}"'
         if stored is None:
             raise Unavailable(f"{what} was there and is gone again; try again")
@@ -227,7 +227,7 @@ def _owned(one: MnnvlResource, gang: Gang) -> Object:
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
-    """Made by us, for the same replica of the same PodCliqueSet, and of the same scaling group where it is for one."""
+    """Made by us, for the same replica of the same PodCliqueSet, and of the same scaling group if it is for one."""
     place, labels = stored.place, plan.labels
     return (
         stored.managed

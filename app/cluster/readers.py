@@ -49,7 +49,7 @@ class PodCliqueSetReader(Protocol):
         ...
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """From the cache, else by one read of the API; None where it doesn't exist."""
+        """From the cache, else by one read of the API; None if it doesn't exist."""
         ...
 
 
@@ -73,7 +73,7 @@ class MnnvlResources(Protocol):
 
     async def ensure(self, plan: Plan, *, dry_run: bool) -> list[Object]:
         """Makes sure that the resources of `plan` exist; gives the objects that were created (on a dry run: that would
-        be). NotOurs where that is refused, Unavailable where a later try may succeed."""
+        be). NotOurs if that is refused, Unavailable if a later try may succeed."""
         ...
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
@@ -82,5 +82,5 @@ class MnnvlResources(Protocol):
 
     async def adopt(self, gang: Gang, *, dry_run: bool, seen: Sequence[MnnvlResource] | None = None) -> list[Object]:
         """Makes `gang` (which has a uid) the owner of its resources that may be adopted; gives those written. Conflict
-        where one has changed since it was `seen`: by `resources_of`, before it was known that `gang` lives."""
+        if one has changed since it was `seen`: by `resources_of`, before it was known that `gang` lives."""
         ...

@@ -176,7 +176,7 @@ class WorkloadCaches:
         return all(store.synced for store in self.watched().values())
 
     def key_of(self, pod: StoredPod) -> Key:
-        """One for each KAI PodGroup: that of the group that `pod` names, or, where its policy is known to be basic, of
+        """One for each KAI PodGroup: that of the group that `pod` names, or, if its policy is known to be basic, of
         all replicas."""
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
 

@@ -56,7 +56,7 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """A misspelt one would look like a cluster where all is well. Who may not read namespaces has to know."""
+    """NotFound if there is no such namespace: a misspelt name would look like a namespace without findings."""
     with contextlib.suppress(Forbidden):
         await client.get(NAMESPACE, name)
 

@@ -138,7 +138,7 @@ def _report(line: str) -> None:
 
 @contextlib.contextmanager
 def _alone_in(state_dir: Path) -> Iterator[None]:
-    """Keeps a second sandbox from writing over the first one's files. OSError where there is one."""
+    """Keeps a second sandbox from writing over the first one's files. OSError if there is one."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / ".lock").open("w") as lock:
         try:

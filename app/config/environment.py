@@ -9,7 +9,7 @@ from app.config.schema import CertificateMode, Certificates, Configuration, own_
 _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 
 _SERVICE_LINK = "tcp://"
-"""How GROVE_ADMISSION_PORT begins where the kubelet made it, of the Service called grove-admission: no setting."""
+"""How GROVE_ADMISSION_PORT begins if the kubelet made it, of the Service called grove-admission: no setting."""
 
 
 def with_overrides(

@@ -59,7 +59,7 @@ def read_configuration(text: str, source: str) -> Configuration:
 
 
 def load_configuration(path: Path) -> Configuration:
-    """ConfigurationError where the file can't be read or used."""
+    """ConfigurationError if the file can't be read or used."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -86,7 +86,7 @@ def _finding(error: Any) -> str:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML where a key given twice is an error, not the last one's victory."""
+    """YAML in which a key that is given twice is an error."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()

@@ -1,7 +1,7 @@
-"""OperatorConfiguration: one YAML file, read strictly, with all findings at once.
+"""The schema of OperatorConfiguration: every key with its default.
 
-`clusterTopology` is the design's (`designs/topology-aware-scheduling.md`, Operator Configuration); the other sections
-are ours. `manifests/examples/configuration.yaml` shows every key with its default.
+`clusterTopology` is the section that Grove has too (source: `rules/README.md`); the other sections are ours.
+`manifests/examples/configuration.yaml` shows every key.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class TopologyLevel(_Section):
 
 
 class ClusterTopology(_Section):
-    """The managed ClusterTopology: made, kept and deleted by the operator. Where it can't be made in time, the
+    """The managed ClusterTopology: made, kept and deleted by the operator. If it can't be made in time, the
     process ends."""
 
     enabled: bool = False

@@ -116,7 +116,7 @@ def check_stored(shown: Shown, what: str, mode: CertificateMode, now: datetime) 
 async def check_bundle(
     bundle: Bundle, endpoints: Iterable[Endpoint], shown: Shown, shake: Shake, now: datetime
 ) -> list[Check]:
-    """What is wrong with one caBundle; else whether the servers show a certificate that it leads to, and where none
+    """What is wrong with one caBundle; else whether the servers show a certificate that it leads to, and if none
     can be reached from here, whether the one in the Secret would do. `endpoints` are those of the Service."""
     cas = _readable(bundle)
     if isinstance(cas, str):

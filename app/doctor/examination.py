@@ -21,7 +21,7 @@ _ASK = "Look as somebody who may read it, and see whether the API server is well
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """The cluster, and what is known of the installation. `account` is the server's, None where we are it ourselves;
+    """The cluster, and what is known of the installation. `account` is the server's, None if we are it ourselves;
     `now` is in UTC."""
 
     client: Client

@@ -118,7 +118,7 @@ def needs_of(configuration: Configuration) -> list[Need]:
 
 
 async def check_permissions(client: Client, needs: Sequence[Need], account: Account | None) -> list[Check]:
-    """Asks about `account`, or (None) about ourselves. ClusterError where the API server doesn't answer, and where we
+    """Asks about `account`, or (None) about ourselves. ClusterError if the API server doesn't answer, and if we
     may not ask about others."""
     who, missing = "you" if account is None else str(account), list[Check]()
     for need in needs:

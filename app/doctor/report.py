@@ -1,4 +1,4 @@
-"""What a doctor says: checks, each with a status and, where something is to be done, a remedy."""
+"""What a doctor says: checks, each with a status and, if something is to be done, a remedy."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Check:
 
 
 def exit_code(checks: Sequence[Check]) -> int:
-    """0 fine (warnings included), 1 problems, 2 where not everything could be looked at."""
+    """0 fine (warnings included), 1 problems, 2 if not everything could be looked at."""
     statuses = {check.status for check in checks}
     return 2 if "unknown" in statuses else 1 if "problem" in statuses else 0
 

@@ -22,7 +22,7 @@ _UNREADY = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A ready replica: where it listens."""
+    """A ready replica: the address and port on which it listens."""
 
     address: str
     port: int
@@ -35,7 +35,7 @@ def is_called(configurations: Iterable[Object]) -> bool:
 
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[list[Check], list[Endpoint]]:
-    """The Service and its ready endpoints. ClusterError where they can't be read."""
+    """The Service and its ready endpoints. ClusterError if they can't be read."""
     what = f"Service {namespace}/{name}"
     try:
         service = await client.get(SERVICE, name, namespace)

@@ -14,7 +14,7 @@ _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 
 
 async def check_topology(client: Client, name: str, *, enabled: bool, levels: Sequence[Level]) -> list[Check]:
-    """`levels` are those of the configuration, none where it isn't known. ClusterError where they can't be read."""
+    """`levels` are those of the configuration, none if it isn't known. ClusterError if they can't be read."""
     found = await _read(client, name)
     if not enabled:
         return [_disabled(name, found)]

@@ -11,7 +11,7 @@ SUBJECT = "webhooks"
 _INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _DEFAULTS: Mapping[str, Any] = {"objectSelector": {}, "namespaceSelector": {}, "reinvocationPolicy": "Never"}
-"""What the API server puts where nothing was said."""
+"""What the API server puts if nothing was said."""
 
 Object = Mapping[str, Any]
 

@@ -20,7 +20,7 @@ class UnusableInput(ValueError):
 
 
 def read_documents(text: str) -> list[dict[str, Any]]:
-    """The documents of YAML or JSON text; the items of a List count as documents. UnusableInput where there is none."""
+    """The documents of YAML or JSON text; the items of a List count as documents. UnusableInput if there is none."""
     documents: list[dict[str, Any]] = []
     try:
         for position, document in enumerate(_load(text)):

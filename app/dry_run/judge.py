@@ -32,7 +32,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One document and its verdict. `path` "" and `verdict` None where no webhook of ours looks at such a document, or
+    """One document and its verdict. `path` "" and `verdict` None if no webhook of ours looks at such a document, or
     not at such an `operation`."""
 
     document: dict[str, Any]

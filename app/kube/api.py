@@ -25,7 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ClusterError(Exception):
-    """The cluster did not do what it was asked. `code` is the HTTP status (0 where there was none), `reason` the
+    """The cluster did not do what it was asked. `code` is the HTTP status (0 if there was none), `reason` the
     API server's machine-readable reason, `retry_after` its wish in seconds."""
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None) -> None:
@@ -68,7 +68,7 @@ class Unavailable(ClusterError):
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page of a list: raw items (with apiVersion and kind filled in), the list's resourceVersion, the token of the
-    next page ("" at the end), and how many items are on later pages, where the server says so."""
+    next page ("" at the end), and how many items are on later pages, if the server says so."""
 
     items: list[Object]
     resource_version: str
@@ -117,11 +117,11 @@ class Objects(Protocol):
         dry_run: bool = False,
     ) -> Object:
         """Merge patch (a map) or JSON patch (a list of operations). A `metadata.resourceVersion` that a patch writes
-        is a precondition: Conflict where it is not the current one."""
+        is a precondition: Conflict if it is not the current one."""
         ...
 
     def served_version(self, resource: Resource) -> str | None:
-        """The best version of `resource` that the cluster serves and we know; None where it serves none."""
+        """The best version of `resource` that the cluster serves and we know; None if it serves none."""
         ...
 
 
@@ -152,7 +152,7 @@ class Client(Objects, Protocol):
         timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
         """The changes after `resource_version`, bookmarks included, until the server ends the stream. A caller that
-        stops early closes it (`contextlib.aclosing`). Raises Gone where the version is too old."""
+        stops early closes it (`contextlib.aclosing`). Raises Gone if the version is too old."""
         ...
 
     async def delete(
@@ -164,7 +164,7 @@ class Client(Objects, Protocol):
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> None:
-        """Background deletion; `uid` and `resource_version` are preconditions (Conflict where they don't hold)."""
+        """Background deletion; `uid` and `resource_version` are preconditions (Conflict if they don't hold)."""
         ...
 
 
@@ -186,7 +186,7 @@ class Store(Protocol[T_co]):
     def get(self, namespace: str, name: str) -> T_co | None: ...
 
     def by_index(self, index: str, value: Key) -> Iterable[T_co]:
-        """The objects whose index function gave `value`. KeyError where no such index was declared."""
+        """The objects whose index function gave `value`. KeyError if no such index was declared."""
         ...
 
     def values(self) -> Iterable[T_co]: ...

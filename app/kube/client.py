@@ -74,7 +74,7 @@ class HttpClient:
     """`Client` over HTTP. Use as `async with HttpClient(credentials, resources) as client`, and run `client.discovery`,
     which finds out in which versions the cluster serves `resources`.
 
-    `calls` counts calls by (verb, resource, HTTP status, or "error" where there was no answer), for metrics.
+    `calls` counts calls by (verb, resource, HTTP status, or "error" if there was no answer), for metrics.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class Credentials(Protocol):
 
     @property
     def server_hostname(self) -> str | None:
-        """The name to check the server's certificate against, where it isn't the one in `host`."""
+        """The name to check the server's certificate against, if it isn't the one in `host`."""
         ...
 
     def ssl_context(self) -> ssl.SSLContext | None: ...

@@ -49,7 +49,7 @@ class Discovery:
         self._changed = asyncio.Event()
         self._subscribers: list[Served] = []
         self.problem = ""
-        """Why the last refresh failed, for people; empty where it didn't."""
+        """Why the last refresh failed, for people; empty if it didn't."""
 
     @property
     def known(self) -> bool:
@@ -105,7 +105,7 @@ class Discovery:
 
     async def refresh(self) -> None:
         """Asks the cluster. A group version whose list can't be read just now (its extension server is down) counts
-        as it did before; raises ClusterError where the groups themselves can't be read."""
+        as it did before; raises ClusterError if the groups themselves can't be read."""
         async with self._refreshing:
             served_groups = _group_versions(await self._read("/apis")) | {("", "v1")}
             lists: dict[GroupVersion, frozenset[str]] = {}

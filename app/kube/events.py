@@ -116,7 +116,7 @@ class Recorder:
             self._remember(happening.name, 1)
 
     async def _counted_up(self, happening: Happening) -> bool:
-        """False where the event is gone (they live for an hour)."""
+        """False if the event is gone (they live for an hour)."""
         count = self._counts.get(happening.name, 1) + 1
         series = {"count": count, "lastObservedTime": self._stamp()}
         try:

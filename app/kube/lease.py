@@ -243,7 +243,7 @@ class Elector:
             raise Lost(f"the lease is held by {self.holder or 'nobody'}")
 
     async def _release(self) -> None:
-        """Lets others lead at once. Where it fails they wait until the lease runs out."""
+        """Lets others lead at once. If it fails they wait until the lease runs out."""
         try:
             async with asyncio.timeout(self._timing.attempt):
                 await self._look_again()

@@ -10,7 +10,7 @@ from app.kube.api import Client, Forbidden, NotFound, Object
 from app.objects.resource import Resource
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
-"""The resource of an apiVersion and kind, None where the cluster doesn't serve it."""
+"""The resource of an apiVersion and kind, None if the cluster doesn't serve it."""
 
 MAX_DEPTH = 10
 REMEMBERED = 10_000

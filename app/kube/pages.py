@@ -39,7 +39,7 @@ async def pages(
     field_selector: str = "",
 ) -> AsyncGenerator[Page, None]:
     """Each object once, in pages of at most `limit`. An API server keeps a list under way for some minutes only; one
-    that has lapsed (Gone) is begun again, and what was given already is passed over. Gone where that leads nowhere;
+    that has lapsed (Gone) is begun again, and what was given already is passed over. Gone if that leads nowhere;
     other ClusterErrors as they come."""
     position, token, lapsed = _Position(), "", False
     while True:

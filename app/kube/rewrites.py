@@ -39,7 +39,7 @@ class Rewrites:
             self._writes.popitem(last=False)
 
     def pause(self, key: Key) -> float | None:
-        """Before a write: None where it may be made, else the seconds to leave the object alone."""
+        """Before a write: None if it may be made, else the seconds to leave the object alone."""
         times = self._writes.get(key)
         if times is None or len(times) < self._tolerated:
             return None

@@ -1,7 +1,7 @@
 """The cache of one resource: what a projection keeps of each object, by key and by index.
 
 Only the projection and the resourceVersion are kept. Resource versions are compared as numbers, which Kubernetes
-promises since 1.35 (KEP-5504); where they aren't numbers, the last one to come in wins.
+promises since 1.35 (KEP-5504); if they aren't numbers, the last one to come in wins.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class WatchStore(Generic[T]):
         self.restarts: dict[str, int] = {}
         """How often the watch began again, by reason: ended, quiet, silent, gone, error, not_served."""
         self.problem = ""
-        """Why the store is not up to date, for people; empty where it is."""
+        """Why the store is not up to date, for people; empty if it is."""
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
         self._clock = clock

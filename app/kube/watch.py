@@ -158,7 +158,7 @@ async def follow(
 async def events_of_connection(
     client: Client, selection: Selection, version: str, timeout_seconds: int, pace: Pace
 ) -> AsyncGenerator[WatchEvent, None]:
-    """The events of one watch request. Raises Silent where there was none for `pace.quiet_after` seconds."""
+    """The events of one watch request. Raises Silent if there was none for `pace.quiet_after` seconds."""
     stream = client.watch(
         selection.resource,
         selection.namespace,

@@ -1,4 +1,5 @@
-"""Conditions of Kubernetes objects (metav1.Condition), merged by type; a transition is where the status changes."""
+"""Conditions of Kubernetes objects (metav1.Condition), merged by type. The transition time changes only
+with the status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ Status = Literal["True", "False", "Unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is to be said. `reason` is one CamelCase word, `message` for people."""
+    """A condition to write. `reason` is one CamelCase word, `message` is for people."""
 
     type: str
     status: Status
@@ -18,43 +19,44 @@ class Condition:
     generation: int
 
 
-def with_condition(conditions: Any, wanted: Condition, now: str) -> list[dict[str, Any]]:
-    """`conditions` as stored, with `wanted` in the place of its type or at the end; the others as they were. `now`
-    (RFC 3339) becomes the time of transition where the status is another than before."""
-    merged, found = [], False
-    for one in _maps(conditions):
-        if one.get("type") == wanted.type:
-            found = True
-            one = _written(wanted, one, now)
-        merged.append(one)
-    return merged if found else [*merged, _written(wanted, {}, now)]
+def with_condition(conditions: Any, desired: Condition, now: str) -> list[dict[str, Any]]:
+    """`conditions` with `desired` in the place of its type, or at the end. The others are not changed. `now` (RFC 3339)
+    becomes the time of transition if the status differs from the stored one."""
+    merged, replaced = [], False
+    for condition in _maps(conditions):
+        if condition.get("type") == desired.type:
+            replaced = True
+            condition = _written(desired, condition, now)
+        merged.append(condition)
+    return merged if replaced else [*merged, _written(desired, {}, now)]
 
 
 def without_condition(conditions: Any, kind: str) -> list[dict[str, Any]]:
-    return [one for one in _maps(conditions) if one.get("type") != kind]
+    """`conditions` without those of type `kind`."""
+    return [condition for condition in _maps(conditions) if condition.get("type") != kind]
 
 
-def says(conditions: Any, wanted: Condition) -> bool:
-    """Whether `conditions` say just that already."""
-    return any(_is(one, wanted) for one in _maps(conditions))
+def says(conditions: Any, desired: Condition) -> bool:
+    """Whether `conditions` contain `desired`, apart from the time of transition."""
+    return any(_is(condition, desired) for condition in _maps(conditions))
 
 
-def _is(one: Mapping[str, Any], wanted: Condition) -> bool:
-    held = tuple(one.get(key) for key in ("type", "status", "reason", "message", "observedGeneration"))
-    return held == (wanted.type, wanted.status, wanted.reason, wanted.message, wanted.generation)
+def _is(condition: Mapping[str, Any], desired: Condition) -> bool:
+    stored = tuple(condition.get(key) for key in ("type", "status", "reason", "message", "observedGeneration"))
+    return stored == (desired.type, desired.status, desired.reason, desired.message, desired.generation)
 
 
-def _written(wanted: Condition, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    since = before.get("lastTransitionTime") if before.get("status") == wanted.status else None
+def _written(desired: Condition, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+    since = before.get("lastTransitionTime") if before.get("status") == desired.status else None
     return {
-        "type": wanted.type,
-        "status": wanted.status,
-        "observedGeneration": wanted.generation,
+        "type": desired.type,
+        "status": desired.status,
+        "observedGeneration": desired.generation,
         "lastTransitionTime": since or now,
-        "reason": wanted.reason,
-        "message": wanted.message,
+        "reason": desired.reason,
+        "message": desired.message,
     }
 
 
 def _maps(conditions: Any) -> list[dict[str, Any]]:
-    return [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+    return [item for item in conditions if isinstance(item, dict)] if isinstance(conditions, list) else []

@@ -1,5 +1,5 @@
-"""What a rule wants changed in an object: values set at paths, or taken away. `operations` and the reconcilers
-turn edits into patches; a rule never touches the object itself."""
+"""What a rule wants to change in an object: values to set at paths, or to remove. `operations` turns edits into a JSON
+Patch. A rule never changes the object itself."""
 
 import functools
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ class _Absent:
 
 
 ABSENT: Any = _Absent()
-"""The value of a path that isn't there, and the value to set where a path is to go."""
+"""The value of a path that doesn't exist, and the value to set to remove a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """`value` is to stand at `path`; ABSENT means that nothing may stand there. Missing parents are made."""
+    """Sets `value` at `path`, or removes the path if `value` is ABSENT. Missing parents are created."""
 
     path: Path
     value: Any
@@ -29,7 +29,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """`value` is to be the last item of the list at `path`, which is made where it is missing or null."""
+    """Appends `value` to the list at `path`, which is created if it is missing or null."""
 
     path: Path
     value: Any
@@ -39,7 +39,7 @@ Change = Edit | Append
 
 
 def value_at(obj: Any, path: Path) -> Any:
-    """What stands at `path`, or ABSENT."""
+    """The value at `path`, or ABSENT."""
     for step in path:
         if isinstance(obj, dict):
             obj = obj.get(step, ABSENT)
@@ -52,14 +52,14 @@ def value_at(obj: Any, path: Path) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def pointer(path: Path) -> str:
-    """RFC 6901: `/` and `~` escaped. The same few paths are written in every object of a kind."""
+    """The JSON pointer (RFC 6901) of `path`. Cached, because every object of a kind has the same few paths."""
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
 def operations(obj: dict[str, Any], changes: list[Change]) -> list[Operation]:
-    """The operations that make `changes` true of `obj`, in their order; none for what is already so.
+    """The operations that apply `changes` to `obj`, in their order. A change that is already in place gives none.
 
-    Missing or null parents are made, in one operation with what first goes into them. `obj` is not changed.
+    Missing or null parents are created in one operation with their first content. `obj` itself is not changed.
     """
     builder = _Builder(obj)
     for change in changes:
@@ -73,7 +73,8 @@ def operations(obj: dict[str, Any], changes: list[Change]) -> list[Operation]:
 
 
 class _Builder:
-    """Emits operations; `fresh` holds the containers that it made itself, which later changes fill in place."""
+    """Builds the list of operations. `_fresh` holds the containers that an operation creates: later changes are made in
+    these containers, not by further operations."""
 
     def __init__(self, obj: dict[str, Any]) -> None:
         self.operations: list[Operation] = []

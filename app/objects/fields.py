@@ -34,7 +34,7 @@ class FieldError:
 
 
 class FieldPath:
-    """A path such as `spec.template.cliques[0].name`. Steps are linked, and joined only where something is wrong."""
+    """A path such as `spec.template.cliques[0].name`. Steps are linked, and joined only if something is wrong."""
 
     __slots__ = ("_parent", "_step")
 
@@ -126,7 +126,7 @@ def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]
 
 
 def as_map(value: Any, path: FieldPath, findings: list[FieldError]) -> dict[str, Any] | None:
-    """`value` where it is a map; otherwise a finding and None."""
+    """`value` if it is a map; otherwise a finding and None."""
     if isinstance(value, dict):
         return value
     findings.append(wrong_type(path, value, "a map"))

@@ -11,11 +11,12 @@ Object = dict[str, Any]
 
 
 class PatchError(ValueError):
-    """An operation doesn't apply; the message names it."""
+    """An operation doesn't apply. The message names it."""
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """`target` with `patch` merged in: null deletes, maps merge, lists and scalars replace. Changes neither."""
+    """`target` with `patch` merged in: null deletes, maps are merged, lists and scalars replaced. Both stay as they
+    are."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -28,7 +29,7 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 
 
 def apply_json_patch(target: Any, operations: list[Object]) -> Any:
-    """`target` after `operations`; `target` itself is changed in place where it can be, so hand in a copy.
+    """`target` after `operations`. It is changed in place where possible, so pass a copy.
 
     Raises PatchError for an operation that doesn't apply.
     """
@@ -119,8 +120,8 @@ Operation = dict[str, Any]
 
 
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
-    """Whether every operation finds its place in `obj`: a parent to add to, a value to replace or remove. For patches
-    as `operations` makes them, where no operation reaches into what another one added."""
+    """Whether every operation applies to `obj`: it has the parent to add to, or the value to replace or remove. For
+    patches of `operations`, in which no operation changes what another one added."""
     for operation in patch:
         steps = operation["path"].split("/")
         last = _unescaped(steps.pop())
@@ -138,7 +139,7 @@ def _unescaped(step: str) -> str:
 
 
 def _resolve(target: Any, steps: list[str]) -> Any:
-    """What stands at a pointer, split at its slashes (so the first step is empty); None where nothing does."""
+    """The value at a pointer that is split at its slashes (so the first step is empty), or None."""
     for step in steps[1:]:
         if isinstance(target, dict):
             target = target.get(_unescaped(step))
@@ -150,6 +151,6 @@ def _resolve(target: Any, steps: list[str]) -> Any:
 
 
 def apply(obj: dict[str, Any], patch: Iterable[Operation]) -> dict[str, Any]:
-    """`obj` with `patch` applied; the original is left alone. PatchError where an operation doesn't apply."""
+    """`obj` with `patch` applied; the original is left alone. PatchError if an operation doesn't apply."""
     result: dict[str, Any] = apply_json_patch(copy.deepcopy(obj), copy.deepcopy(list(patch)))
     return result

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def string_map(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """`metadata.labels` and the like: empty where absent, null or no map."""
+    """`metadata.labels` or another map of the metadata. It is empty if it is absent, null or not a map."""
     metadata = holder.get("metadata")
     value = metadata.get(name) if isinstance(metadata, dict) else None
     return value if isinstance(value, dict) else {}

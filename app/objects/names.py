@@ -1,4 +1,5 @@
-"""What Kubernetes accepts as names and keys. `fullmatch` everywhere: `$` would let a trailing newline through."""
+"""What Kubernetes accepts as names and label keys. All checks use `fullmatch`, because `$` matches before a trailing
+newline."""
 
 import re
 
@@ -20,7 +21,7 @@ def is_label(name: str) -> bool:
 
 
 def label_problem(name: str) -> str | None:
-    """Why `name` is no DNS-1123 label, in the words of `designs/lowercase-subgroup-names.md`; None where it is one."""
+    """The reason why `name` is not a DNS-1123 label, or None if it is one."""
     if is_label(name):
         return None
     if not name:
@@ -36,7 +37,7 @@ def is_subdomain(name: str) -> bool:
 
 
 def label_key_problem(key: str) -> str | None:
-    """Why `key` is no qualified label name (`[prefix/]name`); None where it is one."""
+    """The reason why `key` is not a qualified label name (`[prefix/]name`), or None if it is one."""
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix):
         return "the prefix must be a lowercase DNS subdomain of at most 253 characters, such as topology.kubernetes.io"

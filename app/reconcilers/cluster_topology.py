@@ -1,6 +1,6 @@
 """The managed ClusterTopology, as the configuration wants it: made, corrected, or deleted where topology is disabled.
 
-Source: `designs/topology-aware-scheduling.md`, Configuring ClusterTopology.
+Source: `rules/README.md`.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class ClusterTopologyReconciler:
         return [("", self._name)]
 
     async def settle(self, patience: float, random: Callable[[], float]) -> None:
-        """At start: once, and for `patience` seconds again where that fails, since our own webhook has to be reachable
+        """At start: once, and for `patience` seconds again if that fails, since our own webhook has to be reachable
         first. Raises CreationFailed. Grove's CRDs may be missing, and a deletion may fail: that is retried later."""
         backoff = Backoff(random, most=5)
         clock = asyncio.get_running_loop().time

@@ -79,7 +79,7 @@ class PodGangReconciler:
             self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {named}")
 
     async def _lives(self, gang: StoredGang) -> bool:
-        """Asked of the API server: where the cache lags, a PodGang that is gone would take resources from the one that
+        """Asked of the API server: if the cache lags, a PodGang that is gone would take resources from the one that
         was made anew, and the garbage collector would take them from both."""
         try:
             stored = await self._client.get(POD_GANG, gang.name, gang.namespace)
@@ -114,7 +114,7 @@ class PodGangReconciler:
         return changes if value_at(view, path) == wanted else [*changes, Edit(path, wanted)]
 
     async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
-        """One patch, of the PodGang as it was seen; Conflict where it has changed since. What comes back different
+        """One patch, of the PodGang as it was seen; Conflict if it has changed since. What comes back different
         from what was written is somebody else's doing, and is looked at again."""
         counted = same(gang.uid, patch)
         pause = self.rewrites.pause(counted)

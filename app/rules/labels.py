@@ -1,5 +1,5 @@
 """Labels and annotations, in both vocabularies: the design's and the one Grove's operator writes. We read both and
-write the design's. Source: `designs/mnnvl-annotations-and-webhooks.md`; Grove's `api/common/labels.go`."""
+write the design's. Source: `rules/README.md`; Grove's `api/common/labels.go`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ TOPOLOGY_NAME = "grove.io/topology-name"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an object stands in its PodCliqueSet. "" where a label is missing; indexes are the labels' text.
+    """Where an object stands in its PodCliqueSet. "" if a label is missing; indexes are the labels' text.
 
     `group` is the scaling group's short name (`inference-pool`), `podgang` the PodGang an object is scheduled with.
     """

@@ -129,7 +129,7 @@ def _mnnvl_groups(metadata: Mapping[str, Any], template: Mapping[str, Any]) -> t
 
 
 def pack_domain(holder: Mapping[str, Any]) -> str | None:
-    """`topologyConstraint.packDomain` of `holder`; None where there is none."""
+    """`topologyConstraint.packDomain` of `holder`; None if there is none."""
     value = _map(holder.get("topologyConstraint")).get("packDomain")
     return value if isinstance(value, str) and value else None
 

@@ -1,4 +1,4 @@
-"""SubGroup names of a KAI PodGroup. Source: `designs/lowercase-subgroup-names.md`, whose messages these are.
+"""SubGroup names of a KAI PodGroup. Source: `rules/README.md`, whose messages these are.
 
 Not checked here: minMember and the rest of the spec (the CRD does).
 """
@@ -101,7 +101,7 @@ def _validate_parent(position: int, name: Any, parent: Any, findings: list[Field
 
 
 def _validate_duplicates(known: list[tuple[int, str, str | None]], findings: list[FieldError]) -> dict[str, str | None]:
-    """Findings about names given twice; gives each name's parent, the first one where it is given twice."""
+    """Findings about names given twice; gives each name's parent, the first one if it is given twice."""
     parents: dict[str, str | None] = {}
     for position, name, parent in known:
         if name in parents:

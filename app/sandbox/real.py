@@ -231,7 +231,7 @@ class RealApiServer:
         ]
 
     async def _gates(self) -> list[str]:
-        """The Workload API is alpha: on, where this API server knows it."""
+        """The Workload API is alpha: on, if this API server knows it."""
         asked = await asyncio.create_subprocess_exec(
             self._binaries["kube-apiserver"], "--help", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )

@@ -36,7 +36,7 @@ _ENDPOINTS = "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs
 _DRY_RUN_PARAMETERS = {"operation", "user", "groups", "old", "output"}
 
 Checks = Callable[[], Mapping[str, str | None]]
-"""By name: None where it is well, else the problem."""
+"""By name: None if it is well, else the problem."""
 
 Notes = Callable[[], Mapping[str, str]]
 """By name: what is worth knowing though nothing is wrong."""

@@ -49,8 +49,8 @@ class ServeSettings:
 
 
 async def serve(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or SIGINT. OSError where the port can't be had or the certificate can't be used,
-    ClusterError where there are no credentials for a cluster, CreationFailed where the managed ClusterTopology can't be
+    """Serves until SIGTERM or SIGINT. OSError if the port can't be had or the certificate can't be used,
+    ClusterError if there are no credentials for a cluster, CreationFailed if the managed ClusterTopology can't be
     made; any other task that ends takes the process down."""
     server = settings.configuration.server
     with alone(CreationFailed):

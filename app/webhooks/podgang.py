@@ -41,7 +41,7 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, [])
 
     async def _complete(self, request: Request, gang: Gang) -> Verdict:
-        """With one read of the set where the cache lacks it, and the transfer where the PodGang has a uid."""
+        """With one read of the set if the cache lacks it, and the transfer if the PodGang has a uid."""
         pcs = await self._sets.read_set(request.namespace, gang.place.pcs)
         effects: list[Effect] = []
         if gang.uid:

@@ -1,6 +1,6 @@
 """MNNVL: which ComputeDomain and ResourceClaim a PodClique shares, and how the claim gets into its pods.
 
-Source: `designs/mnnvl-annotations-and-webhooks.md`. Reads nothing but its arguments; creating what it plans is
+Source: `rules/README.md`. Reads nothing but its arguments; creating what it plans is
 `cluster.mnnvl`'s work.
 """
 
@@ -32,7 +32,7 @@ _POD_SPEC = FieldPath("spec.podSpec")
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The outcome of the rule: `plan` None where there is nothing to do."""
+    """The outcome of the rule: `plan` None if there is nothing to do."""
 
     plan: Plan | None = None
     findings: tuple[FieldError, ...] = ()
@@ -106,7 +106,7 @@ def _is_zero(amount: Any) -> bool:
 
 
 def _claim_in_place(plan: Plan, pod_spec: dict[str, Any], findings: list[FieldError]) -> ClaimMode | None:
-    """The mode of our claim where the pod spec has it already; a different one of its name is a finding."""
+    """The mode of our claim if the pod spec has it already; a different one of its name is a finding."""
     for position, entry in enumerate(walk_list(pod_spec, "resourceClaims", _POD_SPEC, findings)):
         if isinstance(entry, dict) and entry.get("name") == CLAIM:
             wanted = claim_entries(plan)

@@ -1,6 +1,6 @@
 """Which MNNVL resources belong to which PodGang, and whether it may take them.
 
-Source: `designs/mnnvl-annotations-and-webhooks.md`, PodGang Mutating Webhook; `DESIGN.md` for what may never be taken.
+Source: `rules/README.md`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ class MnnvlResource:
 @dataclass(frozen=True, slots=True)
 class Gang:
     """A PodGang as the rules of ownership see it; `uid` "" while it is being created. `set_uid` is that of the
-    PodCliqueSet that controls it, "" where none does."""
+    PodCliqueSet that controls it, "" if none does."""
 
     namespace: str
     name: str
@@ -159,7 +159,7 @@ def adopted_annotation(
 
 @dataclass(frozen=True, slots=True)
 class OwnershipProblem:
-    """`settling`: may put itself right within moments, so that it means something only where it lasts."""
+    """`settling`: may put itself right within moments, so that it means something only if it lasts."""
 
     message: str
     remedy: str
@@ -167,8 +167,8 @@ class OwnershipProblem:
 
 
 def ownership_problem(resource: MnnvlResource, gang: Gang | None, *, set_exists: bool) -> OwnershipProblem | None:
-    """What is wrong with a stored resource that we made; None where all is well. `gang` is the PodGang that it was made
-    for, None where there is none of that name; `set_exists` is about its PodCliqueSet."""
+    """What is wrong with a stored resource that we made; None if all is well. `gang` is the PodGang that it was made
+    for, None if there is none of that name; `set_exists` is about its PodCliqueSet."""
     if not resource.managed or resource.deleting or _is_generated(resource):
         return None
     if gang is None:

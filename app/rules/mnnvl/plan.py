@@ -44,7 +44,7 @@ _ROOT = FieldPath("")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The PodCliqueSet that owns the resources until a PodGang adopts them; `uid` "" where it isn't known yet."""
+    """The PodCliqueSet that owns the resources until a PodGang adopts them; `uid` "" if it isn't known yet."""
 
     name: str
     uid: str = ""
@@ -201,7 +201,7 @@ def _clique_name(place: Place, name: str) -> str:
 
 
 def _owner(references: Any, pcs: str) -> Owner:
-    """The PodCliqueSet, with its uid where it owns the PodClique itself (a scaling group may stand between)."""
+    """The PodCliqueSet, with its uid if it owns the PodClique itself (a scaling group may stand between)."""
     for reference in references if isinstance(references, list) else ():
         held = reference if isinstance(reference, dict) else {}
         if (held.get("kind"), held.get("name")) == (POD_CLIQUE_SET.kind, pcs):

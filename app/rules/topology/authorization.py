@@ -1,4 +1,4 @@
-"""Who may write the managed ClusterTopology. Source: `designs/topology-aware-scheduling.md`, Authorization."""
+"""Who may write the managed ClusterTopology. Source: `rules/README.md`."""
 
 from collections.abc import Collection
 

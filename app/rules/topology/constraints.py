@@ -1,6 +1,6 @@
 """Topology constraints of a PodCliqueSet: set -> scaling group -> clique, each as strict as its parent or stricter.
 
-Source: `designs/topology-aware-scheduling.md`, Validation Webhook. Not checked here: whether scaling groups name
+Source: `rules/README.md`. Not checked here: whether scaling groups name
 cliques that exist (Grove's own webhook does). The cost doesn't depend on the number of replicas.
 """
 

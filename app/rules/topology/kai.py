@@ -1,6 +1,6 @@
 """The KAI Topology that a ClusterTopology stands for.
 
-Source: `designs/topology-aware-scheduling.md`, ClusterTopology Controller; KAI's Topology CRD, whose levels are
+Source: `rules/README.md`; KAI's Topology CRD, whose levels are
 immutable, unique, and may have `kubernetes.io/hostname` only at their end.
 """
 
@@ -19,7 +19,7 @@ ERROR_CODE = "KAI_TOPOLOGY_CREATE_ERROR"
 
 
 def mapping_problem(levels: Sequence[Level]) -> str | None:
-    """Why KAI can't have `levels` (broadest first); None where it can."""
+    """Why KAI can't have `levels` (broadest first); None if it can."""
     keys = [level.key for level in levels]
     if not keys:
         return "the ClusterTopology has no levels that KAI could use"

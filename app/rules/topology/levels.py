@@ -1,6 +1,6 @@
 """Topology domains, the levels of a ClusterTopology and their validation.
 
-Source: `designs/topology-aware-scheduling.md`, section 1.
+Source: `rules/README.md`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Labels that a Pod gets from its node at binding. Source: `designs/kep-4742-node-topology-labels.md`; the node is the
+"""Labels that a Pod gets from its node at binding. Source: `rules/README.md`; the node is the
 authority for the keys, whatever the caller sent."""
 
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ from app.objects.metadata import labels_of
 
 
 def binding_changes(binding: Mapping[str, Any], node_labels: Mapping[str, str], keys: Collection[str]) -> list[Change]:
-    """Per key: the node's value, or nothing where the node has none. Other labels of the Binding stay untouched."""
+    """Per key: the node's value, or nothing if the node has none. Other labels of the Binding stay untouched."""
     present = labels_of(binding)
     changes: list[Change] = []
     for key in keys:

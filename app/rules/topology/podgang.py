@@ -1,6 +1,6 @@
 """Topology constraints of a PodGang: three levels, required and preferred. The webhook and the reconciler share this.
 
-Source: `designs/topology-aware-scheduling.md`, Translation Logic. Inside a constraint only `packConstraint.required`
+Source: `rules/README.md`. Inside a constraint only `packConstraint.required`
 and `.preferred` are ours. Whatever else a constraint contains survives, and so does the entry of
 `spec.topologyConstraintGroupConfigs` that contains it.
 """
@@ -33,7 +33,7 @@ class Member:
 
 def find_member(podgroup: str, pcs: PodCliqueSet) -> Member | None:
     """The member that `podgroup` names: a PodClique is called `<pcs>-<replica>-<clique>`, or in a scaling group
-    `<pcs>-<replica>-<group>-<index>-<clique>`. None where the set has no such clique. The replica is read from the
+    `<pcs>-<replica>-<group>-<index>-<clique>`. None if the set has no such clique. The replica is read from the
     name too, because Grove's operator writes it on PodCliques, but not on PodGangs."""
     prefix = f"{pcs.name}-"
     replica, _, rest = podgroup[len(prefix) :].partition("-")
@@ -67,7 +67,7 @@ def _validate_constraint_shape(holder: dict[str, Any], at: FieldPath, findings: 
 
 
 def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Change]:
-    """What has to change in the PodGang `obj`, which belongs to `pcs` (None where it is not known: then only preferred
+    """What has to change in the PodGang `obj`, which belongs to `pcs` (None if it is not known: then only preferred
     constraints are written, and required ones stay as they are). Topology disabled: all constraints go."""
     if not topology.enabled:
         return _removals(obj)

@@ -1,6 +1,6 @@
 """Whether the topology constraints of a PodCliqueSet can be met, as its status says it.
 
-Source: `designs/topology-aware-scheduling.md`, Workload Status Updates.
+Source: `rules/README.md`.
 """
 
 from collections.abc import Collection, Sequence

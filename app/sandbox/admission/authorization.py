@@ -13,13 +13,13 @@ _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 
 FindPlural = Callable[[str, str], str | None]
-"""The plural of an apiVersion and kind; None where it isn't served."""
+"""The plural of an apiVersion and kind; None if it isn't served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """What a request wants, as RBAC sees it: `resource` is `pods` or `pods/binding`; `namespace` and `name` are ""
-    where the request has none."""
+    if the request has none."""
 
     verb: str
     group: str

@@ -70,7 +70,7 @@ class Admission:
 
     async def mutate(self, attributes: Attributes, settle: Callable[[Object], None]) -> Object | None:
         """The object after all mutating webhooks; `settle` (pruning, defaults) runs after each patch. A webhook with
-        reinvocationPolicy IfNeeded is asked once more where another one after it has changed the object, be it in the
+        reinvocationPolicy IfNeeded is asked once more if another one after it has changed the object, be it in the
         second round."""
         hooks = self._matching(MUTATING, attributes)
         invoked: set[Hook] = set()
@@ -126,7 +126,7 @@ class Admission:
         return None if patched == attributes.obj else patched
 
     async def _ask(self, hook: Hook, matched: Served, attributes: Attributes) -> Answer | None:
-        """The answer of one webhook that allows; None where it failed and is to be ignored. Raises its refusal."""
+        """The answer of one webhook that allows; None if it failed and is to be ignored. Raises its refusal."""
         if not self._conditions_hold(hook, attributes, matched):
             return None
         if attributes.caller.options.dry_run and not hook.dry_runs:
@@ -177,7 +177,7 @@ class Admission:
         return known[1]
 
     def _rule(self, hook: Hook, attributes: Attributes) -> Served | None:
-        """The version in which the hook wants the request; None where no rule of it matches."""
+        """The version in which the hook wants the request; None if no rule of it matches."""
         versions = [attributes.served]
         if hook.equivalent:
             versions += [item for item in self._registry.versions(attributes.served) if item is not attributes.served]

@@ -272,7 +272,7 @@ def _media_type(request: Request) -> str:
 
 
 async def _body(request: Request) -> Any:
-    """The parsed body; None where there is none. Raises 413, 415 and 400."""
+    """The parsed body; None if there is none. Raises 413, 415 and 400."""
     if int(request.headers.get("content-length") or 0) > _BODY_LIMIT:
         raise _too_large()
     content = b""

@@ -172,7 +172,7 @@ def openapi_index(registry: Registry) -> Object:
 
 
 def openapi_document(registry: Registry, prefix: str) -> Object | None:
-    """The operations of one group version, without schemas; None where it isn't served."""
+    """The operations of one group version, without schemas; None if it isn't served."""
     items = sorted((item for item in registry.all() if _prefix(item) == prefix), key=lambda item: item.plural)
     paths: Object = {}
     for plural, same in groupby(items, key=lambda item: item.plural):

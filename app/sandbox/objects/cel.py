@@ -25,7 +25,7 @@ def _compiled(expression: str) -> _Program:
 
 
 def check(expression: str) -> None:
-    """Raises CelError where the expression doesn't compile."""
+    """Raises CelError if the expression doesn't compile."""
     try:
         _compiled(expression)
     except (ValueError, RuntimeError) as error:

@@ -26,7 +26,7 @@ _CORE_EVENT_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 
 
 def relabel(api_version: str) -> Convert:
-    """The conversion that only writes another apiVersion; the same object where it is right already."""
+    """The conversion that only writes another apiVersion; the same object if it is right already."""
 
     def convert(obj: Object) -> Object:
         return obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}

@@ -37,7 +37,7 @@ Finding = tuple[str, str, str]
 
 
 def prune(obj: Object) -> list[str]:
-    """Drops the fields that no metadata has and gives their paths. Raises 400 where the shape of one is wrong."""
+    """Drops the fields that no metadata has and gives their paths. Raises 400 if the shape of one is wrong."""
     meta = metadata(obj)
     _check_shape(meta)
     dropped = [name for name in meta if name not in _FIELDS]

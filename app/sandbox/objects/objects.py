@@ -104,7 +104,7 @@ def is_deleting(obj: Object) -> bool:
 
 
 def at(obj: Any, *path: str | int) -> Any:
-    """What stands at `path`, or None where the path ends early."""
+    """What stands at `path`, or None if the path ends early."""
     for step in path:
         if isinstance(obj, dict) and isinstance(step, str):
             obj = obj.get(step)

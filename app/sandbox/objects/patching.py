@@ -147,7 +147,7 @@ def _strategic_value(name: str, current: Any, value: Any) -> Any:
 
 
 def _merge_key(name: str, items: list[Any]) -> str:
-    """What tells the items of a list apart; "" where the list is replaced as a whole. Ports of containers have another
+    """What tells the items of a list apart; "" if the list is replaced as a whole. Ports of containers have another
     key than those of services."""
     if name == "ports":
         return next((key for key in ("containerPort", "port") if any(key in item for item in items)), "")

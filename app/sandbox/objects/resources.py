@@ -81,7 +81,7 @@ class Registry:
         return next((item for item in self._served.values() if (item.group, item.kind) == (group, kind)), None)
 
     def for_table(self, table: TableId) -> Served:
-        """The first served version of what is stored in `table`. KeyError where nothing is."""
+        """The first served version of what is stored in `table`. KeyError if nothing is."""
         for item in self._served.values():
             if item.table == table:
                 return item

@@ -54,7 +54,7 @@ _OPERATORS = {"!=": "NotIn", "notin": "NotIn", "<": "Lt", ">": "Gt"}
 
 
 def label_selector(text: str) -> Matches | None:
-    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; None where the text is empty. 400 where it can't be read."""
+    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; None if the text is empty. 400 if it can't be read."""
     requirements: list[Requirement] = []
     rest = text.strip()
     while rest or (requirements and text.strip().endswith(",")):
@@ -130,7 +130,7 @@ def _all(requirements: list[Requirement]) -> Matches:
 
 def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
     """Parses `metadata.name=x,spec.nodeName!=y` against the fields that the real server supports for this resource;
-    the paths are those of the stored version. None where the text is empty."""
+    the paths are those of the stored version. None if the text is empty."""
     terms: list[tuple[str, bool, str]] = []
     for term in filter(None, re.split(r"(?<!\\),", text)):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", term)
@@ -159,7 +159,7 @@ def _text(value: Any) -> str:
 
 
 def combined(*matchers: Matches | None) -> Matches | None:
-    """All of the given matchers at once; None where there is none."""
+    """All of the given matchers at once; None if there is none."""
     present = [matcher for matcher in matchers if matcher is not None]
     if not present:
         return None

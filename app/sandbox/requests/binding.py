@@ -42,7 +42,7 @@ class Binder:
             self._storage.replace(pods.table, _bound(copy(pod), binding), resource_version(pod))
 
     def _with_topology(self, binding: Object) -> Object:
-        """What the built-in PodTopologyLabels plugin does before webhooks run where the target says that it is a node:
+        """What the built-in PodTopologyLabels plugin does before webhooks run if the target says that it is a node:
         its region and zone win."""
         if binding["target"].get("kind") != "Node":
             return binding

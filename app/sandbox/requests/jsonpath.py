@@ -38,7 +38,7 @@ class _MismatchError(Exception):
 
 
 def find(path: str, obj: Any) -> list[Any]:
-    """All values at `path`; [] also where the path can't be read, or compares values of two types."""
+    """All values at `path`; [] also if the path can't be read, or compares values of two types."""
     try:
         return _found(path, obj)
     except _MismatchError:

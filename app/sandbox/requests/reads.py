@@ -67,7 +67,7 @@ class Query:
 
 
 class Reader:
-    """All reads from the storage. `bookmark_seconds` is how often quiet watches are told where they stand."""
+    """All reads from the storage. `bookmark_seconds` is how often quiet watches get a bookmark."""
 
     def __init__(self, storage: Storage, bookmark_seconds: float = 60.0) -> None:
         self._storage, self._bookmark_seconds = storage, bookmark_seconds
@@ -85,7 +85,7 @@ class Reader:
         return objects if query.matches is None else [obj for obj in objects if query.matches(obj)]
 
     def page(self, served: Served, query: Query, shown: Representation) -> Object:
-        """One page. Later pages come from the snapshot of the first; 410 where it has been let go."""
+        """One page. Later pages come from the snapshot of the first; 410 if it has been let go."""
         if query.continue_token:
             snapshot, start = _read_token(query.continue_token)
             if snapshot not in self._snapshots:

@@ -65,7 +65,7 @@ def partial(obj: Object) -> Object:
 
 
 def _cell(column: Column, obj: Object, now: datetime) -> Any:
-    """The first value at the column's path, where it is of the column's type: like the real server, the others of a
+    """The first value at the column's path, if it is of the column's type: like the real server, the others of a
     [*] are not shown."""
     found = jsonpath.find(column.path, obj)
     value = found[0] if found else None

@@ -48,7 +48,7 @@ class Writer:
         return served.read(self._defined(served, self._storage.insert(served.table, stored)))
 
     async def update(self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = "") -> Object:
-        """PUT: Conflict where `obj` names a resourceVersion that isn't the current one."""
+        """PUT: Conflict if `obj` names a resourceVersion that isn't the current one."""
 
         def replaced(current: Object) -> Object:
             new = copy(obj)
@@ -62,7 +62,7 @@ class Writer:
     async def patch(
         self, served: Served, key: Key, patch: object, media_type: str, caller: Caller, subresource: str = ""
     ) -> Object:
-        """PATCH: applied to the current object, again where another write came between."""
+        """PATCH: applied to the current object, again if another write came between."""
 
         def patched(current: Object) -> Object:
             new = patching.apply_patch(current, patch, media_type, custom=served.custom)

@@ -51,7 +51,7 @@ class Watcher:
         self._wake.set()
 
     async def take(self, seconds: float) -> list[Change]:
-        """Everything that has arrived; waits up to `seconds` for the first, and gives [] where none came."""
+        """Everything that has arrived; waits up to `seconds` for the first, and gives [] if none came."""
         if not self._waiting and not self.closed:
             self._wake.clear()
             # Not "nothing came": between the end of the time and this line something may have.
@@ -107,7 +107,7 @@ class Table:
         self._forgotten = version
 
     def since(self, version: int) -> list[Change]:
-        """The changes after `version`; 410 where some of them are forgotten."""
+        """The changes after `version`; 410 if some of them are forgotten."""
         if version < self._forgotten:
             raise errors.gone(f"too old resource version: {version} ({self._forgotten})")
         found = []
@@ -153,7 +153,7 @@ class Storage:
         return self._commit("ADDED", table, obj, None)
 
     def replace(self, table: TableId, obj: Object, seen: str) -> Object:
-        """Stores `obj` where the stored one still has the resourceVersion `seen`; Conflict otherwise."""
+        """Stores `obj` if the stored one still has the resourceVersion `seen`; Conflict otherwise."""
         key = key_of(obj)
         old = self.get(table, key)
         if old is None:
