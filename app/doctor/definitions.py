@@ -1,6 +1,6 @@
 """CRDs that are stored but not established: the API server does not serve what they define."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.doctor.report import Check
@@ -58,10 +58,15 @@ def _names(names: Mapping[str, Any]) -> Iterator[str]:
     yield from names.get("shortNames") or ()
 
 
-def _remedy(name: str, taken_by: Collection[str], accepted: Object) -> str:
-    """Short names can be removed without loss, and this version's ClusterTopology CRD has none."""
+def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:
+    """An API server examines a CRD again if it asks for names that it does not have, and another CRD gives one up. If
+    the refused CRD itself gives the name up, it is not examined again, and has to be created anew."""
     if accepted.get("reason") != "ShortNamesConflict":
         return f"Delete the CRD that is not used: kubectl delete crd {name}, or {' or '.join(taken_by) or 'the other'}."
-    target = str(CLUSTER_TOPOLOGY) if str(CLUSTER_TOPOLOGY) in (name, *taken_by) else name
+    anew = f"kubectl delete crd {name} (it was never served, and so has no objects)"
+    if name == str(CLUSTER_TOPOLOGY):
+        return f"Create it anew without short names: {anew}; kubectl apply -k manifests/crds."
+    if not taken_by:
+        return f"Create it anew: {anew}; then apply it again."
     patch = '[{"op": "remove", "path": "/spec/names/shortNames"}]'
-    return f"Remove the short names of one: kubectl patch crd {target} --type=json -p '{patch}'"
+    return f"Remove the short names of the other one: kubectl patch crd {taken_by[0]} --type=json -p '{patch}'"

@@ -20,9 +20,12 @@ _KINDS = ("kind", "listKind")
 
 def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
     """The status of `crd`, whose spec is valid; `others` are the other definitions, of any group. A definition that is
-    established stays established."""
+    established stays established. One that asks for the names that it has is not examined: if another name of it was
+    refused before, and is no longer asked for, it has to be created anew."""
     before = crd.get("status") or {}
     requested, accepted = _requested(crd), dict(before.get("acceptedNames") or {})
+    if requested == accepted:
+        return dict(before)
     used = [one["status"].get("acceptedNames") or {} for one in others if _is_neighbour(one, crd)]
     names_accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
     for field in _REASONS:
@@ -30,10 +33,9 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
         if conflicts:
             message = ", ".join(f'"{name}" is already in use' for name in conflicts)
             names_accepted = _condition("NamesAccepted", "False", _REASONS[field], message)
-        elif field in requested:
-            accepted[field] = requested[field]
-    if "categories" in requested:
-        accepted["categories"] = requested["categories"]
+        else:
+            _take(field, requested, accepted)
+    _take("categories", requested, accepted)
     established = next((one for one in before.get("conditions") or () if one["type"] == "Established"), None)
     if names_accepted["status"] == "True":
         text = "the initial names have been accepted"
@@ -45,6 +47,12 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
         "conditions": [{"lastTransitionTime": now, **one} for one in (names_accepted, established)],
         "storedVersions": [item["name"] for item in crd["spec"]["versions"] if item.get("storage")],
     }
+
+
+def _take(field: str, requested: Object, accepted: Object) -> None:
+    accepted.pop(field, None)
+    if field in requested:
+        accepted[field] = requested[field]
 
 
 def is_established(crd: Object) -> bool:

@@ -303,7 +303,7 @@ LEADER = (
     '["grove-admission"].'
 )
 SHORT_NAMES = (
-    "Remove the short names of one: kubectl patch crd clustertopologies.grove.io --type=json -p "
+    "Remove the short names of the other one: kubectl patch crd clustertopologies.grove.io --type=json -p "
     '\'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
 )
 UNREADY = (
@@ -570,7 +570,9 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
                 "problem",
                 "CRD clustertopologies.grove.io is not established, and its API is not served: "
                 '"ct" is already in use by clustertopologybindings.grove.io (ShortNamesConflict)',
-                SHORT_NAMES,
+                "Create it anew without short names: kubectl delete crd clustertopologies.grove.io (it was "
+                "never served, "
+                "and so has no objects); kubectl apply -k manifests/crds.",
             )
         ],
     ),

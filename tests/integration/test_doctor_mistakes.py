@@ -197,8 +197,8 @@ async def test_two_crds_with_one_short_name(clinic: Clinic) -> None:
                 '"gx" is already in use by gadgets.grove.io (ShortNamesConflict)',
             )
             command = shlex.split(finding.remedy.partition(": ")[2])
-            assert command[:-2] == ["kubectl", "patch", "crd", "tools.grove.io", "--type=json"]
-            await admin.patch(CRD, "tools.grove.io", json.loads(command[-1]), kind="json")
+            assert command[:-2] == ["kubectl", "patch", "crd", "gadgets.grove.io", "--type=json"]
+            await admin.patch(CRD, "gadgets.grove.io", json.loads(command[-1]), kind="json")
             await until(clinic, "tools.grove.io", "Established", "True")
             assert await clinic.findings("APIs") == []
 

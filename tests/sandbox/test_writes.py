@@ -576,6 +576,21 @@ async def test_a_definition_that_is_served_stays_so_if_it_asks_for_a_name_that_i
     assert await api.names("/apis/example.com/v1/tools") == []
 
 
+async def test_a_name_that_is_no_longer_asked_for_is_free(api: Api) -> None:
+    await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
+    await api.done("POST", CRDS, named("tools", shortNames=["g"]))
+    await api.done("PATCH", f"{CRDS}/gadgets.example.com", {"spec": {"names": {"shortNames": None}}})
+    assert conditions_of(await api.done("GET", f"{CRDS}/tools.example.com")) == ACCEPTED
+
+
+async def test_a_definition_that_gives_a_refused_name_up_is_not_examined_again(api: Api) -> None:
+    """As on a real API server (1.36): its names are then those that it has."""
+    await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
+    refused = await api.done("POST", CRDS, named("tools", shortNames=["g"], listKind="ToolsList", singular="tools"))
+    patched = await api.done("PATCH", f"{CRDS}/tools.example.com", {"spec": {"names": {"shortNames": None}}})
+    assert patched["status"] == refused["status"]
+
+
 async def test_names_of_another_group_are_free(api: Api) -> None:
     await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
     other = named("gadgets", shortNames=["g"])

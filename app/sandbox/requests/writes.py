@@ -173,12 +173,13 @@ class Writer:
         status = crd_names.accepted_status(stored, self._storage.table(CRDS).items(), timestamp())
         if _without_times(status) != _without_times(stored.get("status") or {}):
             stored = self._storage.replace(CRDS, {**stored, "status": status}, resource_version(stored))
+            self.names_freed(stored["spec"]["group"])
         if crd_names.is_established(stored):
             self._registry.install(stored)
         return stored
 
     def names_freed(self, group: str) -> None:
-        """Accepts the definitions of `group` that waited for a name of one that has gone."""
+        """Accepts the definitions of `group` that waited for a name which another one no longer has."""
         for crd in self._storage.table(CRDS).items():
             if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
                 self._defined(self._registry.for_table(CRDS), crd)
