@@ -187,3 +187,13 @@ def test_the_fifteen_answers_name_files_that_exist() -> None:
     )
     assert len(answers) > 14
     assert [name for name in answers if not (ROOT / "app" / name).exists()] == []
+
+
+def test_the_tests_that_the_threat_model_names_exist() -> None:
+    text = readme("manifests")
+    named = set(re.findall(r"`(test_\w+)`", text[text.index("## Threat model") :]))
+    tests = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    assert len(named) > 9
+    assert named - tests == set()
