@@ -10,6 +10,7 @@ from app.kube.api import Client, NotFound, Object
 from app.objects.resource import CRD, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     KAI_TOPOLOGY,
     POD_CLIQUE,
@@ -87,6 +88,9 @@ async def _check(client: Client, read: Read, wanted: Wanted, broken: Mapping[str
         return [Check(SUBJECT, "ok", f"{resource}: {version}")]
     if str(resource) in broken:
         return []
+    bindings = client.served_version(CLUSTER_TOPOLOGY_BINDING)
+    if resource is CLUSTER_TOPOLOGY and bindings is not None:
+        return [Check(SUBJECT, "ok", f"{CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}")]
     others = await _other_versions(read, resource)
     if others:
         message = f"{resource} is served as {', '.join(others)}; this version knows {', '.join(resource.versions)}"

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from app.cluster.dialects import dialect_of
 from app.cluster.table import read_topology_levels
 from app.doctor.report import Check
 from app.kube.api import Client, NotFound, Object
-from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
+from app.rules.topology.dialect import Dialect
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned, level_labels
 from app.rules.topology.levels import Level
 
@@ -15,6 +17,9 @@ _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 
 async def check_topology(client: Client, name: str, *, enabled: bool, levels: Sequence[Level]) -> list[Check]:
     """`levels` are those of the configuration, none if it isn't known. ClusterError if they can't be read."""
+    dialect = dialect_of(client)
+    if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
+        return await _binding(client, name, dialect, levels if enabled else None)
     found = await _read(client, name)
     if not enabled:
         return [_disabled(name, found)]
@@ -22,6 +27,29 @@ async def check_topology(client: Client, name: str, *, enabled: bool, levels: Se
         message = f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all PodGangs, wait"
         return [Check(SUBJECT, "problem", message, f"{_LEADER} Or, where topology support is off, give --config.")]
     return [*_levels(name, found, levels), _ready(name, found), *await _kai(client, name, found)]
+
+
+async def _binding(client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None) -> list[Check]:
+    """The ClusterTopologyBinding of the configured name; `configured` is None if topology is disabled. Its KAI Topology
+    and its conditions are Grove's."""
+    if configured is None:
+        message = "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them"
+        return [Check(SUBJECT, "ok", message)]
+    what = f"ClusterTopologyBinding {name}"
+    try:
+        current = dialect.read_levels(await client.get(CLUSTER_TOPOLOGY_BINDING, name))
+    except NotFound:
+        message = f"{what} does not exist: PodCliqueSets that name it in topologyName are rejected"
+        return [Check(SUBJECT, "problem", message, _LEADER)]
+    message = f"{what}: {_listed(current)}"
+    if configured and current != tuple(configured):
+        remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
+        return [Check(SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy)]
+    return [Check(SUBJECT, "ok", message)]
+
+
+def _listed(levels: Sequence[Level]) -> str:
+    return ", ".join(f"{level.domain}={level.key}" for level in levels) or "no levels"
 
 
 async def _read(client: Client, name: str) -> Object | None:

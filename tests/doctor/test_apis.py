@@ -6,7 +6,7 @@ from app.doctor.apis import WANTED, check_apis
 from app.doctor.report import Check
 from app.kube.api import NotFound, Object
 from app.objects.resource import CRD
-from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, WORKLOAD
 from tests.kube.memory.client import MemoryClient
 
 GROUPS: dict[str, Object] = {
@@ -32,6 +32,12 @@ async def test_all_there() -> None:
         "clustertopologies.grove.io: v1alpha1",
         "podcliquesets.grove.io: v1alpha1",
     ]
+
+
+async def test_the_topology_api_that_grove_has_is_enough() -> None:
+    client = MemoryClient(served={CRD: "v1", CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
+    message = "clustertopologybindings.grove.io: v1alpha1, in place of clustertopologies.grove.io"
+    assert (await check_apis(client, read))[0] == Check("APIs", "ok", message)
 
 
 async def test_what_is_missing_says_what_then_does_not_work() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.doctor.topology import check_topology
-from app.rules.kinds import KAI_TOPOLOGY
+from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from app.rules.topology.levels import Level
 from tests import builders
 from tests.kube.memory.client import MemoryClient
@@ -134,3 +134,48 @@ async def test_without_kai_nothing_is_said_of_it() -> None:
 async def test_without_topology_support(objects: list[Object], said: tuple[str, str]) -> None:
     (check,) = await check_topology(MemoryClient(objects), NAME, enabled=False, levels=())
     assert (check.status, check.message) == said
+
+
+def binding(*levels: tuple[str, str]) -> Object:
+    listed = [{"domain": domain, "key": key} for domain, key in levels]
+    head = {"apiVersion": CLUSTER_TOPOLOGY_BINDING.api_version(), "kind": CLUSTER_TOPOLOGY_BINDING.kind}
+    return {**head, "metadata": {"name": NAME}, "spec": {"levels": listed}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "enabled", "check"),
+    [
+        pytest.param(
+            [],
+            False,
+            ("ok", "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them"),
+            id="off",
+        ),
+        pytest.param(
+            [],
+            True,
+            (
+                "problem",
+                "ClusterTopologyBinding grove-topology does not exist: PodCliqueSets that name it in topologyName are "
+                "rejected",
+            ),
+            id="missing",
+        ),
+        pytest.param(
+            [binding(("rack", "k/rack"))],
+            True,
+            ("ok", "ClusterTopologyBinding grove-topology: rack=k/rack"),
+            id="the same",
+        ),
+        pytest.param(
+            [binding()],
+            True,
+            ("problem", "ClusterTopologyBinding grove-topology: no levels; the configuration has rack=k/rack"),
+            id="other levels",
+        ),
+    ],
+)
+async def test_a_grove_with_bindings(objects: list[Object], enabled: bool, check: tuple[str, str]) -> None:
+    client = MemoryClient(objects, served={CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
+    checks = await check_topology(client, NAME, enabled=enabled, levels=LEVELS)
+    assert [(one.status, one.message) for one in checks] == [check]
