@@ -1,5 +1,6 @@
 """The body of one request: collected from the pieces in which it arrives, up to a limit, and then dropped."""
 
+import contextlib
 from typing import Protocol
 
 import httptools
@@ -73,7 +74,8 @@ class Chunked:
         self._unfinished, self._is_kept = 0, True
         self._beginning = b""
         self._parser = httptools.HttpRequestParser(self)
-        self._parser.feed_data(head)
+        with contextlib.suppress(httptools.HttpParserUpgrade):  # CONNECT: the request ends here
+            self._parser.feed_data(head)
 
     def read(self, data: bytes, position: int) -> int:
         """NotHttp for an invalid chunk, and if nothing of the body comes for MAX_TRAILER bytes."""

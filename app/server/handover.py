@@ -11,7 +11,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from app.admission.asgi import KNOWN_CALLER, App
-from app.admission.connection import Serving
+from app.admission.serving import Serving
 
 
 class HandOver:

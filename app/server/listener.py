@@ -6,7 +6,8 @@ import socket
 import ssl
 
 from app.admission.asgi import AdmissionApp
-from app.admission.connection import Connection, Limits, Serving
+from app.admission.connection import Connection
+from app.admission.serving import Limits, Serving
 from app.server.handover import HandOver
 
 _BACKLOG = 2048

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.admission.asgi import AdmissionApp
-from app.admission.connection import MAX_HEAD, Connection, Serving
+from app.admission.connection import MAX_HEAD, Connection
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Exchange
 from app.admission.review import Request
+from app.admission.serving import Serving
 from app.admission.verdict import ALLOWED, Verdict, not_allowed
 from tests.admission.ways import connecting
 from tests.reviews import Seen, load
@@ -48,8 +49,8 @@ def judge(request: Request) -> Verdict:
 class Server:
     """An app with two admission paths: PATH answers at once, SLOW waits for `release`. Others are echoed."""
 
-    def __init__(self, *, only_known: bool = False) -> None:
-        self.seen, self.release = Seen(), asyncio.Event()
+    def __init__(self, *, only_known: bool = False, seen: Seen | None = None) -> None:
+        self.seen, self.release = seen or Seen(), asyncio.Event()
         routes = {PATH: self.route(PATH, judge), SLOW: self.route(SLOW, self.later)}
         self.app = AdmissionApp(Exchange(routes, self.seen, only_known=only_known), self.echo)
 
@@ -159,6 +160,8 @@ NO_HTTP: list[Any] = [
     pytest.param(HEAD + b"transfer-encoding: gzip\r\n\r\n{}", id="not chunked"),
     pytest.param(HEAD + b"content-length: 99999999999999999999\r\n\r\n{}", id="a length that is none"),
     pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\nx\r\n", id="a chunk without a size"),
+    pytest.param(b"CONNECT a:1 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", id="for a proxy, chunked"),
+    pytest.param(b"CONNECT a:1 HTTP/1.1\r\nhost: x\r\n\r\n", id="for a proxy"),
     pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\n1" + b";a=b" * MAX_HEAD, id="a size without end"),
     pytest.param(chunked(b"{}")[:-2] + b"a: b\r\n" * MAX_HEAD, id="trailers without end"),
     pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEAD, id="a head without end"),
@@ -233,6 +236,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written = bytearray()
         self.paused = self.closed = False
+        self.lost = asyncio.Event()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.closed
@@ -240,6 +244,10 @@ class Wire(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+        self.lost.set()
 
     def is_closing(self) -> bool:
         return self.closed
@@ -366,6 +374,21 @@ async def test_a_verdict_whose_client_is_gone_at_once_is_cancelled_without_a_tra
     for _ in range(5):
         await asyncio.sleep(0)
     assert (server.seen.verdicts, server.app.exchange.waiting) == ([], 0)
+
+
+async def test_an_awaited_answer_that_fails_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Seen):
+        def __call__(self, *_: Any) -> None:
+            raise RuntimeError("a bug")
+
+    server = Server(seen=Failing())
+    given = Pieces(server)
+    given.connection.data_received(post(review("slow"), path=SLOW))
+    server.release.set()
+    async with asyncio.timeout(10):
+        await given.wire.lost.wait()
+    assert (given.answers(), [record.message for record in caplog.records]) == (0, ["no answer"])
+    given.lose()
 
 
 def test_an_awaited_verdict_is_counted_while_it_is_awaited() -> None:

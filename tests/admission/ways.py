@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 
 from app.admission.asgi import AdmissionApp
-from app.admission.connection import Connection, Serving
+from app.admission.connection import Connection
+from app.admission.serving import Serving
 from app.server.handover import HandOver
 
 

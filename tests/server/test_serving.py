@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from app.admission.asgi import AdmissionApp
-from app.admission.connection import Limits
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
+from app.admission.serving import Limits
 from app.admission.verdict import ALLOWED, Verdict, not_allowed
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.source import file_source
@@ -43,6 +43,7 @@ server: {{clientCaFile: "{}"}}
 LARGE, PIECE = 64 * 2**20, 2**18
 PATH, SLOW, LONG = "/validate/podgroup", "/validate/slow", "/validate/long"
 IMPATIENT = Limits(request_seconds=0.1, answer_seconds=0.1, watch_seconds=0.05)
+JSON = {"content-type": "application/json"}
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 
 
@@ -158,16 +159,26 @@ async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of
         async with served.client() as client:
             refused = await client.post("/validate/podgroup?timeout=5s", json=review)
             assert (refused.status_code, "server.clientCaFile" in refused.json()["message"]) == (401, True)
+            handed_over = await client.post("/validate/podgroup", content=in_chunks(review), headers=JSON)
+            assert (handed_over.status_code, handed_over.content) == (401, refused.content)
             assert (await client.get("/readyz")).text == "ok\n"
         known.load_verify_locations(served.certificates / "ca.crt")
         async with httpx.AsyncClient(base_url=served.url, verify=known) as client:
             for _ in range(2):
                 answer = await client.post("/validate/podgroup?timeout=5s", json=review)
                 assert answer.json()["response"]["status"]["code"] == 422
+            answer = await client.post("/validate/podgroup?timeout=5s", content=in_chunks(review), headers=JSON)
+            assert (answer.json()["response"]["status"]["code"], answer.headers["connection"]) == (422, "close")
+            assert (await client.get("/readyz")).text == "ok\n"
         stranger.load_verify_locations(served.certificates / "ca.crt")
         with pytest.raises(httpx.TransportError):
             async with httpx.AsyncClient(base_url=served.url, verify=stranger) as client:
                 await client.post("/validate/podgroup?timeout=5s", json=review)
+
+
+async def in_chunks(review: dict[str, Any]) -> AsyncIterator[bytes]:
+    """A body without a known length: its request is handed over."""
+    yield json.dumps(review).encode()
 
 
 async def test_a_client_ca_that_can_not_be_read_is_said(tmp_path: Path) -> None:

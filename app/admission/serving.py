@@ -1,0 +1,61 @@
+"""What the connections of one listener share: their limits, the exchange, and who they hand other requests over to."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.admission.exchange import Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a client may take."""
+
+    request_seconds: float = 30.0
+    """From the first byte of a request to the last one of its body. A connection on which nothing was sent yet is idle:
+    Go keeps such spare ones, and sends on them later."""
+    answer_seconds: float = 30.0
+    """For reading an answer."""
+    idle_seconds: float = 120.0
+    """Between two requests. An API server keeps idle connections for 90 s and doesn't send a POST again, so it has to
+    be the one that closes."""
+    handed_over_seconds: float = 120.0
+    """From the last byte of a request that is handed over to the end of its connection."""
+    watch_seconds: float = 10.0
+    """How often a connection is looked at. The first three limits hold to this precision."""
+    close_seconds: float = 1.0
+    """For the end of TLS when the server stops. An idle client may not read it."""
+
+
+class Open(Protocol):
+    """A connection of a listener."""
+
+    def finish(self) -> None:
+        """Closes the connection if it is idle. If not, it ends with the next answer, because the server drains."""
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+
+
+@dataclass(eq=False)
+class Serving:
+    """What the connections of one listener share. `hand_over` gets the connection's transport and a whole request, and
+    answers that request as the last one of the connection."""
+
+    exchange: Exchange
+    hand_over: "Callable[[Serving, asyncio.Transport, bytes], None]"
+    limits: Limits = field(default_factory=Limits)
+    draining: bool = False
+    """If true, each answer says `connection: close` and is the last one of its connection."""
+    connections: set[Open] = field(default_factory=set)
+    all_closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def opened(self, connection: Open) -> None:
+        self.connections.add(connection)
+        self.all_closed.clear()
+
+    def closed(self, connection: Open) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self.all_closed.set()
