@@ -1,7 +1,6 @@
 """What the connections of one listener share: their limits, the exchange, and who they hand other requests over to."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,13 +37,18 @@ class Open(Protocol):
         """Closes the connection at once."""
 
 
+class HandOver(Protocol):
+    """Answers a whole request that is not for a verdict, as the last one of its connection."""
+
+    def __call__(self, serving: "Serving", transport: asyncio.Transport, request: bytes) -> None: ...
+
+
 @dataclass(eq=False)
 class Serving:
-    """What the connections of one listener share. `hand_over` gets the connection's transport and a whole request, and
-    answers that request as the last one of the connection."""
+    """What the connections of one listener share."""
 
     exchange: Exchange
-    hand_over: "Callable[[Serving, asyncio.Transport, bytes], None]"
+    hand_over: HandOver
     limits: Limits = field(default_factory=Limits)
     draining: bool = False
     """If true, each answer says `connection: close` and is the last one of its connection."""

@@ -14,8 +14,8 @@ from app.admission.asgi import KNOWN_CALLER, App
 from app.admission.serving import Serving
 
 
-class HandOver:
-    """Gives connections to `app` on uvicorn."""
+class ToUvicorn:
+    """Hands connections over to uvicorn, which runs `app`."""
 
     def __init__(self, app: App) -> None:
         self._config = uvicorn.Config(

@@ -8,7 +8,7 @@ import ssl
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
 from app.admission.serving import Limits, Serving
-from app.server.handover import HandOver
+from app.server.handover import ToUvicorn
 
 _BACKLOG = 2048
 _FINISH_SECONDS = 10.0
@@ -22,7 +22,7 @@ class Listener:
     def __init__(
         self, app: AdmissionApp, sock: socket.socket, context: ssl.SSLContext, limits: Limits | None = None
     ) -> None:
-        self.serving = Serving(app.exchange, HandOver(app), limits or Limits())
+        self.serving = Serving(app.exchange, ToUvicorn(app), limits or Limits())
         self._sock, self._context = sock, context
         self._listening, self._stopping = asyncio.Event(), asyncio.Event()
 

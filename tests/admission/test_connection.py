@@ -267,8 +267,11 @@ class Pieces:
     def __init__(self, server: Server) -> None:
         self.handed_over: list[bytes] = []
         self.wire = Wire()
-        self.connection = Connection(Serving(server.app.exchange, lambda *given: self.handed_over.append(given[2])))
+        self.connection = Connection(Serving(server.app.exchange, self.hand_over))
         self.connection.connection_made(self.wire)
+
+    def hand_over(self, serving: Serving, transport: asyncio.Transport, request: bytes) -> None:
+        self.handed_over.append(request)
 
     def answers(self) -> int:
         return self.wire.written.count(b"HTTP/1.1 200 OK")

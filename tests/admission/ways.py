@@ -10,13 +10,13 @@ import httpx
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
 from app.admission.serving import Serving
-from app.server.handover import HandOver
+from app.server.handover import ToUvicorn
 
 
 @contextlib.asynccontextmanager
 async def connecting(app: AdmissionApp) -> AsyncIterator[int]:
     """The port of a server whose connections are ours; those that are open at the end are closed."""
-    serving = Serving(app.exchange, HandOver(app))
+    serving = Serving(app.exchange, ToUvicorn(app))
     server = await asyncio.get_running_loop().create_server(lambda: Connection(serving), "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]

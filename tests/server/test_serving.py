@@ -30,7 +30,7 @@ from app.admission.serving import Limits
 from app.admission.verdict import ALLOWED, Verdict, not_allowed
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.source import file_source
-from app.server.handover import HandOver
+from app.server.handover import ToUvicorn
 from app.server.listener import Listener, bind
 from tests.reviews import Seen, load
 
@@ -574,7 +574,7 @@ async def test_an_app_that_does_not_answer_is_cut_off(tmp_path: Path) -> None:
     limits = dataclasses.replace(IMPATIENT, handed_over_seconds=0.1)
     async with listening(Waiting(tmp_path, limits)) as server:
         reader, writer = await server.open()
-        server.listener.serving.hand_over = HandOver(never)
+        server.listener.serving.hand_over = ToUvicorn(never)
         writer.write(request())
         async with asyncio.timeout(5):
             with contextlib.suppress(ConnectionError):
