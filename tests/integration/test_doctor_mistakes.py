@@ -152,6 +152,23 @@ async def test_webhook_configurations_that_are_called_something_else(clinic: Cli
     assert findings[0].remedy.startswith("Set certificates.webhookConfigurations to grove-admission")
 
 
+ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/grove-admission"
+
+
+async def test_a_rule_that_is_missing(clinic: Clinic, kind: str) -> None:
+    if kind == "sandbox":
+        pytest.skip("the sandbox reads the roles of the server once, at its start")
+    rules = (await clinic.clients.answer("admin", "GET", ROLE)).json()["rules"]
+    others = [rule for rule in rules if "podgangs" not in rule["resources"]]
+    await clinic.clients.answer("admin", "PATCH", ROLE, {"rules": others})
+    try:
+        (finding,) = await eventually(lambda: clinic.findings("permissions"))
+    finally:
+        await clinic.clients.answer("admin", "PATCH", ROLE, {"rules": rules})
+    assert finding.message.endswith(" podgangs.scheduler.grove.io: constraints for the scheduler")
+    assert finding.remedy == "Apply manifests/base/rbac.yaml."
+
+
 async def test_resource_names_of_a_rule_that_name_something_else(clinic: Clinic) -> None:
     findings = await clinic.findings("permissions", leaderElection={"name": "renamed"})
     assert [finding.message for finding in findings] == [

@@ -1,0 +1,210 @@
+"""One mistake at a time in the cluster, its leader, or Grove's settings: the doctor names it, and nothing else."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from app.doctor.report import Check
+from tests.doctor.installation import (
+    ACCOUNT,
+    Change,
+    Installation,
+    both,
+    configured,
+    definition,
+    definitions,
+    old_kubernetes,
+    with_authorizer,
+    with_field,
+    with_grove,
+    without,
+)
+
+OURS, BINDINGS = ("clustertopologies", "ClusterTopology"), ("clustertopologybindings", "ClusterTopologyBinding")
+LOGS = "kubectl -n grove-system logs deployment/grove-admission"
+LEADER = (
+    f"See why no replica leads: {LOGS}. Its rules must allow create, get and patch of leases, with resourceNames: "
+    '["grove-admission"].'
+)
+SHORT_NAMES = (
+    "Remove the short names of the other one: kubectl patch crd clustertopologies.grove.io --type=json -p "
+    '\'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
+)
+EXEMPT = (
+    f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the "
+    "release."
+)
+DENIES = "it denies the constraints and the ownership that our leader writes to PodGangs"
+USERS = "Add it to authorization.authorizedUsers of the configuration here, beside our own account, and restart."
+
+MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
+    "Kubernetes is older than the webhooks need": (
+        old_kubernetes,
+        [
+            Check(
+                "APIs",
+                "problem",
+                "Kubernetes v1.27.9 has no matchConditions, by which the webhooks say what they are called for",
+                "Upgrade the cluster to Kubernetes 1.28 or later.",
+            )
+        ],
+    ),
+    "the Lease does not exist": (
+        without("Lease"),
+        [
+            Check(
+                "leader",
+                "problem",
+                "Lease grove-system/grove-admission does not exist: no replica has led, and nothing is reconciled",
+                LEADER,
+            )
+        ],
+    ),
+    "the Lease is held by nobody": (
+        with_field("Lease", "spec", value={"holderIdentity": ""}),
+        [
+            Check(
+                "leader",
+                "problem",
+                "Lease grove-system/grove-admission is held by nobody: nothing is reconciled",
+                LEADER,
+            )
+        ],
+    ),
+    "the holder of the Lease is gone": (
+        with_field("Lease", "spec", "renewTime", value="2026-06-01T11:00:00.000000Z"),
+        [
+            Check(
+                "leader",
+                "problem",
+                "Lease grove-system/grove-admission was last renewed at 2026-06-01T11:00:00.000000Z by "
+                "pod-a_1: nothing "
+                "has been reconciled since",
+                LEADER,
+            )
+        ],
+    ),
+    "Grove's CRD was installed beside ours with the same short name": (
+        definitions(definition(*OURS, "ct"), definition(*BINDINGS, "ct", taken=True)),
+        [
+            Check(
+                "APIs",
+                "problem",
+                "CRD clustertopologybindings.grove.io is not established, and its API is not served: "
+                '"ct" is already in use by clustertopologies.grove.io (ShortNamesConflict)',
+                SHORT_NAMES,
+            )
+        ],
+    ),
+    "our CRD was installed beside Grove's with the same short name": (
+        definitions(definition(*BINDINGS, "ct"), definition(*OURS, "ct", taken=True)),
+        [
+            Check(
+                "APIs",
+                "problem",
+                "CRD clustertopologies.grove.io is not established, and its API is not served: "
+                '"ct" is already in use by clustertopologybindings.grove.io (ShortNamesConflict)',
+                "Create it anew without short names: kubectl delete crd clustertopologies.grove.io (it was "
+                "never served, "
+                "and so has no objects); kubectl apply -k manifests/crds.",
+            )
+        ],
+    ),
+    "Grove's authorizer is on without the exemption": (
+        with_authorizer("system:kube-controller-manager"),
+        [
+            Check(
+                "Grove",
+                "problem",
+                f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: {DENIES}",
+                EXEMPT,
+            )
+        ],
+    ),
+    "Grove's authorizer is on, with a configuration that is not found": (
+        with_authorizer(settings=False),
+        [
+            Check(
+                "Grove",
+                "warning",
+                "its authorizer (authorizer.webhooks.grove.io) is on, and its configuration is not known: unless "
+                f"{ACCOUNT} is exempt, {DENIES}",
+                EXEMPT,
+            )
+        ],
+    ),
+    "Grove's topology feature is off": (
+        with_grove(topologyAwareScheduling={"enabled": False}),
+        [
+            Check(
+                "Grove",
+                "problem",
+                "its topology feature is off: its operator deletes the managed ClusterTopology at each start, and its "
+                "webhook rejects PodCliqueSets with topology constraints",
+                "Set config.topologyAwareScheduling.enabled: true in the values of Grove's chart, and upgrade the "
+                "release.",
+            )
+        ],
+    ),
+    "Grove has other levels": (
+        with_grove(topologyAwareScheduling={"enabled": True, "levels": [{"domain": "zone", "key": "k/zone"}]}),
+        [
+            Check(
+                "Grove",
+                "problem",
+                "its topology levels are zone=k/zone; the configuration here has rack=k/rack, "
+                "host=kubernetes.io/hostname",
+                "Set the same levels as config.topologyAwareScheduling.levels in the values of Grove's chart, and "
+                "upgrade the release, or change ours.",
+            )
+        ],
+    ),
+    "Grove's operator is no authorized user": (
+        configured("authorization", authorizedUsers=[ACCOUNT]),
+        [
+            Check(
+                "Grove",
+                "problem",
+                "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator: "
+                "Grove's operator "
+                "exits if it may not write the managed ClusterTopology at its start",
+                USERS,
+            )
+        ],
+    ),
+    "Grove's operator is no authorized user, and its configuration is not found": (
+        both(configured("authorization", authorizedUsers=[ACCOUNT]), without("Grove")),
+        [
+            Check(
+                "Grove",
+                "problem",
+                "authorization.authorizedUsers has no system:serviceaccount:NAMESPACE:grove-operator: Grove's operator "
+                "exits if it may not write the managed ClusterTopology at its start",
+                USERS,
+            )
+        ],
+    ),
+    "the configuration has levels that the ClusterTopology does not have": (
+        both(
+            configured("clusterTopology", levels=[{"domain": "rack", "key": "k/other"}]),
+            with_grove(topologyAwareScheduling={"enabled": True}),
+        ),
+        [
+            Check(
+                "topology",
+                "problem",
+                "ClusterTopology grove-topology: rack, host; the configuration has rack=k/other",
+                "The configuration is read at start: restart the replicas. Else: See whether a replica leads "
+                "(/readyz?verbose) and what its log says.",
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_a_mistake_is_named_with_its_remedy(mistake: str) -> None:
+    change, checks = MISTAKES[mistake]
+    installation = Installation()
+    change(installation)
+    assert await installation.findings() == checks
