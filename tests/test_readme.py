@@ -117,6 +117,7 @@ PARTS = {
     'a replica of … must fit into one "…", but',
     "of the largest kind",
     "there is none in this cluster",
+    "The labels of the nodes carry all levels",
     "(nested too deeply to be shown)",
     "Invalid value: …: …",
     "PodGang %s/%s: not adopted yet: %s",

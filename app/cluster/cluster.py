@@ -50,9 +50,15 @@ class Cluster:
         if self.discovery is None or not self.discovery.known:
             return {}
         served = {resource: self.discovery.served_version(resource) for resource in NEIGHBOURS}
-        return {f"api/{resource}": version or NOT_INSTALLED for resource, version in served.items()}
+        notes = {f"api/{resource}": version or NOT_INSTALLED for resource, version in served.items()}
+        return {**notes, "dialect": self.facts.dialect().name}
 
     def gauges(self) -> Iterator[Gauge]:
+        dialect = {"dialect": self.facts.dialect().name}
+        yield "dialect_info", "1 for the dialect of Grove's topology API that is in force.", dialect, 1.0
+        for name, problems in self.facts.level_problems().items():
+            text = "Levels that the labels of the nodes don't carry, or not as a tree."
+            yield "level_problems", text, {"topology": name}, float(len(problems))
         stores = self.stores.by_name()
         for name, store in stores.items():
             yield "cache_objects", "Objects in the cache.", {"resource": name}, len(store)

@@ -13,7 +13,7 @@ from app.objects.resource import Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.binding_levels import KaiTopology
-from app.rules.topology.coverage import Nodes
+from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Topology
 
@@ -70,6 +70,14 @@ class CachedFacts:
 
     def nodes(self) -> Nodes:
         return self._summary.nodes()
+
+    def level_problems(self) -> dict[str, list[LevelProblem]]:
+        """What the labels of the nodes say against each topology that workloads may refer to."""
+        try:
+            topologies = self.dialect().in_use(self)
+        except Unavailable:
+            return {}
+        return {name: coverage_problems(levels, self.nodes()) for name, levels in topologies.items()}
 
     def level_keys(self) -> tuple[str, ...]:
         try:

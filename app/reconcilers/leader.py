@@ -12,7 +12,7 @@ from uuid import uuid4
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.table import CLAIMS, DOMAINS, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES
+from app.cluster.table import BINDINGS, CLAIMS, DOMAINS, GANGS, KAI_TOPOLOGIES, NODES, SETS, TOPOLOGIES
 from app.cluster.workloads import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.kube.api import Client, Key, Store
@@ -25,7 +25,7 @@ from app.kube.loop import Loop, Observe
 from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import Rewrites
 from app.objects.resource import Resource
-from app.reconcilers import constraint_status, podgang, workload
+from app.reconcilers import constraint_status, level_coverage, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
@@ -135,16 +135,16 @@ def build_leader(configuration: Configuration, cluster: Cluster, client: HttpCli
         topologies,
         recorder,
         rewrites["clustertopology"],
-        dialect=cluster.facts.dialect,
+        topology=cluster.facts,
     )
     synced = KaiTopologyReconciler(
         client, settings.name, recorder, rewrites["kai-topology"], dialect=cluster.facts.dialect
     )
     topology, kai = Loop(managed, observe=observe), Loop(synced, observe=observe)
-    cluster.stores[KAI_TOPOLOGIES].subscribe(lambda key, before, after: kai.add(key))
     for loop in (topology, kai):
         _look_again_when_installed(loop, client.discovery, ("", settings.name))
-        _look_again_when_changed(loop, topologies)
+        for store in (topologies, cluster.stores[BINDINGS], cluster.stores[KAI_TOPOLOGIES]):
+            _look_again_when_changed(loop, store, ("", settings.name))
 
     async def prepare() -> None:
         await cluster.stores.until_synced()
@@ -156,6 +156,7 @@ def build_leader(configuration: Configuration, cluster: Cluster, client: HttpCli
         kai,
         podgang_loop(cluster, client, recorder, rewrites["podgang"], observe),
         status_loop(cluster, client, observe),
+        coverage_loop(cluster, client, recorder, observe),
     ]
     if configuration.workloads.enabled:
         caches = WorkloadCaches(client, client.discovery, configuration.workloads.scheduler_name)
@@ -213,6 +214,13 @@ def status_loop(cluster: Cluster, client: Client, observe: Observe) -> Loop:
     return loop
 
 
+def coverage_loop(cluster: Cluster, client: Client, recorder: Recorder, observe: Observe) -> Loop:
+    loop = Loop(level_coverage.LevelCoverageReconciler(client, cluster.facts, recorder), observe=observe)
+    stores = cluster.stores
+    level_coverage.subscribe(loop, stores[NODES], (stores[TOPOLOGIES], stores[BINDINGS]))
+    return loop
+
+
 def _look_again_when_installed(loop: Loop, discovery: Discovery, key: Key) -> None:
     discovery.subscribe(lambda resource, version: loop.add(key) if resource in _TOPOLOGIES else None)
 
@@ -229,8 +237,8 @@ def _look_again_when_dialects_change(loops: Sequence[Loop], discovery: Discovery
     discovery.subscribe(changed)
 
 
-def _look_again_when_changed(loop: Loop, topologies: Store[object]) -> None:
-    topologies.subscribe(lambda key, before, after: loop.add(key))
+def _look_again_when_changed(loop: Loop, topologies: Store[object], topology: Key) -> None:
+    topologies.subscribe(lambda key, before, after: loop.add(key) if key == topology else None)
 
 
 def elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:

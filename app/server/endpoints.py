@@ -83,7 +83,8 @@ def build_app(
 
     @api.get("/version", summary="The version of this server")
     async def version() -> dict[str, str]:
-        return {"name": "grove-admission", "version": __version__}
+        dialect = notes().get("dialect")
+        return {"name": "grove-admission", "version": __version__, **({"dialect": dialect} if dialect else {})}
 
     @api.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
     async def exposition() -> Response:

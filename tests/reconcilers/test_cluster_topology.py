@@ -13,15 +13,28 @@ from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler, CreationFailed
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level
 from tests import builders
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
+from tests.rules.topology.around import Around
 
 KEY = ("", "grove-topology")
 LEVELS = (Level("rack", "k/rack"), Level("host", "k/host"))
 WANTED = builders.cluster_topology("grove-topology", rack="k/rack", host="k/host")
 OTHER = builders.cluster_topology("grove-topology", zone="k/zone")
+
+
+class Seen(Around):
+    """The dialect of what `client` serves."""
+
+    def __init__(self, client: MemoryClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def dialect(self) -> Dialect:
+        return dialect_of(self._client)
 
 
 def reconciler(
@@ -30,9 +43,7 @@ def reconciler(
     cache = WatchStore(read_topology_levels) if cache is None else cache
     rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
     recorder = Recorder(client, "test")
-    return ClusterTopologyReconciler(
-        client, "grove-topology", levels, cache, recorder, rewrites, dialect=lambda: dialect_of(client)
-    )
+    return ClusterTopologyReconciler(client, "grove-topology", levels, cache, recorder, rewrites, topology=Seen(client))
 
 
 def levels_of(client: MemoryClient) -> list[Any]:

@@ -49,6 +49,9 @@ class Bindings:
             if isinstance(level, dict) and isinstance(level.get("domain"), str) and isinstance(level.get("key"), str)
         )
 
+    def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
+        return around.bindings()
+
     def validate_levels(
         self,
         obj: Mapping[str, Any],

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.objects.conditions import Condition
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 GPU_COUNT = "nvidia.com/gpu.count"
@@ -15,6 +16,8 @@ GPU_COUNT = "nvidia.com/gpu.count"
 
 NVLINK_DOMAIN = "nvidia.com/gpu.clique"
 """The node label that names the NVLink domain and clique of a node."""
+
+CONDITION = "LevelsCovered"
 
 _SHOWN = 3
 
@@ -48,6 +51,13 @@ def coverage_problems(levels: Sequence[Level], nodes: Nodes) -> list[LevelProble
     for broader, narrower in itertools.pairwise(shared):
         problems += _order_problems(broader, narrower, nodes)
     return problems
+
+
+def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Condition:
+    """The condition LevelsCovered of a topology with `problems`."""
+    if not problems:
+        return Condition(CONDITION, "True", "NodesHaveLevels", "The labels of the nodes carry all levels", generation)
+    return Condition(CONDITION, "False", problems[0].reason, "; ".join(each.text for each in problems), generation)
 
 
 def _without_nodes(level: Level) -> LevelProblem:

@@ -35,6 +35,10 @@ class Design:
         spec = obj.get("spec")
         return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
 
+    def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
+        topology = around.topology()
+        return {topology.name: topology.levels} if topology.enabled else {}
+
     def validate_levels(
         self,
         obj: Mapping[str, Any],

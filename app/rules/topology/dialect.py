@@ -80,6 +80,10 @@ class Dialect(Protocol):
         """The usable levels of a stored object of `resource`, broadest first."""
         ...
 
+    def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
+        """The topologies that workloads may refer to, by name, with their levels."""
+        ...
+
     def validate_levels(
         self,
         obj: Mapping[str, Any],

@@ -1,0 +1,81 @@
+"""The condition LevelsCovered of topologies: whether the nodes' labels carry their levels, and form a tree."""
+
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from app.cluster.readers import TopologyReader
+from app.kube.api import Client, Forbidden, Key, NotFound, Object, Store, Unavailable
+from app.kube.events import Recorder, Regarding
+from app.kube.loop import Loop
+from app.objects.conditions import Condition, says, with_condition
+from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
+
+SETTLE_SECONDS = 10.0
+"""Nodes come and go in numbers: one look follows many changes."""
+
+
+class LevelCoverageReconciler:
+    """One topology at a time: a ClusterTopologyBinding, or the managed ClusterTopology. Only a condition that differs
+    is written; the conditions of other writers stay. `now` is the wall clock, in UTC."""
+
+    name = "level-coverage"
+
+    def __init__(
+        self,
+        client: Client,
+        topology: TopologyReader,
+        events: Recorder,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client, self._topology, self._events, self._now = client, topology, events, now
+
+    def all_keys(self) -> list[Key]:
+        try:
+            return [("", name) for name in self._topology.dialect().in_use(self._topology)]
+        except Unavailable:
+            return []
+
+    async def reconcile(self, key: Key) -> float | None:
+        nodes = self._topology.nodes()
+        if not nodes or key not in self.all_keys():
+            return None
+        dialect = self._topology.dialect()
+        with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
+            stored = await self._client.get(dialect.resource, key[1])
+            await self._write(stored, coverage_problems(dialect.read_levels(stored), nodes))
+        return None
+
+    async def _write(self, stored: Object, problems: list[LevelProblem]) -> None:
+        metadata, status = stored["metadata"], stored.get("status") or {}
+        condition = coverage_condition(problems, metadata.get("generation", 0))
+        if metadata.get("deletionTimestamp") or says(status.get("conditions"), condition):
+            return
+        if condition.status == "False":
+            self._events.record(Regarding.of(stored), "Warning", "LevelsNotCovered", condition.message)
+        with contextlib.suppress(Forbidden):  # the event says it then
+            await self._patch(stored, condition)
+
+    async def _patch(self, stored: Object, condition: Condition) -> None:
+        now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        conditions = with_condition((stored.get("status") or {}).get("conditions"), condition, now)
+        patch = {
+            "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
+            "status": {"conditions": conditions},
+        }
+        resource = self._topology.dialect().resource
+        await self._client.patch(resource, stored["metadata"]["name"], patch, subresource="status")
+
+
+def subscribe(loop: Loop, nodes: Store[Any], topologies: tuple[Store[Any], ...]) -> None:
+    """A changed topology is looked at soon, all of them some time after nodes have changed."""
+
+    def nodes_changed(key: Key, before: object, after: object) -> None:
+        for topology in loop.reconciler.all_keys():
+            loop.add_after(topology, SETTLE_SECONDS)
+
+    nodes.subscribe(nodes_changed)
+    for store in topologies:
+        store.subscribe(lambda key, before, after: loop.add(key))

@@ -1,0 +1,267 @@
+"""Both dialects of Grove's topology API beside one server, and the change from one to the other while it runs."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from app.commands.sandbox import ApiServer, beside
+from app.config.read import read_configuration
+from app.config.schema import Configuration
+from app.kube.api import ClusterError, NotFound, Object
+from app.kube.client import HttpClient
+from app.objects.resource import CRD, EVENT, NODE
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    KAI_TOPOLOGY,
+    POD_CLIQUE_SET,
+    POD_GANG,
+)
+from app.sandbox.manifests import BUILT_IN
+from app.server.listener import free_port
+from app.server.serve import Running
+from tests import builders
+from tests.integration.system import Users, eventually, is_gone
+
+NAME = "grove-topology"
+BINDINGS = str(CLUSTER_TOPOLOGY_BINDING)
+RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
+LEVELS = [{"domain": "rack", "key": RACK}, {"domain": "host", "key": HOST}]
+REQUIRED = {"packConstraint": {"required": "example.com/elsewhere"}}
+"""A constraint that this program would not write."""
+
+
+@pytest.fixture(scope="module")
+def configuration() -> Configuration:
+    text = f"""
+        apiVersion: config.grove.io/v1alpha1
+        kind: OperatorConfiguration
+        clusterTopology:
+          enabled: true
+          levels: [{{domain: rack, key: {RACK}}}, {{domain: host, key: {HOST}}}]
+        server: {{host: 127.0.0.1, port: {free_port()}, drainSeconds: 0}}
+        client: {{queriesPerSecond: 10000, burst: 10000}}
+    """
+    return read_configuration(text, "test")
+
+
+def todays_crds() -> list[Object]:
+    """Those of the folder INTEGRATION_CRDS if it has them, else our own minimal ones."""
+    folder = Path(os.environ.get("INTEGRATION_CRDS") or BUILT_IN)
+    if not (folder / "grove.io_clustertopologybindings.yaml").exists():
+        folder = BUILT_IN / "today"
+    files = sorted(folder.glob("grove*.yaml"))
+    return [crd for file in files for crd in yaml.safe_load_all(file.read_text()) if crd]
+
+
+async def dialect(served: Running) -> str:
+    return served.cluster.notes().get("dialect", "")
+
+
+async def to_today(api: ApiServer, clients: Users, served: Running) -> None:
+    await api.apply([crd for crd in todays_crds() if crd["metadata"]["name"] == BINDINGS])
+    await eventually(lambda: dialect(served), lambda name: name == "bindings")
+    for client in (clients.admin, clients.operator, clients.user):
+        await client.discovery.refresh()
+
+
+async def to_design(clients: Users, served: Running) -> None:
+    with contextlib.suppress(NotFound):
+        await clients.admin.delete(CRD, BINDINGS)
+    await eventually(lambda: dialect(served), lambda name: name == "design")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def running(
+    api: ApiServer, clients: Users, configuration: Configuration, tmp_path: Path
+) -> AsyncIterator[Running]:
+    """Our server in the dialect of the designs, with nothing left over afterwards."""
+    async with beside(api, configuration, tmp_path) as served:
+        await eventually(lambda: exists(clients.operator, CLUSTER_TOPOLOGY))
+        yield served
+        await to_design(clients, served)
+
+
+async def exists(client: HttpClient, resource: Any) -> bool:
+    return not await is_gone(client, resource, NAME)
+
+
+def packs(gang: Object) -> list[Any]:
+    spec = gang["spec"]
+    return [holder.get("topologyConstraint", {}).get("packConstraint") for holder in (spec, *spec["podgroups"])]
+
+
+def gang(name: str, pcs: str, *, constrained: bool) -> Object:
+    obj = builders.pod_gang(name, builders.gang_labels(pcs), f"{name}-worker")
+    if constrained:
+        obj["spec"]["topologyConstraint"] = REQUIRED
+        obj["metadata"]["annotations"] = {"grove.io/topology-name": "theirs"}
+    return obj
+
+
+async def events(clients: Users, reason: str) -> list[str]:
+    found = (await clients.admin.list(EVENT, limit=0)).items
+    return [event["note"] for event in found if event["reason"] == reason]
+
+
+async def until_quiet(clients: Users, namespace: str) -> dict[str, str]:
+    """The resourceVersions of the PodGangs, once they stay the same for a second."""
+
+    async def versions() -> dict[str, str]:
+        items = (await clients.admin.list(POD_GANG, namespace, limit=0)).items
+        return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
+
+    async def quiet() -> dict[str, str] | None:
+        before = await versions()
+        await asyncio.sleep(1)
+        return before if before == await versions() else None
+
+    found = await eventually(quiet, lambda found: found is not None)
+    assert found is not None
+    return found
+
+
+async def test_todays_grove_writes_its_constraints_itself(
+    api: ApiServer, clients: Users, running: Running, namespace: str
+) -> None:
+    await to_today(api, clients, running)
+    await clients.operator.create(POD_GANG, gang("train-0", "train", constrained=True), namespace)
+    await until_quiet(clients, namespace)
+    stored = await clients.operator.get(POD_GANG, "train-0", namespace)
+    assert packs(stored) == [REQUIRED["packConstraint"], None]
+    assert stored["metadata"]["annotations"] == {"grove.io/topology-name": "theirs"}
+    assert stored["metadata"]["generation"] == 1
+
+
+async def test_the_dialect_changes_both_ways_in_a_running_server(
+    api: ApiServer, clients: Users, running: Running, namespace: str
+) -> None:
+    """Under load: no write fails, and constraints are ours just as long as the design is in force."""
+    await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train", domain="rack"), namespace)
+    stopped, created = asyncio.Event(), 0
+
+    async def load() -> None:
+        nonlocal created
+        while not stopped.is_set():
+            await clients.operator.create(POD_GANG, gang(f"train-{created}", "train", constrained=False), namespace)
+            created += 1
+            await asyncio.sleep(0.05)
+
+    async def packed(name: str) -> list[Any]:
+        with contextlib.suppress(NotFound):  # not created yet
+            return packs(await clients.operator.get(POD_GANG, name, namespace))
+        return []
+
+    ours = [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
+    loading = asyncio.create_task(load())
+    try:
+        assert await eventually(lambda: packed("train-0"), lambda found: found == ours) == ours
+        await to_today(api, clients, running)
+        theirs = await clients.operator.create(POD_GANG, gang("theirs-0", "train", constrained=True), namespace)
+        await asyncio.sleep(1)
+        between = created
+        assert packs(await clients.operator.get(POD_GANG, "theirs-0", namespace)) == packs(theirs)
+        assert await packed(f"train-{between - 1}") == [None, None]
+        await to_design(clients, running)
+        last = f"train-{between - 1}"
+        assert await eventually(lambda: packed(last), lambda found: found == ours) == ours
+    finally:
+        stopped.set()
+        await loading
+    assert created > between
+    assert await eventually(lambda: packed(f"train-{created - 1}"), lambda found: found == ours) == ours
+    changes = await eventually(lambda: events(clients, "DialectChanged"), lambda notes: len(notes) >= 2)
+    assert {'dialect "bindings", before it was "design"', 'dialect "design", before it was "bindings"'} <= {
+        note.partition("in the ")[2] for note in changes
+    }
+
+
+async def test_the_managed_binding_waits_for_the_former_kai_topology(
+    api: ApiServer, clients: Users, running: Running
+) -> None:
+    """An upgrade: the KAI Topology belongs to the ClusterTopology, and Grove's operator would exit beside it."""
+    await eventually(lambda: exists(clients.operator, KAI_TOPOLOGY))
+    before = await clients.operator.get(KAI_TOPOLOGY, NAME)
+    await to_today(api, clients, running)
+    notes = await eventually(lambda: events(clients, "TopologyNotWritten"))
+    assert f'KAI Topology "{NAME}" exists and is controlled by ClusterTopology {NAME}' in notes[0]
+    assert await is_gone(clients.operator, CLUSTER_TOPOLOGY_BINDING, NAME)
+    assert (await clients.operator.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"] == before["metadata"]["uid"]
+    await clients.operator.delete(CLUSTER_TOPOLOGY, NAME)
+    with contextlib.suppress(NotFound):  # as the garbage collector does
+        await clients.admin.delete(KAI_TOPOLOGY, NAME)
+    await eventually(lambda: exists(clients.operator, CLUSTER_TOPOLOGY_BINDING))
+    stored = await clients.operator.get(CLUSTER_TOPOLOGY_BINDING, NAME)
+    assert stored["spec"]["levels"] == LEVELS
+    assert await is_gone(clients.operator, KAI_TOPOLOGY, NAME)
+    with pytest.raises(ClusterError, match="is managed by the operator"):
+        await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, NAME)
+
+
+async def test_bindings_of_administrators_are_validated(
+    api: ApiServer, clients: Users, running: Running, namespace: str
+) -> None:
+    await to_today(api, clients, running)
+    await api.apply([crd for crd in todays_crds() if crd["metadata"]["name"] == str(POD_CLIQUE_SET)])
+    binding = {"metadata": {"name": "theirs"}, "spec": {"levels": LEVELS}}
+    first = {"metadata": {"name": "first"}, "spec": {"levels": list(reversed(LEVELS))}}
+    with pytest.raises(ClusterError, match="KAI allows this key only at the last level"):
+        await clients.admin.create(CLUSTER_TOPOLOGY_BINDING, first)
+    await clients.admin.create(CLUSTER_TOPOLOGY_BINDING, binding)
+    pcs = builders.pod_clique_set("packed")
+    pcs["spec"]["template"]["topologyConstraint"] = {"topologyName": "theirs", "pack": {"required": "galaxy"}}
+    with pytest.raises(ClusterError, match='not a level of ClusterTopologyBinding "theirs"'):
+        await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
+    pcs["spec"]["template"]["topologyConstraint"]["pack"]["required"] = "rack"
+
+    async def accepted() -> bool:  # the cache may lag behind the creation of the binding
+        with contextlib.suppress(ClusterError):
+            await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
+            return True
+        return False
+
+    assert await eventually(accepted)
+
+    async def users() -> int:
+        return len(running.cluster.facts.users_of("theirs"))
+
+    await eventually(users)
+    with pytest.raises(ClusterError, match="would vanish from the PodGangs"):
+        await clients.admin.delete(CLUSTER_TOPOLOGY_BINDING, "theirs")
+    await clients.user.delete(POD_CLIQUE_SET, "packed", namespace)
+    await eventually(lambda: is_deletable(clients))
+
+
+async def is_deletable(clients: Users) -> bool:
+    try:
+        await clients.admin.delete(CLUSTER_TOPOLOGY_BINDING, "theirs")
+    except ClusterError:
+        return False
+    return True
+
+
+async def test_a_binding_says_whether_the_nodes_have_its_levels(
+    api: ApiServer, clients: Users, running: Running
+) -> None:
+    await to_today(api, clients, running)
+    with contextlib.suppress(ClusterError):
+        await clients.admin.create(NODE, {"metadata": {"name": "one", "labels": {HOST: "one"}}})
+    await clients.admin.create(CLUSTER_TOPOLOGY_BINDING, {"metadata": {"name": "c"}, "spec": {"levels": LEVELS}})
+
+    async def condition() -> Object | None:
+        stored = await clients.operator.get(CLUSTER_TOPOLOGY_BINDING, "c")
+        conditions = stored.get("status", {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == "LevelsCovered"), None)
+
+    found = await eventually(condition)
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("False", "NoNodeHasLevel")
+    await clients.admin.delete(CLUSTER_TOPOLOGY_BINDING, "c")
+    await clients.admin.delete(NODE, "one")
