@@ -147,8 +147,8 @@ def _kind_of(value: Any) -> str:
 
 def salvage_uid(prefix: bytes) -> str:
     """The uid from the beginning of a body that can't be parsed: an API server writes it first. "" if none is."""
-    found = _UID.search(prefix[:_SALVAGE])
-    return found.group(1).decode("utf-8", "replace") if found else ""
+    match = _UID.search(prefix[:_SALVAGE])
+    return match.group(1).decode("utf-8", "replace") if match else ""
 
 
 def shape_findings(request: Request) -> list[FieldError]:
@@ -161,10 +161,10 @@ def shape_findings(request: Request) -> list[FieldError]:
     if not isinstance(metadata, dict):
         return [wrong_type(at, metadata, "a map")]
     findings: list[FieldError] = []
-    for held in ("labels", "annotations"):
-        value = metadata.get(held)
+    for field in ("labels", "annotations"):
+        value = metadata.get(field)
         if value is not None and not isinstance(value, dict):
-            findings.append(wrong_type(at.child(held), value, "a map"))
+            findings.append(wrong_type(at.child(field), value, "a map"))
     name = metadata.get("name")
     if name is not None and (not isinstance(name, str) or (name and not is_subdomain(name))):
         detail = "must be a lowercase DNS subdomain: alphanumeric characters, '-' or '.', at most 253 characters"
@@ -199,7 +199,7 @@ def _status(verdict: Verdict, request: Request | None) -> dict[str, Any]:
         "code": verdict.code,
     }
     if verdict.causes:
-        causes = [{"reason": one.reason, "message": one.message, "field": one.field} for one in verdict.causes]
+        causes = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in verdict.causes]
         named = {"name": request.name, "group": request.group, "kind": request.kind} if request is not None else {}
         status["details"] = {**named, "causes": causes}
     return status

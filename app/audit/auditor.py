@@ -128,11 +128,15 @@ class Auditor:
         if not references or not pcs:
             return False
         try:
-            found = await self._cluster.facts.read_set(clique["metadata"]["namespace"], pcs)
+            stored = await self._cluster.facts.read_set(clique["metadata"]["namespace"], pcs)
         except ClusterError:
             return False  # not known: then the verdict stands, and says that it is none
-        named = [one.get("uid") for one in references if (one.get("kind"), one.get("name")) == ("PodCliqueSet", pcs)]
-        return found is None or any(uid != found.uid for uid in named)
+        named = [
+            reference.get("uid")
+            for reference in references
+            if (reference.get("kind"), reference.get("name")) == ("PodCliqueSet", pcs)
+        ]
+        return stored is None or any(uid != stored.uid for uid in named)
 
     # What nobody owns as it should be owned.
 
@@ -144,23 +148,23 @@ class Auditor:
             self.tally.absent.append(str(resource))
             return
         self.tally.count(resource.kind).looked_at = len(store)
-        for one in sorted(store.values(), key=lambda each: (each.namespace, each.name)):
-            finding = self._ownership(resource, one)
+        for stored in sorted(store.values(), key=lambda each: (each.namespace, each.name)):
+            finding = self._ownership(resource, stored)
             if finding is not None:
                 yield finding
 
-    def _ownership(self, resource: Resource, one: MnnvlResource) -> Finding | None:
-        set_exists = self._cluster.stores[SETS].get(one.namespace, one.place.pcs) is not None
-        problem = ownership_problem(one, self._gang_of(one), set_exists=set_exists)
-        if problem is None or (problem.settling and one.created > self._settled):
+    def _ownership(self, resource: Resource, stored: MnnvlResource) -> Finding | None:
+        set_exists = self._cluster.stores[SETS].get(stored.namespace, stored.place.pcs) is not None
+        problem = ownership_problem(stored, self._gang_of(stored), set_exists=set_exists)
+        if problem is None or (problem.settling and stored.created > self._settled):
             return None
-        return Finding(resource.kind, one.namespace, one.name, 0, (problem.message,), problem.remedy)
+        return Finding(resource.kind, stored.namespace, stored.name, 0, (problem.message,), problem.remedy)
 
-    def _gang_of(self, one: MnnvlResource) -> Gang | None:
-        if one.place.podgang:
-            return self._cluster.stores[GANGS].get(one.namespace, one.place.podgang)
-        candidates = self._cluster.stores[GANGS].by_index(BY_SET, (one.namespace, one.place.pcs))
-        return next((gang for gang in candidates if belongs_to(one, gang)), None)
+    def _gang_of(self, stored: MnnvlResource) -> Gang | None:
+        if stored.place.podgang:
+            return self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
+        candidates = self._cluster.stores[GANGS].by_index(BY_SET, (stored.namespace, stored.place.pcs))
+        return next((gang for gang in candidates if belongs_to(stored, gang)), None)
 
     # What can't be said.
 

@@ -22,15 +22,17 @@ def injector_annotation(configuration: Mapping[str, Any]) -> str | None:
 
 def trusted_cas(configuration: Mapping[str, Any], service: Service) -> list[frozenset[bytes]]:
     """What each of our webhooks in `configuration` trusts: CAs as PEM of one form, none if that can't be read."""
-    return [_cas(_client(one)) for one in configuration.get("webhooks") or () if _is_ours(one, service)]
+    return [_cas(_client(webhook)) for webhook in configuration.get("webhooks") or () if _is_ours(webhook, service)]
 
 
 def with_ca_bundle(configuration: Mapping[str, Any], service: Service, bundle_pem: bytes) -> list[dict[str, Any]]:
     """The webhooks of `configuration`, ours trusting `bundle_pem` and nothing else, the others as they are."""
     encoded = base64.b64encode(bundle_pem).decode("ascii")
     return [
-        {**one, "clientConfig": {**_client(one), "caBundle": encoded}} if _is_ours(one, service) else one
-        for one in configuration.get("webhooks") or ()
+        {**webhook, "clientConfig": {**_client(webhook), "caBundle": encoded}}
+        if _is_ours(webhook, service)
+        else webhook
+        for webhook in configuration.get("webhooks") or ()
     ]
 
 

@@ -56,18 +56,18 @@ def read_holdings(data: Mapping[str, Any]) -> Holdings:
     findings = [*check_ca(ca), *_check_leaf(leaf)]
     if findings:
         raise BrokenHoldingsError("; ".join(findings))
-    held = Holdings(ca, leaf, bundle[1:])
-    held.issuer()
-    return held
+    holdings = Holdings(ca, leaf, bundle[1:])
+    holdings.issuer()
+    return holdings
 
 
-def written_holdings(held: Holdings) -> dict[str, str]:
+def written_holdings(holdings: Holdings) -> dict[str, str]:
     """What `read_holdings` reads."""
     content = {
-        "ca.crt": held.bundle_pem,
-        "ca.key": held.ca.key_pem,
-        "tls.crt": held.leaf.cert_pem,
-        "tls.key": held.leaf.key_pem,
+        "ca.crt": holdings.bundle_pem,
+        "ca.key": holdings.ca.key_pem,
+        "tls.crt": holdings.leaf.cert_pem,
+        "tls.key": holdings.leaf.key_pem,
     }
     return {name: base64.b64encode(value).decode("ascii") for name, value in content.items()}
 

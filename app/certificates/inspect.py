@@ -49,7 +49,7 @@ def inspect(pem: bytes) -> CertificateInfo:
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
     """The certificates of `pem`, each as PEM of one and the same form, in order. ValueError if there is none."""
-    return tuple(one.public_bytes(Encoding.PEM) for one in load_certificates(pem))
+    return tuple(certificate.public_bytes(Encoding.PEM) for certificate in load_certificates(pem))
 
 
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
@@ -66,10 +66,10 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
     """All certificates of `pem`, with a key of a kind that is known. ValueError for everything else that a file may
     hold."""
     try:
-        found = x509.load_pem_x509_certificates(pem)
-        for one in found:
-            one.public_key()
-            _ = one.extensions
+        certificates = x509.load_pem_x509_certificates(pem)
+        for certificate in certificates:
+            certificate.public_key()
+            _ = certificate.extensions
     except (
         UnsupportedAlgorithm,
         x509.InvalidVersion,
@@ -77,7 +77,7 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
         x509.UnsupportedGeneralNameType,
     ) as error:
         raise ValueError(f"unknown to this server: {error}") from error
-    return found
+    return certificates
 
 
 def plainly(error: Exception) -> str:
@@ -202,14 +202,14 @@ def _issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     return True
 
 
-def _covers(names: Sequence[str], wanted: str) -> bool:
+def _covers(names: Sequence[str], name_to_cover: str) -> bool:
     """RFC 6125: DNS names in any case, one wildcard for one whole leftmost label; addresses by value."""
-    address = address_of(wanted)
+    address = address_of(name_to_cover)
     if address is not None:
         return any(address_of(name) == address for name in names)
-    wanted = wanted.lower()
-    wildcard = "*." + wanted.partition(".")[2]
-    return any(name.lower() in (wanted, wildcard) for name in names)
+    name_to_cover = name_to_cover.lower()
+    wildcard = "*." + name_to_cover.partition(".")[2]
+    return any(name.lower() in (name_to_cover, wildcard) for name in names)
 
 
 def address_of(name: str) -> IPAddress | None:

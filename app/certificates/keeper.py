@@ -81,7 +81,7 @@ class CertificateReconciler:
     def __init__(
         self,
         client: Client,
-        wanted: SelfManaged,
+        settings: SelfManaged,
         certificate: ServingCertificate,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -91,10 +91,10 @@ class CertificateReconciler:
         self.rotations: Counter[str] = Counter()
         self.failures = 0
         self.last_error: str | None = None
-        self.client, self.wanted, self._now = client, wanted, now
-        self._bundles = CaBundles(client, wanted.configurations, (wanted.namespace, wanted.service), clock)
+        self.client, self.settings, self._now = client, settings, now
+        self._bundles = CaBundles(client, settings.configurations, (settings.namespace, settings.service), clock)
         self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
-        self._place = f"{wanted.namespace}/{wanted.secret}"
+        self._place = f"{settings.namespace}/{settings.secret}"
         self._known: Holdings | None = None
         self._shown: Shown | None = None
         self._problems: list[str] = []
@@ -118,7 +118,7 @@ class CertificateReconciler:
     # The reconciler.
 
     def all_keys(self) -> list[Key]:
-        return [(self.wanted.namespace, self.wanted.secret)]
+        return [(self.settings.namespace, self.settings.secret)]
 
     async def reconcile(self, key: Key) -> float | None:
         """One look at everything, whatever the key."""
@@ -136,23 +136,23 @@ class CertificateReconciler:
     async def _look(self) -> float:
         await self._bundles.read()  # before the Secret: see above
         secret = await self._read_secret()
-        held = self._usable(secret)
+        holdings = self._usable(secret)
         failed = None
-        if held is not None and not self._missing_trust(secret, held):
-            self._known = held
-            failed = await self._bundles.publish(held.bundle_pem)
+        if holdings is not None and not self._missing_trust(secret, holdings):
+            self._known = holdings
+            failed = await self._bundles.publish(holdings.bundle_pem)
             self._problems += self._bundles.problems
-            self._show(held)
-        step = self._step(secret, held)
+            self._show(holdings)
+        step = self._step(secret, holdings)
         if step is not None and await self._taken(secret, step):
             return 0.0
         if failed is not None:
             raise failed
-        return self._next_look(held)
+        return self._next_look(holdings)
 
     async def _read_secret(self) -> Object | None:
         try:
-            return await self.client.get(SECRET, self.wanted.secret, self.wanted.namespace)
+            return await self.client.get(SECRET, self.settings.secret, self.settings.namespace)
         except NotFound:
             return None
 
@@ -169,24 +169,24 @@ class CertificateReconciler:
 
     # The certificate.
 
-    def _show(self, held: Holdings) -> None:
-        if self._is_shown(held) or not self._is_timely(held):
+    def _show(self, holdings: Holdings) -> None:
+        if self._is_shown(holdings) or not self._is_timely(holdings):
             return
-        issuer = held.issuer()
+        issuer = holdings.issuer()
         trusted = self._bundles.seconds_trusted(issuer)
-        if trusted is None or (trusted < self.wanted.settle and self._serves_well()):
+        if trusted is None or (trusted < self.settings.settle and self._serves_well()):
             return
         try:
-            info = self.certificate.load(held.leaf)
+            info = self.certificate.load(holdings.leaf)
         except BrokenPairError as broken:
             self._problems.append(f"the pair of Secret {self._place} can't serve: {broken}")
             return
-        self._shown = Shown(held.leaf.cert_pem, issuer, info)
+        self._shown = Shown(holdings.leaf.cert_pem, issuer, info)
         logger.info("serving certificate loaded: %s, valid until %s", info.subject, info.not_after.isoformat())
 
-    def _is_timely(self, held: Holdings) -> bool:
+    def _is_timely(self, holdings: Holdings) -> bool:
         """Whether leaf and CA are valid by our own clock; the replica that made them may have another."""
-        now, infos = self._now(), [inspect(one) for one in (held.leaf.cert_pem, held.issuer())]
+        now, infos = self._now(), [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
         begin = max(info.not_before for info in infos)
         if now < begin and self._serves_well():
             what = f"the certificate of Secret {self._place} is not valid before {begin.isoformat()}"
@@ -194,8 +194,8 @@ class CertificateReconciler:
             return False
         return now <= infos[0].not_after
 
-    def _is_shown(self, held: Holdings) -> bool:
-        return self._shown is not None and self._shown.leaf_pem == held.leaf.cert_pem
+    def _is_shown(self, holdings: Holdings) -> bool:
+        return self._shown is not None and self._shown.leaf_pem == holdings.leaf.cert_pem
 
     def _serves_well(self) -> bool:
         shown = self._shown
@@ -203,26 +203,26 @@ class CertificateReconciler:
 
     # The Secret.
 
-    def _missing_trust(self, secret: Object | None, held: Holdings) -> tuple[bytes, ...]:
+    def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
         """The CA of what we show, if somebody has put a Secret there that doesn't trust it."""
-        if self._shown is None or self._shown.issuer in held.bundle or _is_foreign(secret):
+        if self._shown is None or self._shown.issuer in holdings.bundle or _is_foreign(secret):
             return ()
-        return still_trusted([self._shown.issuer], self._now(), self.wanted.terms)
+        return still_trusted([self._shown.issuer], self._now(), self.settings.terms)
 
-    def _step(self, secret: Object | None, held: Holdings | None) -> Step | None:
-        wanted, now = self.wanted, self._now()
-        if held is None:
+    def _step(self, secret: Object | None, holdings: Holdings | None) -> Step | None:
+        settings, now = self.settings, self._now()
+        if holdings is None:
             if self._known is not None:
                 return Step("restore", self._known)
             # Other replicas may still show what these have signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))
-            return Step("issue", rotated("issue", None, wanted.names, now, wanted.terms, carried))
-        if missing := self._missing_trust(secret, held):
-            return Step("trust", replace(held, retired=(*held.retired, *missing)))
-        trusted = self._bundles.seconds_trusted(held.ca.cert_pem)
-        settled = trusted is not None and trusted >= wanted.settle
-        reason = due(held, wanted.names, now, wanted.terms, settled=settled)
-        return None if reason is None else Step(reason, rotated(reason, held, wanted.names, now, wanted.terms))
+            return Step("issue", rotated("issue", None, settings.names, now, settings.terms, carried))
+        if missing := self._missing_trust(secret, holdings):
+            return Step("trust", replace(holdings, retired=(*holdings.retired, *missing)))
+        trusted = self._bundles.seconds_trusted(holdings.ca.cert_pem)
+        settled = trusted is not None and trusted >= settings.settle
+        reason = due(holdings, settings.names, now, settings.terms, settled=settled)
+        return None if reason is None else Step(reason, rotated(reason, holdings, settings.names, now, settings.terms))
 
     async def _taken(self, secret: Object | None, step: Step) -> bool:
         """Writes what is due; False if it may not be written."""
@@ -237,28 +237,28 @@ class CertificateReconciler:
         logger.info("Secret %s written: %s", self._place, step.reason)
         return True
 
-    async def _write(self, secret: Object | None, held: Holdings) -> None:
-        data, namespace = written_holdings(held), self.wanted.namespace
+    async def _write(self, secret: Object | None, holdings: Holdings) -> None:
+        data, namespace = written_holdings(holdings), self.settings.namespace
         if secret is None:
-            metadata = {"name": self.wanted.secret, "labels": MANAGED_BY}
+            metadata = {"name": self.settings.secret, "labels": MANAGED_BY}
             new = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
             await self.client.create(SECRET, new, namespace)
             return
         metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": MANAGED_BY}
-        await self.client.patch(SECRET, self.wanted.secret, {"metadata": metadata, "data": data}, namespace)
+        await self.client.patch(SECRET, self.settings.secret, {"metadata": metadata, "data": data}, namespace)
 
     # When to look again, and what to say.
 
-    def _next_look(self, held: Holdings | None) -> float:
-        if held is None or self._problems:
+    def _next_look(self, holdings: Holdings | None) -> float:
+        if holdings is None or self._problems:
             return RETRY_SECONDS
         now, waits = self._now(), [LOOK_SECONDS]
-        if (at := next_due(held, now, self.wanted.terms)) is not None:
+        if (at := next_due(holdings, now, self.settings.terms)) is not None:
             waits.append((at - now).total_seconds())
-        awaited = held.ca.cert_pem if self._is_shown(held) else held.issuer()
+        awaited = holdings.ca.cert_pem if self._is_shown(holdings) else holdings.issuer()
         trusted = self._bundles.seconds_trusted(awaited)
-        if trusted is None or trusted < self.wanted.settle:
-            waits.append(RETRY_SECONDS if trusted is None else self.wanted.settle - trusted)
+        if trusted is None or trusted < self.settings.settle:
+            waits.append(RETRY_SECONDS if trusted is None else self.settings.settle - trusted)
         return max(0.05, min(waits))
 
     def _report(self) -> None:

@@ -27,13 +27,13 @@ class CaBundles:
 
     async def read(self) -> None:
         """Looks at both. One that doesn't exist has nobody ask us."""
-        found = {}
+        configurations = {}
         for resource in CONFIGURATIONS:
             try:
-                found[resource] = await self._client.get(resource, self._name)
+                configurations[resource] = await self._client.get(resource, self._name)
             except NotFound:
                 logger.debug("there is no %s %s", resource.kind, self._name)
-        self._read = found
+        self._read = configurations
         self._see()
 
     def seconds_trusted(self, ca: bytes) -> float | None:
@@ -43,7 +43,12 @@ class CaBundles:
 
     def trusted(self) -> set[bytes]:
         """The CAs that any of them trusted when they were read."""
-        return {ca for one in self._read.values() for cas in trusted_cas(one, self._service) for ca in cas}
+        return {
+            ca
+            for configuration in self._read.values()
+            for cas in trusted_cas(configuration, self._service)
+            for ca in cas
+        }
 
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
         """Writes `bundle_pem` if something else stands, if it still stands there. Gives the last error, so that one
@@ -74,5 +79,5 @@ class CaBundles:
         return await self._client.patch(resource, self._name, {"metadata": version, "webhooks": webhooks})
 
     def _see(self) -> None:
-        bundles = [cas for one in self._read.values() for cas in trusted_cas(one, self._service)]
+        bundles = [cas for configuration in self._read.values() for cas in trusted_cas(configuration, self._service)]
         self._trust.see(bundles, self._clock())

@@ -40,64 +40,64 @@ class Terms:
 
 
 def due(
-    held: Holdings | None, names: Collection[str], now: datetime, terms: Terms, *, settled: bool = False
+    holdings: Holdings | None, names: Collection[str], now: datetime, terms: Terms, *, settled: bool = False
 ) -> Reason | None:
     """What is to be done with `held` at `now`; None if nothing is. `names` are those to serve; `settled` says
     whether the signing CA may sign what is shown."""
-    if held is None or now >= inspect(held.ca.cert_pem).not_after:
+    if holdings is None or now >= inspect(holdings.ca.cert_pem).not_after:
         return "issue"
-    if now >= inspect(held.leaf.cert_pem).not_after:
+    if now >= inspect(holdings.leaf.cert_pem).not_after:
         return "leaf"  # nobody accepts the old one, so there is nothing to wait for
-    if held.issuer() == held.ca.cert_pem:
-        reason = _due_under_one_ca(held, names, now)
+    if holdings.issuer() == holdings.ca.cert_pem:
+        reason = _due_under_one_ca(holdings, names, now)
         if reason is not None:
             return reason
     elif settled:
         return "leaf"
-    return "prune" if len(still_trusted(held.retired, now, terms)) < len(held.retired) else None
+    return "prune" if len(still_trusted(holdings.retired, now, terms)) < len(holdings.retired) else None
 
 
-def _due_under_one_ca(held: Holdings, names: Collection[str], now: datetime) -> Reason | None:
+def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime) -> Reason | None:
     """The pair first: until the new CA has settled, nothing can sign another."""
-    leaf = inspect(held.leaf.cert_pem)
+    leaf = inspect(holdings.leaf.cert_pem)
     if set(names) - set(leaf.names):
         return "names"
     if now >= renewal_time(leaf):
         return "leaf"
-    if now >= renewal_time(inspect(held.ca.cert_pem)):
+    if now >= renewal_time(inspect(holdings.ca.cert_pem)):
         return "ca"
     return None
 
 
-def next_due(held: Holdings, now: datetime, terms: Terms) -> datetime | None:
+def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None:
     """When to ask `due` again; None where time alone changes nothing any more."""
-    ca, leaf = inspect(held.ca.cert_pem), inspect(held.leaf.cert_pem)
+    ca, leaf = inspect(holdings.ca.cert_pem), inspect(holdings.leaf.cert_pem)
     times = [renewal_time(ca), ca.not_after, renewal_time(leaf), leaf.not_after]
-    times += [inspect(one).not_after + terms.skew for one in held.retired]
+    times += [inspect(pem).not_after + terms.skew for pem in holdings.retired]
     return min((time for time in times if time > now), default=None)
 
 
 def rotated(
     reason: Reason,
-    held: Holdings | None,
+    holdings: Holdings | None,
     names: Sequence[str],
     now: datetime,
     terms: Terms,
     carried: Iterable[bytes] = (),
 ) -> Holdings:
     """`held` after the step that `due` named. `carried` are CAs (PEM) that a bundle issued anew goes on trusting."""
-    if held is None or reason == "issue":
+    if holdings is None or reason == "issue":
         ca = _new_ca(now, terms)
-        known = (*(held.bundle if held else ()), *carried)
+        known = (*(holdings.bundle if holdings else ()), *carried)
         return Holdings(ca, _new_leaf(ca, names, now, terms), still_trusted(known, now, terms))
-    retired = still_trusted(held.retired, now, terms)
+    retired = still_trusted(holdings.retired, now, terms)
     if reason == "ca":
-        return Holdings(_new_ca(now, terms), held.leaf, (held.ca.cert_pem, *retired))
+        return Holdings(_new_ca(now, terms), holdings.leaf, (holdings.ca.cert_pem, *retired))
     if reason == "leaf":
-        return Holdings(held.ca, _new_leaf(held.ca, names, now, terms), retired)
+        return Holdings(holdings.ca, _new_leaf(holdings.ca, names, now, terms), retired)
     if reason == "names":
-        return Holdings(held.ca, _new_leaf(held.ca, _with_former(names, held.leaf), now, terms), retired)
-    return replace(held, retired=retired)
+        return Holdings(holdings.ca, _new_leaf(holdings.ca, _with_former(names, holdings.leaf), now, terms), retired)
+    return replace(holdings, retired=retired)
 
 
 def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[bytes, ...]:

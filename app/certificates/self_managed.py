@@ -23,18 +23,22 @@ _STAND_IN_LIFE = timedelta(days=365)
 class SelfManagedSource(CertificateReconciler):
     """The reconciler with what wakes it: watches of the Secret and of both webhook configurations."""
 
-    def __init__(self, client: Client, wanted: SelfManaged, certificate: ServingCertificate, observe: Observe) -> None:
-        super().__init__(client, wanted, certificate)
+    def __init__(
+        self, client: Client, settings: SelfManaged, certificate: ServingCertificate, observe: Observe
+    ) -> None:
+        super().__init__(client, settings, certificate)
         self.watched: dict[str, WatchStore[str]] = {}
         self._loop = Loop(self, observe=observe)
 
     async def run(self) -> None:
         """Until cancelled. Errors of the cluster are retried."""
-        wanted = self.wanted
+        settings = self.settings
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch(SECRET, wanted.namespace, wanted.secret), name="watch the certificate Secret")
+            tasks.create_task(
+                self._watch(SECRET, settings.namespace, settings.secret), name="watch the certificate Secret"
+            )
             for resource in CONFIGURATIONS:
-                tasks.create_task(self._watch(resource, None, wanted.configurations), name=f"watch {resource}")
+                tasks.create_task(self._watch(resource, None, settings.configurations), name=f"watch {resource}")
             tasks.create_task(self._loop.run(), name=self.name)
 
     def restarts(self) -> Mapping[str, Mapping[str, int]]:
@@ -57,7 +61,7 @@ def self_managed_source(
     """Until the Secret has been read a stand-in is shown, which no API server trusts: so that a probe, which trusts
     anything, is told why the server isn't ready."""
     terms = Terms(timedelta(hours=settings.ca_validity_hours), timedelta(hours=settings.validity_hours))
-    wanted = SelfManaged(
+    kept = SelfManaged(
         namespace=settings.namespace,
         secret=settings.secret_name,
         service=settings.service_name,
@@ -66,8 +70,8 @@ def self_managed_source(
         settle=settings.settle_seconds,
     )
     certificate = ServingCertificate(client_cas)
-    certificate.load(_stand_in(wanted.names, datetime.now(UTC)))
-    return SelfManagedSource(client, wanted, certificate, observe)
+    certificate.load(_stand_in(kept.names, datetime.now(UTC)))
+    return SelfManagedSource(client, kept, certificate, observe)
 
 
 def _stand_in(names: tuple[str, ...], now: datetime) -> Pair:

@@ -20,11 +20,11 @@ async def read_live(client: Client, settings: Certificates) -> tuple[Material, l
     distrust = []
     for resource in CONFIGURATIONS:
         try:
-            found = await client.get(resource, settings.webhook_configurations)
+            configuration = await client.get(resource, settings.webhook_configurations)
         except NotFound:
             continue
         if material.tls_crt is not None:
-            distrust += _distrusting(found, material.tls_crt, (settings.namespace, settings.service_name))
+            distrust += _distrusting(configuration, material.tls_crt, (settings.namespace, settings.service_name))
     return material, distrust
 
 

@@ -89,9 +89,9 @@ def _make(arguments: argparse.Namespace) -> int:
         raise UnusableInput("--days must not be more than --ca-days: a certificate ends with its CA")
     terms = Terms(arguments.ca_days, arguments.days)
     try:
-        held = rotated("issue", None, arguments.name or [DEFAULT_NAME], datetime.now(UTC), terms)
+        holdings = rotated("issue", None, arguments.name or [DEFAULT_NAME], datetime.now(UTC), terms)
         directory.mkdir(parents=True, exist_ok=True)
-        content = (held.ca.cert_pem, held.ca.key_pem, held.leaf.cert_pem, held.leaf.key_pem)
+        content = (holdings.ca.cert_pem, holdings.ca.key_pem, holdings.leaf.cert_pem, holdings.leaf.key_pem)
         for (name, mode), pem in zip(MODES.items(), content, strict=True):
             _write(directory / name, pem, mode)
     except (ValueError, OverflowError, OSError) as problem:

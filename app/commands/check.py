@@ -37,9 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
     asker = Asker(user, tuple(filter(None, arguments.groups.split(","))), arguments.operation, old)
     judged = asyncio.run(check(configuration, [document for _, document in sourced], asker))
-    outcomes = Counter(one.verdict.outcome if one.verdict else "" for one in judged)
+    outcomes = Counter(judgement.verdict.outcome if judgement.verdict else "" for judgement in judged)
     if arguments.output == "json":
-        reports = [{"file": name, **one.report()} for (name, _), one in zip(sourced, judged, strict=True)]
+        reports = [{"file": name, **judgement.report()} for (name, _), judgement in zip(sourced, judged, strict=True)]
         print(json.dumps({"allowed": not outcomes["refused"] + outcomes["failed"], "results": reports}, indent=2))
     else:
         _print_text([name for name, _ in sourced], judged, outcomes)
@@ -55,11 +55,11 @@ async def check(configuration: Configuration, objects: Sequence[Object], asker: 
 
 def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str, int]) -> None:
     before = ""
-    for name, one in zip(names, judged, strict=True):
+    for name, judgement in zip(names, judged, strict=True):
         if name != before:
             print(name)
             before = name
-        for line in describe(one):
+        for line in describe(judgement):
             print(f"  {line}")
     given = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
     print(f"\n{given} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook")

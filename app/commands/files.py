@@ -12,21 +12,21 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     """(file, document) of every document in the files, directories or standard input (-) called `names`."""
-    found = []
+    documents = []
     for name in names:
         for path in _files(name):
             try:
-                found += [(path, document) for document in read_documents(text_of(path))]
+                documents += [(path, document) for document in read_documents(text_of(path))]
             except UnusableInput as problem:
                 raise UnusableInput(f"{path}: {problem}") from None
-    return found
+    return documents
 
 
 def _files(name: str) -> list[str]:
     path = Path(name)
     if name == "-" or not path.is_dir():
         return [name]
-    files = sorted(str(one) for one in path.rglob("*") if one.suffix in _SUFFIXES and one.is_file())
+    files = sorted(str(file) for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
     if not files:
         raise UnusableInput(f"{name}: no {', '.join(_SUFFIXES)} file in this directory")
     return files

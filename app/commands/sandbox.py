@@ -182,7 +182,7 @@ def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
     if not api.reaches_services:
         return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
     target = ServiceTarget()
-    configurations = [with_bundle(one, bundle) for one in webhook_configurations(target)]
+    configurations = [with_bundle(configuration, bundle) for configuration in webhook_configurations(target)]
     return [*service_at(target, served.listener.port), *configurations]
 
 
@@ -211,7 +211,8 @@ def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:
     """A webhook configuration that trusts `bundle` (PEM)."""
     encoded = base64.b64encode(bundle).decode("ascii")
     webhooks = [
-        {**one, "clientConfig": {**one["clientConfig"], "caBundle": encoded}} for one in configuration["webhooks"]
+        {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": encoded}}
+        for webhook in configuration["webhooks"]
     ]
     return {**configuration, "webhooks": webhooks}
 

@@ -38,9 +38,9 @@ def read_configuration(text: str, source: str) -> Configuration:
             source, ["is a ConfigMap: give what its data has as config.yaml, as a file of its own"]
         )
     findings = [
-        f"{name}: must be {wanted}, not {data.get(name)!r}"
-        for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND))
-        if data.get(name) != wanted
+        f"{name}: must be {expected}, not {data.get(name)!r}"
+        for name, expected in (("apiVersion", API_VERSION), ("kind", KIND))
+        if data.get(name) != expected
     ]
     try:
         configuration = Configuration.model_validate({**data, "apiVersion": API_VERSION, "kind": KIND})

@@ -70,7 +70,10 @@ class ClusterTopology(_Section):
 
     def findings(self) -> list[str]:
         """What is wrong with `levels`, each finding with its path below `clusterTopology`."""
-        return [str(one) for one in validate_levels([level.model_dump() for level in self.levels], FieldPath("levels"))]
+        return [
+            str(finding)
+            for finding in validate_levels([level.model_dump() for level in self.levels], FieldPath("levels"))
+        ]
 
 
 def own_account(namespace: str) -> str:

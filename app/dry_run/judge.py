@@ -52,37 +52,37 @@ class Judgement:
         if self.verdict is None:
             return {"object": identity, "webhook": None, "allowed": True, "code": 200}
         verdict = self.verdict
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             "object": identity,
             "webhook": self.path,
             "allowed": verdict.allowed,
             "code": verdict.code,
         }
         if verdict.message:
-            found["message"] = verdict.message
+            report["message"] = verdict.message
         if verdict.causes:
-            found["causes"] = [{"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes]
+            report["causes"] = [{"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes]
         if verdict.warnings:
-            found["warnings"] = list(verdict.warnings)
+            report["warnings"] = list(verdict.warnings)
         if verdict.patch:
-            found |= {"patch": list(verdict.patch), "patchedObject": self.patched_object}
+            report |= {"patch": list(verdict.patch), "patchedObject": self.patched_object}
         for action in ("create", "adopt"):
             objects = [effect.object for effect in verdict.effects if effect.action == action]
             if objects:
-                found[f"would{action.capitalize()}"] = objects
-        return found
+                report[f"would{action.capitalize()}"] = objects
+        return report
 
 
 def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """(apiVersion, kind, namespace, name) of a document, or of the object that an AdmissionReview is about."""
     if document.get("kind") == KIND:
         request = document.get("request")
-        held = request if isinstance(request, dict) else {}
-        inner = held.get("object") or held.get("oldObject")
+        envelope = request if isinstance(request, dict) else {}
+        inner = envelope.get("object") or envelope.get("oldObject")
         return identify(inner) if isinstance(inner, dict) else ("", KIND, "", "")
     metadata = document.get("metadata")
-    held = metadata if isinstance(metadata, dict) else {}
-    values = (document.get("apiVersion"), document.get("kind"), held.get("namespace"), held.get("name"))
+    known = metadata if isinstance(metadata, dict) else {}
+    values = (document.get("apiVersion"), document.get("kind"), known.get("namespace"), known.get("name"))
     return tuple(str(value or "") for value in values)  # type: ignore[return-value]
 
 
@@ -103,13 +103,13 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
 
 async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> Judgement:
     request = review.get("request")
-    held = request if isinstance(request, dict) else {}
-    resource = held.get("resource") if isinstance(held.get("resource"), dict) else {}
-    route = _route(routes, resource.get("group"), resource.get("resource"), held.get("subResource") or "")  # type: ignore[union-attr]
+    envelope = request if isinstance(request, dict) else {}
+    resource = envelope.get("resource") if isinstance(envelope.get("resource"), dict) else {}
+    route = _route(routes, resource.get("group"), resource.get("resource"), envelope.get("subResource") or "")  # type: ignore[union-attr]
     if route is None:
         return Judgement(review)
-    verdict = await _decide(route, {**review, "request": {**held, "dryRun": True}})
-    inner = held.get("object") or held.get("oldObject")
+    verdict = await _decide(route, {**review, "request": {**envelope, "dryRun": True}})
+    inner = envelope.get("object") or envelope.get("oldObject")
     return Judgement(inner if isinstance(inner, dict) else review, route.path, verdict)
 
 
@@ -118,7 +118,7 @@ def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
     if (api_version, kind) == _BINDING:
         return POD, "binding"
     group = api_version.rpartition("/")[0]
-    return next((one for one in ALL if (one.group, one.kind) == (group, kind)), None), ""
+    return next((resource for resource in ALL if (resource.group, resource.kind) == (group, kind)), None), ""
 
 
 def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: Any) -> Route | None:
@@ -132,7 +132,7 @@ def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: An
 def _review(document: dict[str, Any], resource: Resource, subresource: str, asker: Asker) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(document)
     group, _, version = api_version.rpartition("/")
-    same = next((one for one in asker.old if _is_same(one, document)), document)
+    same = next((other for other in asker.old if _is_same(other, document)), document)
     deleting = asker.operation == "DELETE"
     return {
         "apiVersion": API_VERSION,
@@ -153,9 +153,9 @@ def _review(document: dict[str, Any], resource: Resource, subresource: str, aske
     }
 
 
-def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_same(document: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two documents are about one object; without a namespace it is the default one's."""
-    (_, kind, namespace, name), (_, other_kind, other_namespace, other_name) = identify(one), identify(other)
+    (_, kind, namespace, name), (_, other_kind, other_namespace, other_name) = identify(document), identify(other)
     return (kind, namespace or "default", name) == (other_kind, other_namespace or "default", other_name)
 
 

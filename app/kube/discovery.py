@@ -109,8 +109,8 @@ class Discovery:
         async with self._refreshing:
             served_groups = _group_versions(await self._read("/apis")) | {("", "v1")}
             lists: dict[GroupVersion, frozenset[str]] = {}
-            for wanted in self._wanted() & served_groups:
-                lists[wanted] = await self._plurals(wanted)
+            for group_version in self._known_versions() & served_groups:
+                lists[group_version] = await self._plurals(group_version)
             self._lists = lists
             self._known.set()
             self.problem = ""
@@ -124,7 +124,7 @@ class Discovery:
         self._known.set()
         self._tell({resource: served[0] for resource, served in versions.items() if served})
 
-    def _wanted(self) -> set[GroupVersion]:
+    def _known_versions(self) -> set[GroupVersion]:
         return {(resource.group, version) for resource in self.resources for version in resource.versions}
 
     async def _plurals(self, group_version: GroupVersion) -> frozenset[str]:

@@ -39,8 +39,8 @@ class Regarding:
         return cls(obj["apiVersion"], obj["kind"], namespace, metadata["name"], str(metadata.get("uid") or ""))
 
     def reference(self) -> Object:
-        held = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
-        return held | {key: value for key, value in (("namespace", self.namespace), ("uid", self.uid)) if value}
+        reference = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
+        return reference | {key: value for key, value in (("namespace", self.namespace), ("uid", self.uid)) if value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,17 +143,17 @@ class Elector:
         """Reads the lease. A lease that has been deleted still counts as held for as long as its last holder may hold
         it: deleting it doesn't stop a leader."""
         try:
-            found = await self._client.get(LEASE, self._name, self._namespace)
+            lease = await self._client.get(LEASE, self._name, self._namespace)
         except NotFound:
             if self._seen is not None:
                 metadata = {"name": self._name, "namespace": self._namespace}
                 self._seen = {**self._seen, "metadata": metadata}
             return
-        self._observe(found)
+        self._observe(lease)
 
-    def _observe(self, found: Object) -> None:
-        if self._seen is None or _version(found) != _version(self._seen):
-            self._seen, self._seen_at = found, self._clock()
+    def _observe(self, lease: Object) -> None:
+        if self._seen is None or _version(lease) != _version(self._seen):
+            self._seen, self._seen_at = lease, self._clock()
 
     def _is_free(self) -> bool:
         if self._seen is None or not self.holder or self.holder == self._identity:

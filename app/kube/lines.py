@@ -13,19 +13,19 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
     Raises LineTooLong once more than `longest` bytes have come without an end of line.
     """
     parts: list[bytes] = []
-    held = 0
+    length = 0
     async for chunk in chunks:
         *complete, rest = chunk.split(b"\n")
         for line in complete:
             parts.append(line)
             whole = b"".join(parts)
-            parts, held = [], 0
+            parts, length = [], 0
             if whole.strip():
                 yield whole
         if rest:
             parts.append(rest)
-            held += len(rest)
-        if held > longest:
+            length += len(rest)
+        if length > longest:
             raise LineTooLong(f"a line of more than {longest} bytes")
     if whole := b"".join(parts).strip():
         yield whole

@@ -110,8 +110,8 @@ class Loop:
         if not self._running:
             return
         loop = asyncio.get_running_loop()
-        held = self._timers.get(key)
-        if held is not None and held.when() <= loop.time() + seconds:
+        timer = self._timers.get(key)
+        if timer is not None and timer.when() <= loop.time() + seconds:
             return
         self._cancel_timer(key)
         self._timers[key] = loop.call_later(seconds, self.add, key)

@@ -20,12 +20,12 @@ class Notices:
         """An event on each of `regarding`, but for those that have heard just that; instead of all that was said of
         `key` before. `note` tells no figures that change from look to look."""
         before = self._said.pop(key, set())
-        self._said[key] = {(one, reason, note) for one in regarding}
+        self._said[key] = {(target, reason, note) for target in regarding}
         while len(self._said) > MAX_KEYS:
             self._said.popitem(last=False)
-        for one in regarding:
-            if (one, reason, note) not in before:
-                self._events.record(one, "Warning", reason, note)
+        for target in regarding:
+            if (target, reason, note) not in before:
+                self._events.record(target, "Warning", reason, note)
 
     def forget(self, key: Key) -> None:
         """All is well again, or nobody is left to hear it."""

@@ -38,7 +38,7 @@ class Owners:
         """The last object that could be read on the way up from `reference`, as metadata with apiVersion and kind. An
         owner that can't be read (it is gone, or RBAC says no) ends the way; the reference itself stands for the first
         one. Raises ClusterError where the API server is in trouble."""
-        found: Object = {
+        top: Object = {
             "apiVersion": reference.api_version,
             "kind": reference.kind,
             "metadata": {"name": reference.name, "uid": reference.uid},
@@ -46,18 +46,18 @@ class Owners:
         for _ in range(MAX_DEPTH):
             read = await self._owner(namespace, reference)
             if read is None:
-                return found
-            found = read
+                return top
+            top = read
             above = controller_of(read)
             if above is None:
-                return found
+                return top
             reference = above
-        return found
+        return top
 
     async def _owner(self, namespace: str, reference: Controller) -> Object | None:
-        held = self._read.get(reference.uid)
-        if held is not None and self._clock() - held[0] < FRESH_SECONDS:
-            return held[1]
+        cached = self._read.get(reference.uid)
+        if cached is not None and self._clock() - cached[0] < FRESH_SECONDS:
+            return cached[1]
         read = await self._fetch(namespace, reference)
         self._read[reference.uid] = (self._clock(), read)
         self._read.move_to_end(reference.uid)
@@ -82,8 +82,8 @@ class Owners:
 def controller_of(obj: Object) -> Controller | None:
     """The owner reference of `obj` that controls it."""
     references = obj["metadata"].get("ownerReferences") or []
-    found = next((one for one in references if one.get("controller") is True), None)
-    return found and Controller(*(intern(str(found[key])) for key in ("apiVersion", "kind", "name", "uid")))
+    controller = next((reference for reference in references if reference.get("controller") is True), None)
+    return controller and Controller(*(intern(str(controller[key])) for key in ("apiVersion", "kind", "name", "uid")))
 
 
 class Kinds:
@@ -105,7 +105,7 @@ class Kinds:
         except (NotFound, Forbidden):
             return
         self._lists[api_version] = {
-            one["kind"]: Resource(group, one["name"], one["kind"], bool(one.get("namespaced")), (version,))
-            for one in answer.get("resources") or []
-            if "/" not in one["name"]
+            item["kind"]: Resource(group, item["name"], item["kind"], bool(item.get("namespaced")), (version,))
+            for item in answer.get("resources") or []
+            if "/" not in item["name"]
         }

@@ -144,16 +144,16 @@ class WatchStore(Generic[T]):
         """Takes in an object of a list. A list may show an earlier state than a write noted since it began, and, after
         a restore of the cluster's database, lower versions than those cached: only what was noted is newer."""
         key, version = _key(obj), _version(obj)
-        held = self._entries.get(key)
-        if held is None or key not in self._noted or not _is_older(version, held[0]):
+        current = self._entries.get(key)
+        if current is None or key not in self._noted or not _is_older(version, current[0]):
             self._keep(key, version, self._project(obj))
         return key
 
     def _list_vanished(self, keys: Iterable[Key], resource_version: str) -> None:
         version = _number(resource_version)
         for key in keys:
-            held = self._entries.get(key)
-            newer = held is not None and key in self._noted and _is_older(version, held[0])
+            current = self._entries.get(key)
+            newer = current is not None and key in self._noted and _is_older(version, current[0])
             if not newer:
                 self._set(key, None)
 
@@ -165,25 +165,25 @@ class WatchStore(Generic[T]):
 
     def _take(self, obj: Object, version: Version) -> None:
         key = _key(obj)
-        held = self._entries.get(key)
-        if held is None or not _is_older(version, held[0]):
+        current = self._entries.get(key)
+        if current is None or not _is_older(version, current[0]):
             self._keep(key, version, self._project(obj))
 
     def _drop(self, key: Key, version: Version) -> None:
-        held = self._entries.get(key)
-        if held is not None and not _is_older(version, held[0]):
+        current = self._entries.get(key)
+        if current is not None and not _is_older(version, current[0]):
             self._set(key, None)
 
     def _keep(self, key: Key, version: Version, kept: T | None) -> None:
         self._set(key, None if kept is None else (version, kept))
 
     def _set(self, key: Key, entry: tuple[Version, T] | None) -> None:
-        held = self._entries.get(key)
-        before, after = held and held[1], entry and entry[1]
+        current = self._entries.get(key)
+        before, after = current and current[1], entry and entry[1]
         if entry is None:
             self._entries.pop(key, None)
-        elif before == after and held is not None:
-            self._entries[key] = (entry[0], held[1])
+        elif before == after and current is not None:
+            self._entries[key] = (entry[0], current[1])
         else:
             self._entries[key] = entry
         if before == after:
@@ -206,7 +206,7 @@ class Replacement(Generic[T]):
         for item in items:
             self._keys.add(self._store._list_item(item))
 
-    def held(self) -> list[Key]:
+    def stored_keys(self) -> list[Key]:
         """The keys that the store has, vanished or not; a list, so that `drop` can be called in slices."""
         return self._store.known_keys()
 
@@ -226,10 +226,10 @@ class _Index(Generic[T]):
         self._keys: dict[Key, Key | dict[Key, None]] = {}
 
     def keys(self, value: Key) -> list[Key]:
-        held = self._keys.get(value)
-        if held is None:
+        current = self._keys.get(value)
+        if current is None:
             return []
-        return list(held) if isinstance(held, dict) else [held]
+        return list(current) if isinstance(current, dict) else [current]
 
     def move(self, key: Key, before: T | None, after: T | None) -> None:
         old = set() if before is None else set(self._function(before))
@@ -240,19 +240,19 @@ class _Index(Generic[T]):
             self._add(value, key)
 
     def _add(self, value: Key, key: Key) -> None:
-        held = self._keys.get(value)
-        if held is None:
+        current = self._keys.get(value)
+        if current is None:
             self._keys[value] = key
-        elif isinstance(held, dict):
-            held[key] = None
+        elif isinstance(current, dict):
+            current[key] = None
         else:
-            self._keys[value] = {held: None, key: None}
+            self._keys[value] = {current: None, key: None}
 
     def _remove(self, value: Key, key: Key) -> None:
-        held = self._keys.get(value)
-        if isinstance(held, dict) and len(held) > 1:
-            held.pop(key, None)
-        elif held is not None:
+        current = self._keys.get(value)
+        if isinstance(current, dict) and len(current) > 1:
+            current.pop(key, None)
+        elif current is not None:
             del self._keys[value]
 
 

@@ -187,7 +187,7 @@ async def _take_in_slices(replacement: Replacement[T], items: list[Object], size
 
 
 async def _drop_in_slices(replacement: Replacement[T], resource_version: str, size: int) -> None:
-    keys = replacement.held()
+    keys = replacement.stored_keys()
     for start in range(0, len(keys), size):
         replacement.drop(keys[start : start + size], resource_version)
         await asyncio.sleep(0)

@@ -76,7 +76,7 @@ def invalid(path: FieldPath, value: Any, detail: str) -> FieldError:
 
 
 def not_supported(path: FieldPath, value: Any, allowed: Iterable[str]) -> FieldError:
-    listed = ", ".join(quote(one) for one in allowed)
+    listed = ", ".join(quote(value) for value in allowed)
     return FieldError(str(path), REASON_NOT_SUPPORTED, f"Unsupported value: {quote(value)}: supported values: {listed}")
 
 
@@ -92,8 +92,8 @@ def forbidden(path: FieldPath, detail: str) -> FieldError:
     return FieldError(str(path), REASON_FORBIDDEN, f"Forbidden: {detail}")
 
 
-def wrong_type(path: FieldPath, value: Any, wanted: str) -> FieldError:
-    return FieldError(str(path), REASON_TYPE, f"Invalid value: {quote(value)}: must be {wanted}")
+def wrong_type(path: FieldPath, value: Any, expected: str) -> FieldError:
+    return FieldError(str(path), REASON_TYPE, f"Invalid value: {quote(value)}: must be {expected}")
 
 
 def summary(findings: Sequence[FieldError]) -> str:

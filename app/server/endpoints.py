@@ -168,10 +168,10 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
         asker = Asker(user, tuple(filter(None, groups.split(","))), operation, tuple(before))
         judged = [await judge(routes, document, asker) for document in documents]
         if output == "text":
-            return PlainTextResponse("\n".join(line for one in judged for line in describe(one)) + "\n")
+            return PlainTextResponse("\n".join(line for judgement in judged for line in describe(judgement)) + "\n")
         report: dict[str, Any] = {
-            "allowed": all(one.verdict is None or one.verdict.allowed for one in judged),
-            "results": [one.report() for one in judged],
+            "allowed": all(judgement.verdict is None or judgement.verdict.allowed for judgement in judged),
+            "results": [judgement.report() for judgement in judged],
         }
         return Response(_pretty(report), media_type="application/json")
 
@@ -181,7 +181,7 @@ def _add_errors(api: FastAPI) -> None:
 
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
+        said = [f"{'.'.join(map(str, problem['loc'][1:]))}: {problem['msg']}" for problem in error.errors()]
         return JSONResponse({"error": "; ".join(said)}, status_code=400)
 
     @api.exception_handler(StarletteHTTPException)

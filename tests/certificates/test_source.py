@@ -43,8 +43,8 @@ def values(source: Any) -> dict[str, float]:
 def test_the_configuration_says_what_is_kept_where() -> None:
     source = self_managed_source(SETTINGS, MemoryClient(), unobserved)
     assert source.all_keys() == [("ns", "grove-admission-certificates")]
-    assert source.wanted.names[0] == "ours.ns.svc"
-    assert source.wanted.terms == Terms(timedelta(hours=6), timedelta(hours=2))
+    assert source.settings.names[0] == "ours.ns.svc"
+    assert source.settings.terms == Terms(timedelta(hours=6), timedelta(hours=2))
 
 
 async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> None:

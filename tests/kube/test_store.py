@@ -36,7 +36,7 @@ def store() -> WatchStore[Kept]:
 def listed(store: WatchStore[Kept], version: int, *objects: Object) -> None:
     replacement = store.replace()
     replacement.take(objects)
-    replacement.drop(replacement.held(), str(version))
+    replacement.drop(replacement.stored_keys(), str(version))
     replacement.done(str(version))
 
 
@@ -145,7 +145,7 @@ def test_a_note_made_while_a_list_comes_in_outlives_it_only_if_newer(store: Watc
     for name, version in (("newer", 9), ("deleted", 4), ("both", 8)):
         store.note(obj(name, version, "noted"))
     replacement.take([obj("both", 2, "listed")])
-    replacement.drop(replacement.held(), "5")
+    replacement.drop(replacement.stored_keys(), "5")
     replacement.done("5")
     assert sorted(store.values()) == [Kept("both", "noted"), Kept("newer", "noted")]
 
