@@ -65,7 +65,7 @@ def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:
         return f"Delete the CRD that is not used: kubectl delete crd {name}, or {' or '.join(taken_by) or 'the other'}."
     anew = f"kubectl delete crd {name} (it was never served, and so has no objects)"
     if name == str(CLUSTER_TOPOLOGY):
-        return f"Create it anew without short names: {anew}; kubectl apply -k manifests/crds."
+        return f"Create it anew without short names: {anew}; kubectl apply -k manifests/prerequisites."
     if not taken_by:
         return f"Create it anew: {anew}; then apply it again."
     patch = '[{"op": "remove", "path": "/spec/names/shortNames"}]'

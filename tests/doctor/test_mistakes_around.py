@@ -106,7 +106,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
                 '"ct" is already in use by clustertopologybindings.grove.io (ShortNamesConflict)',
                 "Create it anew without short names: kubectl delete crd clustertopologies.grove.io (it was "
                 "never served, "
-                "and so has no objects); kubectl apply -k manifests/crds.",
+                "and so has no objects); kubectl apply -k manifests/prerequisites.",
             )
         ],
     ),
