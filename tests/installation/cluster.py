@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -65,6 +66,7 @@ class Cluster:
             command,
             cwd=self.folder,
             env=environment,
+            start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -78,6 +80,7 @@ class Cluster:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "app", *command, "--kubeconfig", str(pod.folder / "kubeconfig")),
             cwd=ROOT,
+            start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -86,11 +89,12 @@ class Cluster:
         assert process.returncode == 0, f"$ {' '.join(arguments)}\n{output}"
 
     async def _finished(self, process: asyncio.subprocess.Process) -> str:
+        """The output of a process and its children, which are ended after a minute."""
         try:
             async with asyncio.timeout(PATIENCE):
                 output, _ = await process.communicate()
         except TimeoutError:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             output, _ = await process.communicate()
         return output.decode()
 
