@@ -1,3 +1,3 @@
 """grove-admission: admission webhooks and reconcilers for Grove, the KAI Scheduler and NVIDIA ComputeDomains."""
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
