@@ -203,9 +203,9 @@ class Connection(asyncio.Protocol):
         if self._state is State.SKIP:
             self._end_request()
         elif self._route is not None and isinstance(body, Sized):
-            self._decide(self._route, bytes(body.kept))
+            self._decide(self._route, body.whole())
         else:
-            self._hand_over(self._head + body.kept)
+            self._hand_over(self._head + body.whole())
 
     def _decide(self, route: Route, body: bytes) -> None:
         answer = self._exchange.answer(route, self._query, self._content_type, body)
