@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import ssl
+from functools import partial
 
 import httpx
 
@@ -73,12 +74,12 @@ async def adopts(cluster: Cluster, name: str) -> None:
     await _created(cluster, CLIQUES, builders.pod_clique(f"{name}-0-worker", labels))
     await _created(cluster, GANGS, builders.pod_gang(f"{name}-0", labels, f"{name}-0-worker"))
     for path in (DOMAINS, CLAIMS):
-        await cluster.until(lambda path=path: _owners(cluster, path), lambda owners: owners == [["PodGang"]])  # type: ignore[misc]
+        await cluster.until(partial(_owners, cluster, path), lambda owners: owners == [["PodGang"]])
     for path in (f"{GANGS}/{name}-0", f"{CLIQUES}/{name}-0-worker", f"{SETS}/{name}"):
         await cluster.admin.delete(path)
     if cluster.api.collects_garbage:
         for path in (DOMAINS, CLAIMS):
-            await cluster.until(lambda path=path: _owners(cluster, path), lambda owners: owners == [])  # type: ignore[misc]
+            await cluster.until(partial(_owners, cluster, path), lambda owners: owners == [])
 
 
 async def _created(cluster: Cluster, path: str, obj: Object) -> None:

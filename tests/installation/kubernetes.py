@@ -1,5 +1,6 @@
 """Plain requests to an API server, by path."""
 
+import asyncio
 import ssl
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,14 @@ class Kubernetes:
         await self._client.aclose()
 
     async def ask(self, method: str, path: str, body: Object | None = None) -> tuple[int, Object]:
-        """The status code and the body of the answer. A PATCH is a merge patch."""
+        """The status code and the body of the answer. A PATCH is a merge patch. Asks again as long as the API server
+        says that it isn't able to answer yet (429): for a moment after a CRD was made, for example."""
         headers = {"Content-Type": TYPES[method]} if method in TYPES else {}
-        answer = await self._client.request(method, path, json=body, headers=headers)
-        return answer.status_code, answer.json()
+        while True:
+            answer = await self._client.request(method, path, json=body, headers=headers)
+            if answer.status_code != 429:
+                return answer.status_code, answer.json()
+            await asyncio.sleep(0.1)
 
     async def find(self, path: str) -> Object | None:
         """The object at a path, None if there is none."""

@@ -1,5 +1,6 @@
 """The prerequisites, before and after what Grove brings."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,6 @@ async def test_both_crds_of_the_group_are_established_in_either_order(cluster: C
     established = {"NamesAccepted": "True", "Established": "True"}
     for name in ("clustertopologies.grove.io", "clustertopologybindings.grove.io"):
         found = await cluster.until(
-            lambda name=name: conditions(cluster, name),  # type: ignore[misc]
-            lambda found: found.get("Established") == "True",
+            partial(conditions, cluster, name), lambda found: found.get("Established") == "True"
         )
         assert {key: found[key] for key in established} == established
