@@ -2,12 +2,14 @@
 
 floor: an ASGI app on stock uvicorn that reads the request and answers the same bytes every time.
 parsing: the same, but it parses the review and answers with its uid, which no webhook can do without.
+protocol, protocol-parsing: our connections, whose exchange answers like these two. What is missing to them is ours.
 kopf: an admission handler of kopf's for the PodGroup rule, on kopf's own webhook server, with no cluster behind it.
 """
 
 import asyncio
 import functools
 import logging
+import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -22,12 +24,40 @@ ANSWER = (
 )
 
 
-def floor(port: int, certificates: Path) -> None:
-    serve(lambda _: ANSWER, port, certificates)
+def same(_: bytes) -> bytes:
+    return ANSWER
 
 
-def parsing(port: int, certificates: Path) -> None:
-    serve(lambda body: ANSWER.replace(UID, orjson.loads(body)["request"]["uid"].encode()), port, certificates)
+def parsed(body: bytes) -> bytes:
+    return ANSWER.replace(UID, orjson.loads(body)["request"]["uid"].encode())
+
+
+def protocol(answer: Callable[[bytes], bytes], port: int, certificates: Path) -> None:
+    import uvloop
+
+    from app.admission.asgi import AdmissionApp
+    from app.admission.decide import Route
+    from app.admission.exchange import Exchange
+    from app.server.listener import Listener, bind
+    from app.server.process import settle_garbage_collector
+
+    class Constant(Exchange):
+        def answer(self, route: Route, query: bytes, content_type: bytes, body: bytes) -> tuple[int, bytes]:
+            return 200, answer(body)
+
+    async def never(*_: Any) -> None:
+        raise NotImplementedError
+
+    async def run() -> None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificates / "tls.crt", certificates / "tls.key")
+        route = Route("/", "", "", "", "", frozenset(), never)
+        settle_garbage_collector()
+        await Listener(
+            AdmissionApp(Constant({"/": route}, never), never), bind("127.0.0.1", port), context
+        ).run_until_stopped()
+
+    uvloop.run(run())
 
 
 def serve(answer: Callable[[bytes], bytes], port: int, certificates: Path) -> None:
@@ -95,5 +125,13 @@ def kopf_server(port: int, certificates: Path) -> None:
     uvloop.run(run())
 
 
+PEERS: dict[str, Callable[[int, Path], None]] = {
+    "floor": functools.partial(serve, same),
+    "parsing": functools.partial(serve, parsed),
+    "protocol": functools.partial(protocol, same),
+    "protocol-parsing": functools.partial(protocol, parsed),
+    "kopf": kopf_server,
+}
+
 if __name__ == "__main__":
-    {"floor": floor, "parsing": parsing, "kopf": kopf_server}[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))
+    PEERS[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))

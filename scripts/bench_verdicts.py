@@ -70,6 +70,8 @@ def cases(with_go: bool) -> list[Case]:
         *go,
         Case("floor", "floor", "/", podgroup),
         Case("floor that parses", "parsing", "/", podgroup),
+        Case("our connections alone", "protocol", "/", podgroup, ("floor",)),
+        Case("our connections, parsing", "protocol-parsing", "/", podgroup, ("floor",)),
         Case("/validate/podgroup", "ours", "/validate/podgroup?timeout=5s", podgroup, compared),
         Case("kopf, the same rule", "kopf", "/", podgroup, ("/validate/podgroup",)),
         Case(
@@ -185,13 +187,13 @@ def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    for _ in range(200):
+    for _ in range(1200):
         if process.poll() is not None:
             raise SystemExit(f"a server ended before it was ready:\n{log.read_text()}")
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
-    raise SystemExit(f"no server on port {port} within 10 s")
+    raise SystemExit(f"no server on port {port} within 60 s")
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
