@@ -17,18 +17,17 @@ from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS
 from app.dry_run.judge import Asker, judge
 from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.kube.pages import pages
-from app.objects.metadata import labels_of
 from app.objects.resource import Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
+    DEVICE_CLASS,
     POD_CLIQUE,
     POD_CLIQUE_SET,
     POD_GANG,
     POD_GROUP,
     RESOURCE_CLAIM,
 )
-from app.rules.labels import read_place
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership_problem
 from app.rules.topology.levels import Level
 
@@ -37,7 +36,7 @@ OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 
 NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
     POD_CLIQUE_SET: (CLUSTER_TOPOLOGY,),
-    POD_CLIQUE: (POD_CLIQUE_SET, POD_GANG, COMPUTE_DOMAIN, RESOURCE_CLAIM),
+    POD_CLIQUE: (POD_CLIQUE_SET, POD_GANG, COMPUTE_DOMAIN, RESOURCE_CLAIM, DEVICE_CLASS),
     POD_GANG: (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, COMPUTE_DOMAIN, RESOURCE_CLAIM),
     COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
     RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
@@ -115,28 +114,8 @@ class Auditor:
         verdict = (await judge(self._routes, obj, self._asker)).verdict
         if verdict is None or verdict.allowed:
             return None
-        if verdict.code == 503 and resource is POD_CLIQUE and await self._is_abandoned(obj):
-            return None
         problems = [f"{cause.field}: {cause.message}" for cause in verdict.causes] or [verdict.message]
         return _finding(resource.kind, obj, verdict.code, problems)
-
-    async def _is_abandoned(self, clique: Object) -> bool:
-        """Whether the PodCliqueSet that a PodClique was made for is gone, so that the garbage collector will take it
-        and nobody will write it again."""
-        references = clique["metadata"].get("ownerReferences") or []
-        pcs = read_place(labels_of(clique)).pcs
-        if not references or not pcs:
-            return False
-        try:
-            stored = await self._cluster.facts.read_set(clique["metadata"]["namespace"], pcs)
-        except ClusterError:
-            return False  # not known: then the verdict stands, and says that it is none
-        named = [
-            reference.get("uid")
-            for reference in references
-            if (reference.get("kind"), reference.get("name")) == ("PodCliqueSet", pcs)
-        ]
-        return stored is None or any(uid != stored.uid for uid in named)
 
     # What nobody owns as it should be owned.
 

@@ -7,7 +7,17 @@ from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeSummary
 from app.cluster.readers import TopologyMissing
 from app.cluster.stores import Stores
-from app.cluster.table import BINDINGS, KAI_TOPOLOGIES, NODES, OF_BINDING, OF_NAMESPACE, SETS, TOPOLOGIES, Levels
+from app.cluster.table import (
+    BINDINGS,
+    DEVICE_CLASSES,
+    KAI_TOPOLOGIES,
+    NODES,
+    OF_BINDING,
+    OF_NAMESPACE,
+    SETS,
+    TOPOLOGIES,
+    Levels,
+)
 from app.kube.api import NotFound, Objects, Store, Unavailable
 from app.objects.resource import Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
@@ -111,6 +121,10 @@ class CachedFacts:
             return read_pod_clique_set(await self._client.get(POD_CLIQUE_SET, name, namespace))
         except NotFound:
             return None
+
+    def device_classes(self) -> Collection[str]:
+        ready(self._stores[DEVICE_CLASSES], "DeviceClasses")
+        return self._stores[DEVICE_CLASSES].values()
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
         ready(self._stores[NODES], "Nodes")

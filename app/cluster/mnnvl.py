@@ -1,7 +1,7 @@
 """Makes ComputeDomains and ResourceClaims, and hands them to their PodGang. Shared by webhooks and reconcilers.
 
-The races are settled here: somebody else made it first, it isn't ours, it is being deleted,
-its owner is gone.
+The races are settled here: somebody else made it first, it isn't ours, it is being deleted, its owner is gone.
+`app/reconcilers/README.md` states the order of all writes of MNNVL resources.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_C
 from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_gang, read_resource
-from app.rules.mnnvl.plan import Owner, Plan
+from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
 from app.rules.podcliqueset import PodCliqueSet
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 
 
-class _Wanted(NamedTuple):
+class _Needed(NamedTuple):
     resource: Resource
     store: Store[MnnvlResource]
     name: str
@@ -41,10 +41,10 @@ class ClusterMnnvl:
         self._stores = {COMPUTE_DOMAIN: stores[DOMAINS], RESOURCE_CLAIM: stores[CLAIMS]}
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
-    def is_ensured(self, plan: Plan) -> bool:
-        for wanted in self._wanted(plan):
-            ready(wanted.store, wanted.resource)
-            stored = wanted.store.get(plan.namespace, wanted.name)
+    def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
+        for needed in self._needed(plan, mode):
+            ready(needed.store, needed.resource)
+            stored = needed.store.get(plan.namespace, needed.name)
             if stored is None or not self._is_sound(stored, plan):
                 return False
         return True
@@ -75,39 +75,60 @@ class ClusterMnnvl:
         current = plan.owner.uid or (cached.uid if cached else "")
         return current not in ("", owner.set_uid)
 
-    def _wanted(self, plan: Plan) -> list[_Wanted]:
-        domain = _Wanted(COMPUTE_DOMAIN, self._stores[COMPUTE_DOMAIN], plan.compute_domain)
-        if plan.mode == "template":
+    def _needed(self, plan: Plan, mode: ClaimMode) -> list[_Needed]:
+        domain = _Needed(COMPUTE_DOMAIN, self._stores[COMPUTE_DOMAIN], plan.compute_domain)
+        if mode == "template":
             return [domain]
-        return [domain, _Wanted(RESOURCE_CLAIM, self._stores[RESOURCE_CLAIM], plan.claim)]
+        return [domain, _Needed(RESOURCE_CLAIM, self._stores[RESOURCE_CLAIM], plan.claim)]
 
-    async def ensure(self, plan: Plan, *, dry_run: bool) -> list[Object]:
-        for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM)[: 1 if plan.mode == "template" else 2]:
-            if self._client.served_version(resource) is None:
-                raise NotOurs(f"{resource.kind} is not an API of this cluster ({resource}): MNNVL can't be set up here")
+    async def ensure(self, plan: Plan, mode: ClaimMode, *, dry_run: bool) -> list[Object]:
+        self._check_served(plan, mode)
         key = (plan.namespace, plan.base_name)
         lock = self._in_flight.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                return await self._ensure_all(plan, dry_run)
+                return await self._ensure_all(plan, mode, dry_run)
         finally:
             if not lock.locked():
                 self._in_flight.pop(key, None)
 
-    async def _ensure_all(self, plan: Plan, dry_run: bool) -> list[Object]:
+    def _check_served(self, plan: Plan, mode: ClaimMode) -> None:
+        for needed in self._needed(plan, mode):
+            if self._client.served_version(needed.resource) is None:
+                kind = needed.resource.kind
+                raise NotOurs(f"{kind} is not an API of this cluster ({needed.resource}): MNNVL can't be set up here")
+
+    async def _ensure_all(self, plan: Plan, mode: ClaimMode, dry_run: bool) -> list[Object]:
         created: list[Object] = []
-        for wanted in self._wanted(plan):
-            stored = wanted.store.get(plan.namespace, wanted.name)
+        for needed in self._needed(plan, mode):
+            stored = needed.store.get(plan.namespace, needed.name)
             if stored is None:
-                stored = await self._read(wanted, plan) if dry_run else None
+                stored = await self._read(needed, plan) if dry_run else None
             if stored is None:
                 plan = replace(plan, owner=await self._find_owner(plan))
-                made = await self._create(wanted, plan, dry_run)
+                made = await self._create(needed, plan, dry_run)
                 if made is not None:
                     created.append(made)
                     continue
-                stored = await self._read(wanted, plan)
-            await self._check(wanted, stored, plan)
+                stored = await self._read(needed, plan)
+            await self._check(needed, stored, plan)
+        return created
+
+    async def restore(self, plan: Plan, mode: ClaimMode) -> list[Object]:
+        """Makes what is missing of `plan`, whose owner lives; gives what was created. What exists stays as it is: if
+        it is being deleted, or its owner is gone, it is restored once it has gone. NotOurs if something else has its
+        name, Unavailable if a later try may succeed."""
+        self._check_served(plan, mode)
+        created: list[Object] = []
+        for needed in self._needed(plan, mode):
+            stored = needed.store.get(plan.namespace, needed.name)
+            if stored is None:
+                made = await self._create(needed, plan, dry_run=False)
+                if made is not None:
+                    created.append(made)
+                    continue
+                stored = await self._read(needed, plan)
+            _check_is_ours(needed, stored, plan)
         return created
 
     async def _find_owner(self, plan: Plan) -> Owner:
@@ -118,54 +139,43 @@ class ClusterMnnvl:
         found = await self._sets.read_set(plan.namespace, plan.owner.name)
         if found is None or found.deleting:
             state = "is being deleted" if found else "does not exist"
-            raise Unavailable(
-                f'PodCliqueSet "{plan.owner.name}", which would own the MNNVL resources, {state}; try again later'
-            )
+            raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
         if plan.owner.uid and plan.owner.uid != found.uid:
-            raise Unavailable(
-                f'the PodClique belongs to a former PodCliqueSet "{plan.owner.name}", which was made anew since; it '
-                f"will be collected"
-            )
+            raise Unavailable(f'the PodClique belongs to a former PodCliqueSet "{plan.owner.name}", made anew since')
         return Owner(found.name, found.uid)
 
-    async def _create(self, wanted: _Wanted, plan: Plan, dry_run: bool) -> Object | None:
-        """The created object; None if one of that name exists."""
-        version = self._client.served_version(wanted.resource) or wanted.resource.versions[0]
-        build = desired_compute_domain if wanted.resource is COMPUTE_DOMAIN else desired_claim
+    async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
+        """The created object; None where one of that name exists."""
+        version = self._client.served_version(needed.resource) or needed.resource.versions[0]
+        build = desired_compute_domain if needed.resource is COMPUTE_DOMAIN else desired_claim
         obj = build(plan, version)
         if dry_run:
             return obj
         try:
-            made = await self._client.create(wanted.resource, obj, plan.namespace)
+            made = await self._client.create(needed.resource, obj, plan.namespace)
         except Conflict:
             return None
-        wanted.store.note(made)
+        needed.store.note(made)
         return made
 
-    async def _read(self, wanted: _Wanted, plan: Plan) -> MnnvlResource | None:
+    async def _read(self, needed: _Needed, plan: Plan) -> MnnvlResource | None:
         try:
-            found = await self._client.get(wanted.resource, wanted.name, plan.namespace)
+            found = await self._client.get(needed.resource, needed.name, plan.namespace)
         except NotFound:
             return None
         one = read_resource(found)
         if one.managed:  # the watch sees no other, so that it would never tell that it has gone
-            wanted.store.note(found)
+            needed.store.note(found)
         return one
 
-    async def _check(self, wanted: _Wanted, stored: MnnvlResource | None, plan: Plan) -> None:
+    async def _check(self, needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> None:
         """Raises if a resource that exists can't be relied on."""
-        what = f'{wanted.resource.kind} "{wanted.name}"'
-        if stored is None:
-            raise Unavailable(f"{what} was there and is gone again; try again")
-        if not _is_ours(stored, plan):
-            raise NotOurs(
-                f"{what} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet replica; delete "
-                f"or rename it"
-            )
+        stored = _check_is_ours(needed, stored, plan)
+        what = f'{needed.resource.kind} "{needed.name}"'
         if stored.deleting:
-            raise Unavailable(f"{what} is being deleted; try again once it is gone")
+            raise Unavailable(f"{what} is being deleted")
         if not await self._owner_lives(stored, plan):
-            raise Unavailable(f"{what} belongs to an owner that is gone and will be collected; try again then")
+            raise Unavailable(f"{what} belongs to an owner that is gone, and will be collected with it")
 
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
         if self._owner_is_known(stored, plan) or self._owner_is_named(stored, plan):
@@ -224,6 +234,18 @@ def _owned(one: MnnvlResource, gang: Gang) -> Object:
     """What is written when `gang` becomes the owner: of this very object, as it was seen."""
     metadata = {"resourceVersion": one.resource_version, "uid": one.uid, "ownerReferences": [gang.reference()]}
     return {"kind": one.kind, "metadata": {"name": one.name, "namespace": one.namespace, **metadata}}
+
+
+def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> MnnvlResource:
+    what = f'{needed.resource.kind} "{needed.name}"'
+    if stored is None:
+        raise Unavailable(f"{what} was there and is gone again")
+    if not _is_ours(stored, plan):
+        raise NotOurs(
+            f"{what} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet replica; delete or "
+            f"rename it"
+        )
+    return stored
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:

@@ -1,12 +1,12 @@
 """What webhooks may ask of the cluster, as Protocols."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from app.kube.api import Object, Unavailable
 from app.objects.resource import Resource
 from app.rules.mnnvl.ownership import Gang, MnnvlResource
-from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.plan import ClaimMode, Plan
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.dialect import Dialect, Surroundings
 from app.rules.topology.levels import Topology
@@ -53,6 +53,12 @@ class PodCliqueSetReader(Protocol):
         ...
 
 
+class DeviceClassReader(Protocol):
+    def device_classes(self) -> Collection[str]:
+        """The names of all DeviceClasses. Unavailable while the cache isn't ready."""
+        ...
+
+
 class NodeReader(Protocol):
     def node_labels(self, name: str) -> Mapping[str, str] | None:
         """The cached labels of a node, None for an unknown one. Unavailable while the cache isn't ready."""
@@ -66,12 +72,12 @@ class NotOurs(Exception):
 class MnnvlResources(Protocol):
     """ComputeDomains and ResourceClaims, made for PodCliques and handed on to PodGangs."""
 
-    def is_ensured(self, plan: Plan) -> bool:
-        """Whether both resources of `plan` are known to be there, ours, staying and owned by somebody who lives: then
-        no call is needed. Unavailable while a cache isn't ready."""
+    def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
+        """Whether the resources of `plan` that `mode` needs are known to be there, ours, staying and owned by somebody
+        who lives: then no call is needed. Unavailable while a cache isn't ready."""
         ...
 
-    async def ensure(self, plan: Plan, *, dry_run: bool) -> list[Object]:
+    async def ensure(self, plan: Plan, mode: ClaimMode, *, dry_run: bool) -> list[Object]:
         """Makes sure that the resources of `plan` exist; gives the objects that were created (on a dry run: that would
         be). NotOurs if that is refused, Unavailable if a later try may succeed."""
         ...

@@ -13,12 +13,15 @@ from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
+    DEVICE_CLASS,
     KAI_TOPOLOGY,
+    POD_CLIQUE,
     POD_CLIQUE_SET,
     POD_GANG,
     RESOURCE_CLAIM,
 )
 from app.rules.labels import MNNVL_MANAGED, Place
+from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.binding_levels import KaiTopology, read_kai_topology
@@ -74,7 +77,7 @@ OF_GANG = "gang"
 """Index of ComputeDomains and claims: the key by which a PodGang finds its own."""
 
 BY_SET = "set"
-"""Index of PodGangs: namespace and PodCliqueSet."""
+"""Index of PodGangs and of PodCliques: namespace and PodCliqueSet."""
 
 
 def gang_keys(resource: MnnvlResource) -> Iterator[Key]:
@@ -93,6 +96,22 @@ def set_keys(gang: Gang) -> Iterator[Key]:
     yield gang.namespace, gang.place.pcs
 
 
+BY_BASE = "base"
+"""Index of PodCliques: namespace and the base name of the MNNVL resources that they ask for."""
+
+
+def demand_sets(demand: Demand) -> Iterator[Key]:
+    yield demand.member.namespace, demand.member.place.pcs
+
+
+def demand_bases(demand: Demand) -> Iterator[Key]:
+    yield demand.member.namespace, demand.base_name
+
+
+def read_name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
+
+
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
 DOMAINS: Fact[MnnvlResource] = Fact(COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
@@ -105,7 +124,22 @@ SETS: Fact[PodCliqueSet] = Fact(
     POD_CLIQUE_SET, read_pod_clique_set, {OF_NAMESPACE: namespace_keys, OF_BINDING: binding_keys}
 )
 NODES: Fact[NodeLabels] = Fact(NODE, labels_of, metadata_only=True)
+DEVICE_CLASSES: Fact[str] = Fact(DEVICE_CLASS, read_name, metadata_only=True)
+CLIQUES: Fact[Demand] = Fact(POD_CLIQUE, read_demand, {BY_SET: demand_sets, BY_BASE: demand_bases})
 
-FOR_VERDICTS: tuple[Fact[Any], ...] = (DOMAINS, CLAIMS, TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES, GANGS, SETS, NODES)
+FOR_VERDICTS: tuple[Fact[Any], ...] = (
+    DOMAINS,
+    CLAIMS,
+    TOPOLOGIES,
+    BINDINGS,
+    KAI_TOPOLOGIES,
+    GANGS,
+    SETS,
+    DEVICE_CLASSES,
+    NODES,
+)
 """What verdicts need, in the order in which `listed` reads it: resources before the PodGangs and sets that should own
 them, so that an owner that is missing at the end was already missing when its resource was read."""
+
+FOR_MNNVL: tuple[Fact[Any], ...] = (CLIQUES,)
+"""What only the leader needs, to restore and to collect MNNVL resources."""

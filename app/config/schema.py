@@ -91,7 +91,11 @@ class Authorization(_Section):
 
 
 class Mnnvl(_Section):
-    claim_mode: Literal["shared", "template"] = "shared"
+    """`claimMode` is the form of claim of new PodCliques. `collectAfterSeconds` is how long MNNVL resources that no
+    PodClique asks for are kept; 0 keeps them for ever."""
+
+    claim_mode: Literal["auto", "shared", "template"] = "auto"
+    collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
 
 
 class PodBinding(_Section):

@@ -46,13 +46,12 @@ class Need:
         return ".".join(filter(None, (self.resource, self.group))) + (f' "{self.name}"' if self.name else "")
 
 
-_ENFORCED = "changing owners where OwnerReferencesPermissionEnforcement is on"
-
 _ALWAYS = (
     Need("apiextensions.k8s.io", "customresourcedefinitions", _WATCH, "finding what is installed"),
     Need("", "nodes", _WATCH, "labels at binding"),
     Need("grove.io", "podcliquesets", _READ, "verdicts"),
-    Need("grove.io", "podcliques", ("list",), "grove-admission audit", optional=True),
+    Need("grove.io", "podcliques", _WATCH, "restoring and collecting MNNVL resources"),
+    Need("resource.k8s.io", "deviceclasses", _WATCH, "the form of MNNVL claims"),
     Need("grove.io", "clustertopologies", (*_READ, "create", "patch", "delete"), "the managed ClusterTopology"),
     Need("grove.io", "clustertopologies/status", ("patch",), "its Ready condition"),
     Need("grove.io", "clustertopologybindings", (*_READ, "create", "patch"), "the managed ClusterTopologyBinding"),
@@ -63,10 +62,8 @@ _ALWAYS = (
     Need("kai.scheduler", "topologies", (*_READ, "create", "delete"), "the KAI Topology"),
     Need("scheduler.grove.io", "podgangs", (*_READ, "patch"), "constraints for the scheduler"),
     Need("scheduler.grove.io", "podgangs/finalizers", ("update",), "MNNVL resources that a PodGang owns"),
-    Need("resource.nvidia.com", "computedomains", (*_READ, "create", "patch"), "MNNVL"),
-    Need("resource.nvidia.com", "computedomains", ("delete",), _ENFORCED, optional=True),
-    Need("resource.k8s.io", "resourceclaims", (*_READ, "create", "patch"), "MNNVL"),
-    Need("resource.k8s.io", "resourceclaims", ("delete",), _ENFORCED, optional=True),
+    Need("resource.nvidia.com", "computedomains", (*_READ, "create", "patch", "delete"), "MNNVL"),
+    Need("resource.k8s.io", "resourceclaims", (*_READ, "create", "patch", "delete"), "MNNVL"),
     Need("events.k8s.io", "events", ("create", "patch"), "events"),
 )
 
@@ -102,6 +99,8 @@ def needs_of(configuration: Configuration) -> list[Need]:
     """What a server with this configuration calls. A name can't be asked for at creation."""
     needs = [*_ALWAYS, *(_WORKLOADS if configuration.workloads.enabled else ())]
     lease, kept = configuration.leader_election, configuration.certificates
+    if configuration.mnnvl.collect_after_seconds:
+        needs.append(Need("", "pods", ("list",), "collecting MNNVL resources that no Pod uses"))
     if lease.enabled:
         needs += [
             Need("coordination.k8s.io", "leases", ("create",), "leader election", lease.namespace),

@@ -60,6 +60,12 @@ class Gone(ClusterError):
 class Forbidden(ClusterError):
     """The API server will not do it however often it is asked: 400, 401, 403, 405, 413, 415, 422."""
 
+    @property
+    def passes(self) -> bool:
+        """Whether it may be done later all the same: a token that has expired is replaced, and a namespace that is
+        being deleted may be created again."""
+        return self.code == 401 or "because it is being terminated" in self.message
+
 
 class Unavailable(ClusterError):
     """429, 5xx, time-outs and broken connections: the same call may go through later."""

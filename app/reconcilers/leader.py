@@ -12,7 +12,20 @@ from uuid import uuid4
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.table import BINDINGS, CLAIMS, DOMAINS, GANGS, KAI_TOPOLOGIES, NODES, SETS, TOPOLOGIES
+from app.cluster.stores import Stores
+from app.cluster.table import (
+    BINDINGS,
+    CLAIMS,
+    CLIQUES,
+    DOMAINS,
+    FOR_MNNVL,
+    GANGS,
+    KAI_TOPOLOGIES,
+    NODES,
+    SETS,
+    TOPOLOGIES,
+)
+from app.cluster.watched import follow
 from app.cluster.workloads import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.kube.api import Client, Key, Store
@@ -24,15 +37,20 @@ from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe
 from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import Rewrites
+from app.kube.store import WatchStore
 from app.objects.resource import Resource
-from app.reconcilers import constraint_status, level_coverage, podgang, workload
+from app.reconcilers import constraint_status, level_coverage, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.mnnvl.demand import Demand
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 
 WORKERS = 16
 """Keys of one kind that are worked on at once: a step mostly waits for the API server."""
+
+MANY_RESTORES = 20
+"""Restores of the same MNNVL resources within two minutes. Whatever deletes them that often will go on."""
 
 _TOPOLOGIES = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
 
@@ -127,6 +145,7 @@ def build_leader(configuration: Configuration, cluster: Cluster, client: HttpCli
     recorder = Recorder(client, identity)
     settings = configuration.cluster_topology
     rewrites = {name: Rewrites() for name in ("clustertopology", "kai-topology", "podgang")}
+    rewrites["mnnvl-resources"] = Rewrites(tolerated=MANY_RESTORES)
     topologies = cluster.stores[TOPOLOGIES]
     managed = ClusterTopologyReconciler(
         client,
@@ -150,13 +169,20 @@ def build_leader(configuration: Configuration, cluster: Cluster, client: HttpCli
         await cluster.stores.until_synced()
         await managed.settle(settings.creation_timeout_seconds, random.random)
 
-    watches: list[Watch] = []
+    cliques = Stores(FOR_MNNVL)[CLIQUES]
+
+    async def watch_cliques() -> None:
+        cliques.forget()  # what has changed while another process led is not known
+        await follow(CLIQUES, cliques, client, client.discovery)
+
+    watches: list[Watch] = [watch_cliques]
     loops = [
         topology,
         kai,
         podgang_loop(cluster, client, recorder, rewrites["podgang"], observe),
         status_loop(cluster, client, observe),
         coverage_loop(cluster, client, recorder, observe),
+        mnnvl_loop(configuration, cluster, client, cliques, recorder, rewrites["mnnvl-resources"], observe),
     ]
     if configuration.workloads.enabled:
         caches = WorkloadCaches(client, client.discovery, configuration.workloads.scheduler_name)
@@ -184,6 +210,32 @@ def podgang_loop(cluster: Cluster, client: Client, recorder: Recorder, rewrites:
     loop = Loop(reconciler, workers=WORKERS, observe=observe)
     topologies = stores[TOPOLOGIES]
     podgang.subscribe(loop, gangs, sets, topologies, cluster.topology_name, resources)
+    return loop
+
+
+def mnnvl_loop(
+    configuration: Configuration,
+    cluster: Cluster,
+    client: Client,
+    cliques: WatchStore[Demand],
+    recorder: Recorder,
+    rewrites: Rewrites,
+    observe: Observe,
+) -> Loop:
+    stores = cluster.stores
+    made = (stores[DOMAINS], stores[CLAIMS])
+    reconciler = mnnvl_resources.MnnvlResourcesReconciler(
+        client,
+        cliques,
+        cluster.facts,
+        made,
+        ClusterMnnvl(client, cluster.facts, stores),
+        recorder,
+        rewrites,
+        collect_after=configuration.mnnvl.collect_after_seconds,
+    )
+    loop = Loop(reconciler, workers=WORKERS, observe=observe)
+    mnnvl_resources.subscribe(loop, cliques, stores[SETS], made)
     return loop
 
 

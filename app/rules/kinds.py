@@ -33,6 +33,7 @@ POD_GROUP = Resource("scheduling.run.ai", "podgroups", "PodGroup", True, ("v2alp
 
 COMPUTE_DOMAIN = Resource("resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",))
 RESOURCE_CLAIM = Resource("resource.k8s.io", "resourceclaims", "ResourceClaim", True, ("v1", "v1beta2", "v1beta1"))
+DEVICE_CLASS = Resource("resource.k8s.io", "deviceclasses", "DeviceClass", False, ("v1", "v1beta2", "v1beta1"))
 
 WORKLOAD = Resource("scheduling.k8s.io", "workloads", "Workload", True, ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"))
 K8S_POD_GROUP = Resource("scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2"))
@@ -64,6 +65,7 @@ ALL: tuple[Resource, ...] = (
     POD_GROUP,
     COMPUTE_DOMAIN,
     RESOURCE_CLAIM,
+    DEVICE_CLASS,
     WORKLOAD,
     K8S_POD_GROUP,
     PRIORITY_CLASS,

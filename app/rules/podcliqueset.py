@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.objects.metadata import annotations_of
 from app.rules.labels import MNNVL_GROUP
+from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 
 CONDITION = "TopologyConstraintSatisfied"
 
@@ -38,6 +40,7 @@ class Group:
     cliques: tuple[str, ...]
     pack_domain: str | None
     pack: Pack | None = None
+    mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class PodCliqueSet:
     replicas: int = 1
     mnnvl_groups: tuple[str, ...] = ()
     """The values of Grove's `grove.io/mnnvl-group` in this set, without those that opt out."""
+    mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
 
     @property
     def uses_pack(self) -> bool:
@@ -112,6 +116,7 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
                 tuple(filter(_is_text, _list(item.get("cliqueNames")))),
                 pack_domain(item),
                 read_pack(item),
+                read_mnnvl(_map(item.get("annotations"))),
             )
             for item in _named(template.get("podCliqueScalingGroups"))
         ),
@@ -119,6 +124,7 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
         pack=read_pack(template),
         replicas=_int(_map(obj.get("spec")).get("replicas"), 1),
         mnnvl_groups=_mnnvl_groups(metadata, template),
+        mnnvl=read_mnnvl(annotations_of(obj)),
     )
 
 

@@ -1,42 +1,127 @@
 """PodClique: makes its MNNVL resources and injects the claim.
 
 Runs at CREATE and UPDATE, because Grove's operator resets a PodClique's spec from its template.
+
+A request is rejected only for what a person must fix. If something is in the way that passes (a resource that is being
+deleted, an owner that is gone or unknown, an API server that does not answer), the claim is injected with a warning,
+and `reconcilers.mnnvl_resources` makes the resources as soon as it can.
 """
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
 from app.admission.review import Request
-from app.admission.verdict import Effect, Verdict, bad_request, judged, not_allowed, patched
-from app.cluster.readers import MnnvlResources, NotOurs, PodCliqueSetReader
+from app.admission.verdict import ALLOWED, Effect, Verdict, bad_request, judged, not_allowed, patched
+from app.cluster.readers import DeviceClassReader, MnnvlResources, NotOurs, PodCliqueSetReader
+from app.kube.api import ClusterError, Forbidden, Object
 from app.objects.edits import operations
-from app.rules.mnnvl.claims import plan_injection, reservation_warning
-from app.rules.mnnvl.plan import ClaimMode, Plan
+from app.objects.metadata import annotations_of, labels_of
+from app.rules.labels import read_place
+from app.rules.mnnvl.allocation import ConfiguredMode, allocation_warning, claim_mode
+from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.rules.mnnvl.claims import Injection, plan_injection, reservation_warning
+from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
+from app.rules.mnnvl.plan import Plan, device_class_of
+from app.rules.podcliqueset import PodCliqueSet
+
+PATIENCE_SECONDS = 4.0
+"""How long the API server may take for what is done beside a verdict. It waits 10 s for the verdict itself."""
 
 
 class PodCliqueWebhook:
-    def __init__(self, sets: PodCliqueSetReader, resources: MnnvlResources, claim_mode: ClaimMode) -> None:
+    def __init__(
+        self,
+        sets: PodCliqueSetReader,
+        classes: DeviceClassReader,
+        resources: MnnvlResources,
+        configured_mode: ConfiguredMode,
+    ) -> None:
         self._sets = sets
+        self._classes = classes
         self._resources = resources
-        self._claim_mode = claim_mode
+        self._configured_mode = configured_mode
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
         if not request.namespace:
             return bad_request("request.namespace must be a string that is not empty: a PodClique is in a namespace")
-        injection = plan_injection(request.object, request.namespace, self._claim_mode, request.old)
-        if injection.plan is None:
-            return judged(injection.findings, injection.warnings)
-        if self._resources.is_ensured(injection.plan):
-            return self._inject(request, injection.plan, [])
-        return self._ensure(request, injection.plan)
+        own = read_mnnvl(annotations_of(request.object))
+        if own.enabled is not None and not own.enables:
+            return ALLOWED
+        name = read_place(labels_of(request.object)).pcs
+        pcs = self._sets.cached_set(request.namespace, name)
+        if pcs is None and name and own.enabled is None:
+            return self._with_set(request, name)
+        return self._judge(request, pcs, [])
 
-    async def _ensure(self, request: Request, plan: Plan) -> Verdict:
+    async def _with_set(self, request: Request, name: str) -> Verdict:
+        """With one read of the set, whose annotations may count."""
+        pcs, warnings = None, []
         try:
-            created = await self._resources.ensure(plan, dry_run=request.dry_run)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                pcs = await self._sets.read_set(request.namespace, name)
+        except (ClusterError, TimeoutError) as problem:
+            warnings.append(_unread(name, problem))
+        answer = self._judge(request, pcs, warnings)
+        return answer if isinstance(answer, Verdict) else await answer
+
+    def _judge(
+        self, request: Request, pcs: PodCliqueSet | None, warnings: list[str]
+    ) -> Verdict | Coroutine[Any, Any, Verdict]:
+        inherited = _inherited(request, pcs)
+        device_class = device_class_of(read_mnnvl(annotations_of(request.object)).over(inherited))
+        classes = self._classes.device_classes()
+        mode = claim_mode(self._configured_mode, device_class, classes)
+        injection = plan_injection(request.object, request.namespace, mode, request.old, inherited)
+        plan = injection.plan
+        if plan is None:
+            return judged(injection.findings, [*injection.warnings, *warnings])
+        of_plan = (
+            reservation_warning(injection, pcs),
+            allocation_warning(injection.mode, plan.claim, plan.device_class, classes),
+        )
+        warnings = [*warnings, *filter(None, of_plan)]
+        if self._resources.is_ensured(plan, injection.mode):
+            return patched(operations(request.object, list(injection.changes)), warnings=warnings)
+        return self._ensure(request, plan, injection, warnings)
+
+    async def _ensure(self, request: Request, plan: Plan, injection: Injection, warnings: list[str]) -> Verdict:
+        created: list[Object] = []
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                created = await self._resources.ensure(plan, injection.mode, dry_run=request.dry_run)
         except NotOurs as refusal:
             return not_allowed(str(refusal))
-        return self._inject(request, plan, [Effect("create", one) for one in created])
+        except (ClusterError, TimeoutError) as problem:
+            if isinstance(problem, Forbidden) and not problem.passes:
+                raise
+            warnings = [*warnings, _incomplete(plan, problem)]
+        effects = [Effect("create", obj) for obj in created]
+        return patched(operations(request.object, list(injection.changes)), warnings=warnings, effects=effects)
 
-    def _inject(self, request: Request, plan: Plan, effects: list[Effect]) -> Verdict:
-        warning = reservation_warning(plan, self._sets.cached_set(plan.namespace, plan.owner.name))
-        warnings = [warning] if warning else []
-        return patched(operations(request.object, plan.changes), warnings=warnings, effects=effects)
+
+def _inherited(request: Request, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
+    """The annotations that count if the PodClique has none of its own. While the set is unknown, those for which the
+    stored PodClique got its claim."""
+    if pcs is not None:
+        return inherited_annotations(pcs, read_place(labels_of(request.object)))
+    demand = None if request.old is None else read_demand(request.old)
+    return NO_ANNOTATIONS if demand is None else annotations_of_demand(demand)
+
+
+def _incomplete(plan: Plan, problem: ClusterError | TimeoutError) -> str:
+    return (
+        f'the MNNVL resources of "{plan.base_name}" are not complete yet ({_text(problem)}): grove-admission makes '
+        f"them as soon as it can, and pods wait for them until then"
+    )
+
+
+def _unread(name: str, problem: ClusterError | TimeoutError) -> str:
+    return (
+        f'PodCliqueSet "{name}" could not be read ({_text(problem)}): if it asks for MNNVL, the claim is injected at '
+        f"the next update"
+    )
+
+
+def _text(problem: ClusterError | TimeoutError) -> str:
+    return problem.message if isinstance(problem, ClusterError) else "the API server has not answered in time"

@@ -3,6 +3,7 @@
 At CREATE there is no uid that an owner reference could name: the webhook marks, the reconciler transfers.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -15,6 +16,9 @@ from app.objects.edits import ABSENT, Change, Edit, operations, value_at
 from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.ownership import Gang, adopted_annotation, ownership, read_gang
 from app.rules.podcliqueset import PodCliqueSet
+
+PATIENCE_SECONDS = 2.5
+"""How long the API server may take for what is done beside a verdict. It waits 5 s for the verdict itself."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,15 +45,18 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, [])
 
     async def _complete(self, request: Request, gang: Gang) -> Verdict:
-        """With one read of the set if the cache lacks it, and the transfer if the PodGang has a uid."""
-        pcs = await self._sets.read_set(request.namespace, gang.place.pcs)
-        effects: list[Effect] = []
-        if gang.uid:
-            try:
-                written = await self._resources.adopt(gang, dry_run=request.dry_run)
-                effects = [Effect("adopt", one) for one in written]
-            except ClusterError as error:  # the reconciler finishes it, and until then the annotation says so
-                logger.info("PodGang %s/%s: not adopted yet: %s", gang.namespace, gang.name, error.message)
+        """With one read of the set if the cache lacks it, and the transfer if the PodGang has a uid. What fails or
+        takes too long is left to the reconciler: constraints are then preferred ones only, as for an unknown set, and
+        the annotation says that the resources are not adopted."""
+        pcs, effects = None, list[Effect]()
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                pcs = await self._sets.read_set(request.namespace, gang.place.pcs)
+                if gang.uid:
+                    written = await self._resources.adopt(gang, dry_run=request.dry_run)
+                    effects = [Effect("adopt", obj) for obj in written]
+        except (ClusterError, TimeoutError) as problem:
+            logger.info("PodGang %s/%s: left to the reconciler: %s", gang.namespace, gang.name, problem)
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]) -> Verdict:

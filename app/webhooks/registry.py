@@ -8,7 +8,14 @@ from typing import Literal, Protocol, Self
 from app.admission.decide import Handler, Route
 from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
-from app.cluster.readers import ApiReader, MnnvlResources, NodeReader, PodCliqueSetReader, TopologyReader
+from app.cluster.readers import (
+    ApiReader,
+    DeviceClassReader,
+    MnnvlResources,
+    NodeReader,
+    PodCliqueSetReader,
+    TopologyReader,
+)
 from app.config.schema import Configuration
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
@@ -21,7 +28,7 @@ from app.rules.kinds import (
     POD_GROUP,
 )
 from app.rules.labels import MNNVL_ENABLED
-from app.rules.mnnvl.plan import ClaimMode
+from app.rules.mnnvl.allocation import ConfiguredMode
 from app.rules.workload.groups import IGNORE
 from app.rules.workload.kai_podgroup import KAI_SCHEDULER
 from app.rules.workload.pods import SKIP_PODGROUPER
@@ -80,11 +87,29 @@ class Webhook:
 
 
 _WRITES = ("CREATE", "UPDATE")
-_MNNVL_ENABLED = MatchCondition(
-    "mnnvl-enabled",
+_ANNOTATED = (
     f"has(object.metadata.annotations) && '{MNNVL_ENABLED}' in object.metadata.annotations && "
-    f"object.metadata.annotations['{MNNVL_ENABLED}'] == 'true'",
+    f"object.metadata.annotations['{MNNVL_ENABLED}'] == 'true'"
 )
+
+
+def _some_container_has_gpus(listed: str) -> str:
+    """CEL: a container of a list of the pod spec has a GPU among its limits or requests."""
+    amounts = (
+        f"has(c.resources.{name}) && c.resources.{name}.exists(r, r == 'nvidia.com/gpu' || "
+        f"r.startsWith('nvidia.com/mig-'))"
+        for name in ("limits", "requests")
+    )
+    one = " || ".join(f"({amount})" for amount in amounts)
+    return f"has(object.spec.podSpec.{listed}) && object.spec.podSpec.{listed}.exists(c, has(c.resources) && ({one}))"
+
+
+_MAY_WANT_MNNVL = MatchCondition(
+    "annotated-or-requests-gpus",
+    f"({_ANNOTATED}) || (has(object.spec) && has(object.spec.podSpec) && "
+    f"(({_some_container_has_gpus('containers')}) || ({_some_container_has_gpus('initContainers')})))",
+)
+"""The annotations of the scaling group and of the PodCliqueSet count too, and they are not on the PodClique."""
 
 _NOT_BEING_DELETED = MatchCondition(
     "not-being-deleted", "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
@@ -135,7 +160,7 @@ MUTATE_POD_CLIQUE = Webhook(
     10,
     "NoneOnDryRun",
     mutating=True,
-    match_conditions=(_MNNVL_ENABLED, _NOT_BEING_DELETED),
+    match_conditions=(_MAY_WANT_MNNVL, _NOT_BEING_DELETED),
 )
 MUTATE_POD_GANG = Webhook(
     "/mutate/podgang",
@@ -181,7 +206,7 @@ class Settings:
     guarded: frozenset[str]
     """The kinds of which the object `topology_name` is guarded."""
     authorized_users: tuple[str, ...]
-    claim_mode: ClaimMode
+    claim_mode: ConfiguredMode
     node_labels: tuple[str, ...]
     workloads_of: str | None
     """The scheduler whose Pods get the PodGroup of their Workload group; None if no Pods do."""
@@ -205,7 +230,7 @@ def guarded_kinds(enabled: bool) -> frozenset[str]:
     return frozenset({CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if enabled else [])})
 
 
-class Readers(TopologyReader, PodCliqueSetReader, NodeReader, ApiReader, Protocol):
+class Readers(TopologyReader, PodCliqueSetReader, NodeReader, ApiReader, DeviceClassReader, Protocol):
     """The facts of one cluster."""
 
 
@@ -227,11 +252,13 @@ class Facts:
     sets: PodCliqueSetReader
     nodes: NodeReader
     apis: ApiReader
+    classes: DeviceClassReader
     resources: MnnvlResources
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
-        return cls(cluster.facts, cluster.facts, cluster.facts, cluster.facts, cluster.resources)
+        facts = cluster.facts
+        return cls(facts, facts, facts, facts, facts, cluster.resources)
 
 
 def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
@@ -242,7 +269,7 @@ def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
         ),
         VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts.topology, facts.sets, facts.apis),
         VALIDATE_POD_GROUP: pod_group_webhook,
-        MUTATE_POD_CLIQUE: PodCliqueWebhook(facts.sets, facts.resources, settings.claim_mode),
+        MUTATE_POD_CLIQUE: PodCliqueWebhook(facts.sets, facts.classes, facts.resources, settings.claim_mode),
         MUTATE_POD_GANG: PodGangWebhook(facts.topology, facts.sets, facts.resources),
         MUTATE_POD_BINDING: PodBindingWebhook(facts.nodes, facts.topology, settings.node_labels),
         MUTATE_POD: PodWebhook(settings.workloads_of),

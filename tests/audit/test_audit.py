@@ -277,10 +277,11 @@ async def test_only_one_namespace() -> None:
 
 
 async def test_what_cannot_be_decided_is_no_finding_but_is_told() -> None:
-    client = MemoryClient([TOPOLOGY, clique()])  # a PodClique that nobody owns, of a set that isn't there
+    client = MemoryClient([TOPOLOGY, train(), clique(train())])
+    client.fail_next("get", kinds.COMPUTE_DOMAIN, Forbidden("not you", code=403))
     auditor = auditing(client, CONFIGURED)
     (found,) = [one async for one in auditor.findings(None)]
-    assert (found.code, found.remedy) == (503, "Look at what stands in the way, and run the audit again.")
+    assert (found.code, found.remedy) == (500, "Look at what stands in the way, and run the audit again.")
     assert (auditor.tally.counts["PodClique"], auditor.tally.exit_code) == (Count(1, 0, 1), 2)
 
 

@@ -178,4 +178,5 @@ def test_documents_that_are_no_facts_are_passed_over() -> None:
         "podgangs": 0,
         "computedomains": 0,
         "resourceclaims": 0,
+        "deviceclasses": 0,
     }

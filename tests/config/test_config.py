@@ -63,7 +63,9 @@ def test_levels_are_read_broadest_first() -> None:
         pytest.param("server: {prot: 1}", ["file: server.prot: unknown key"], id="unknown key inside"),
         pytest.param("server: {port: 99999}", ["file: server.port: Input should be less than"], id="port"),
         pytest.param('server: {port: "8443"}', ["file: server.port: Input should be a valid integer"], id="text"),
-        pytest.param("mnnvl: {claimMode: both}", ["file: mnnvl.claimMode: Input should be 'shared' or"], id="mode"),
+        pytest.param(
+            "mnnvl: {claimMode: both}", ["file: mnnvl.claimMode: Input should be 'auto', 'shared' or"], id="mode"
+        ),
         pytest.param("clusterTopology: {enabled: yep}", ["file: clusterTopology.enabled: Input should be"], id="bool"),
         pytest.param("clusterTopology: {enabled: true}", ["clusterTopology: levels: Required value"], id="no levels"),
         pytest.param("clusterTopology: {name: A_b}", ["clusterTopology.name: must be a lowercase"], id="name"),

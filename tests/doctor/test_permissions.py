@@ -44,6 +44,7 @@ kind: OperatorConfiguration
 workloads: {enabled: false}
 leaderElection: {enabled: false}
 certificates: {mode: files}
+mnnvl: {collectAfterSeconds: 0}
 """
     resources = {need.resource for need in needs_of(read_configuration(text, "test"))}
     off = {"workloads", "pods", "jobs", "leases", "secrets", "mutatingwebhookconfigurations"}

@@ -33,7 +33,7 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
     assert [check.message for check in checks] == [
         "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io "
         "are refused, except in grove-system, kube-system, where its matchConditions hold "
-        "(mnnvl-enabled, not-being-deleted)",
+        "(annotated-or-requests-gpus, not-being-deleted)",
         "podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of "
         "podgangs.scheduler.grove.io are refused, except in grove-system, kube-system" + HOLD,
         "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, "

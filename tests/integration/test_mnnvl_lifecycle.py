@@ -100,10 +100,10 @@ async def test_replica_scope_from_creation_to_deletion(
     await grove.until_owners(both("train-0", "PodGang train-0"))
     await replica(1)
     await grove.until_owners(both("train-0", "PodGang train-0") | both("train-1", "PodGang train-1"))
-    await grove.delete(("gang", "train-1"), ("clique", "train-1-worker"), ("clique", "train-1-leader"))
-    await grove.until_owners(both("train-0", "PodGang train-0"))
-    await grove.delete(("gang", "train-0"))
-    await grove.until_owners({})
+    for number, left in ((1, both("train-0", "PodGang train-0")), (0, {})):
+        cliques = [("clique", f"train-{number}-{name}") for name in ("worker", "leader")]
+        await grove.delete(*cliques, ("gang", f"train-{number}"))
+        await grove.until_owners(left)
 
 
 async def test_clique_scope_has_a_domain_for_each_clique(grove: Grove) -> None:
@@ -113,7 +113,7 @@ async def test_clique_scope_has_a_domain_for_each_clique(grove: Grove) -> None:
     await grove.until_adopted("train-0")
     owned = "PodGang train-0"
     await grove.until_owners(both("train-0-worker", owned) | both("train-0-leader", owned))
-    await grove.delete(("gang", "train-0"))
+    await grove.delete(("clique", "train-0-worker"), ("clique", "train-0-leader"), ("gang", "train-0"))
     await grove.until_owners({})
 
 
@@ -129,12 +129,12 @@ async def test_base_and_scaled_podgangs_of_a_scaling_group_own_just_their_own(gr
     await grove.until_owners(wanted[0] | wanted[1] | wanted[2])
     for gang in gangs.values():
         await grove.until_adopted(gang)
-    await grove.delete(("gang", "train-0-pool-1"), ("clique", "train-0-pool-2-leader"))
+    await grove.delete(("clique", "train-0-pool-2-leader"), ("gang", "train-0-pool-1"))
     await grove.until_owners(wanted[0] | wanted[1])
     await grove.clique("train-0-pool-2-leader", "train-0-pool-1", "scalingGroupReplica", "pool", 2)
     await grove.gang("train-0-pool-1", "train-0-pool-2-leader")
     await grove.until_owners(wanted[0] | wanted[1] | wanted[2])
-    await grove.delete(("gang", "train-0"))
+    await grove.delete(("clique", "train-0-pool-0-leader"), ("gang", "train-0"))
     await grove.until_owners(wanted[1] | wanted[2])
 
 

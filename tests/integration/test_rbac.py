@@ -20,6 +20,7 @@ from app.doctor.permissions import OWNERS
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
+    COMPUTE_DOMAIN,
     K8S_POD_GROUP,
     KAI_TOPOLOGY,
     POD_CLIQUE,
@@ -41,7 +42,6 @@ NAME = "grove-topology"
 ADOPTED = "grove.io/mnnvl-resources-adopted"
 WITHOUT_A_CALL_HERE: dict[Right, str] = {
     ("patch", "", "secrets"): "a certificate is replaced, after two months",
-    ("list", "grove.io", "podcliques"): "`grove-admission audit`, run in the Pod",
     ("get", "scheduling.run.ai", "podgroups"): "another replica made it in the same moment",
 } | {
     ("get", group, plural): "an owner of a Workload's Pods"
@@ -76,6 +76,7 @@ async def start(api: ApiServer, clients: Users, configuration: Configuration, tm
             clusterTopology: {topology}
             server: {{host: 127.0.0.1, port: {configuration.server.port}, drainSeconds: 0}}
             certificates: {{mode: self-managed, settleSeconds: 0}}
+            mnnvl: {{collectAfterSeconds: 1}}
         """
         async with unregistered(api, read_configuration(text, "test"), tmp_path) as served:
             await api.apply(registered(api, served, b""))
@@ -151,6 +152,10 @@ class Play:
             lambda: self.held(POD_GANG, "train-0", "metadata", "annotations", ADOPTED), lambda found: found == "true"
         )
         await eventually(lambda: self.held(POD_CLIQUE_SET, "train", "status", "conditions"))
+        leaked = builders.pod_clique("train-1-worker", builders.labels("train", 1, "train-1"))
+        await self.grove.create(POD_CLIQUE, leaked, self.namespace)
+        await self.grove.delete(POD_CLIQUE, "train-1-worker", self.namespace)
+        await eventually(lambda: is_gone(self.admin, COMPUTE_DOMAIN, "train-1-cd", self.namespace))
 
     async def workload(self) -> None:
         """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another preemptibility; then

@@ -187,7 +187,7 @@ class Grove:
     async def clique(self, number: int) -> None:
         """A PodClique is reconciled, and passes our webhook; the operator tries again later where it doesn't."""
         with suppress(ClusterError):
-            await self._replica.resources.ensure(plan(number), dry_run=False)
+            await self._replica.resources.ensure(plan(number), "shared", dry_run=False)
 
     async def _gang(self, number: int) -> None:
         name = f"train-{number}"

@@ -9,6 +9,7 @@ from app.admission.decide import decided
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, unavailable
 from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
+from app.sandbox.objects.cel import holds
 from app.webhooks.registry import MUTATE_POD, MUTATE_POD_BINDING, MUTATE_POD_CLIQUE, VALIDATE_POD_GROUP, WEBHOOKS
 from tests.reviews import PATHS, cluster, default_routes
 
@@ -50,12 +51,35 @@ def test_a_binding_is_a_kind_of_its_own_under_pods() -> None:
     assert (route.group, route.kind, route.resource, route.subresource) == ("", "Binding", "pods", "binding")
 
 
-def test_only_annotated_cliques_are_asked_about() -> None:
+ENABLED = {"grove.io/mnnvl-enabled": "true"}
+
+
+def pod_clique(annotations: Any = None, **pod_spec: Any) -> dict[str, Any]:
+    metadata = {"name": "c"} if annotations is None else {"name": "c", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"podSpec": pod_spec}}
+
+
+def containers(**amounts: Any) -> list[Any]:
+    return [{"name": "sidecar"}, {"name": "main", "resources": amounts}]
+
+
+@pytest.mark.parametrize(
+    ("obj", "asked"),
+    [
+        pytest.param(pod_clique(ENABLED), True, id="annotated"),
+        pytest.param(pod_clique({"grove.io/mnnvl-enabled": "false"}), False, id="annotated otherwise"),
+        pytest.param(pod_clique({"a": "b"}, containers=containers(limits={"cpu": 1})), False, id="no GPUs"),
+        pytest.param(pod_clique(containers=containers(limits={"nvidia.com/gpu": 8})), True, id="a limit"),
+        pytest.param(pod_clique(containers=containers(requests={"nvidia.com/mig-1g.5gb": 1})), True, id="a request"),
+        pytest.param(pod_clique(initContainers=containers(limits={"nvidia.com/gpu": 8})), True, id="an init container"),
+        pytest.param(pod_clique(containers=containers(limits={"nvidia.com/gpu.shared": 8})), False, id="another name"),
+        pytest.param({"metadata": {"name": "c"}}, False, id="no spec"),
+        pytest.param({"metadata": {"name": "c"}, "spec": {}}, False, id="no pod spec"),
+    ],
+)
+def test_only_cliques_that_are_annotated_or_have_gpus_are_asked_about(obj: Any, asked: bool) -> None:
     condition, _ = MUTATE_POD_CLIQUE.match_conditions
-    assert condition.expression == (
-        "has(object.metadata.annotations) && 'grove.io/mnnvl-enabled' in object.metadata.annotations && "
-        "object.metadata.annotations['grove.io/mnnvl-enabled'] == 'true'"
-    )
+    assert holds(condition.expression, {"object": obj}) is asked
 
 
 def test_those_that_fail_closed_are_not_asked_about_objects_that_are_being_deleted() -> None:

@@ -18,52 +18,87 @@ from app.rules.labels import (
     MNNVL_SCOPE,
     PCSG_NAME,
 )
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, ClaimMode, Plan, read_plan
+from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.rules.mnnvl.plan import (
+    DEFAULT_DEVICE_CLASS,
+    ClaimMode,
+    Member,
+    Plan,
+    Scope,
+    plan_of,
+    possible_scopes,
+    read_member,
+    read_plan,
+)
 from app.rules.podcliqueset import PodCliqueSet
 
 CLAIM = "mnnvl"
 MAX_RESERVED = 256
 """A ResourceClaim can be reserved by at most this many pods (`status.reservedFor` in resource.k8s.io)."""
 
+_MODES: tuple[ClaimMode, ...] = ("shared", "template")
 _ROOT = FieldPath("")
 _SPEC = FieldPath("spec")
 _POD_SPEC = FieldPath("spec.podSpec")
 
+Entry = Mapping[str, Any]
+"""An item of `spec.podSpec.resourceClaims`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The outcome of the rule: `plan` None if there is nothing to do."""
+    """The outcome of the rule. If `plan` is None, there is nothing to do; else `mode` is the form of the claim,
+    `changes` bring it into the PodClique, and `replicas` is the number of its pods."""
 
     plan: Plan | None = None
+    mode: ClaimMode = "shared"
+    changes: tuple[Change, ...] = ()
+    replicas: int = 1
     findings: tuple[FieldError, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def plan_injection(
-    obj: Mapping[str, Any], namespace: str, claim_mode: ClaimMode, old: Mapping[str, Any] | None = None
+    obj: Mapping[str, Any],
+    namespace: str,
+    claim_mode: ClaimMode,
+    old: Mapping[str, Any] | None = None,
+    inherited: MnnvlAnnotations = NO_ANNOTATIONS,
 ) -> Injection:
-    """What the PodClique `obj` needs; `old` is what an UPDATE replaces. Nothing unless it is annotated, asks for GPUs
-    and isn't being deleted.
+    """What the PodClique `obj` needs; `old` is what an UPDATE replaces, and `inherited` are the annotations that count
+    for it if it has none of its own. Nothing is needed unless it is annotated, asks for GPUs and isn't being deleted.
 
-    A claim of ours that is already there decides the mode, so that a changed configuration doesn't restart pods: in
-    `obj`, else in `old`, because Grove's operator resets the spec from its template.
+    A claim of ours that is stored decides the form, so that a changed configuration doesn't restart pods, also if
+    `obj` lacks it, because Grove's operator resets the spec from its template. A claim of another scope stays as long
+    as nobody takes it out of the spec: whatever updates the PodClique then, a changed annotation must not reject it.
     """
-    if annotations_of(obj).get(MNNVL_ENABLED) != "true" or obj["metadata"].get("deletionTimestamp") is not None:
+    own = read_mnnvl(annotations_of(obj))
+    annotations = own.over(inherited)
+    if not annotations.enables or obj["metadata"].get("deletionTimestamp") is not None:
         return Injection()
     findings: list[FieldError] = []
     spec = walk_map(obj, "spec", _ROOT, findings)
     pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
     gpu_containers = _gpu_containers(pod_spec, findings)
-    plan = read_plan(obj, namespace, claim_mode, _count(spec.get("replicas")), findings)
+    member = read_member(obj, namespace)
+    plan = read_plan(member, annotations, findings)
     if plan is None:
         return Injection(findings=tuple(findings))
     if not gpu_containers:
-        return Injection(warnings=(_no_gpu(obj["metadata"]["name"]),))
-    plan.mode = _claim_in_place(plan, pod_spec, findings) or _former_mode(plan, old) or claim_mode
+        return Injection(warnings=(_no_gpu(member.name),) if own.enables else ())
+    position, entry = _claim_entry(pod_spec, findings)
+    stored = _claim_entry(walk_map(walk_map(old or {}, "spec", _ROOT, []), "podSpec", _SPEC, []), [])[1]
+    mode = _stored_form(member, entry or stored) or claim_mode
+    if entry is not None and entry != claim_entry(plan, mode):
+        scope = scope_of_entry(member, entry) if entry == stored else None
+        if scope is None:
+            findings.append(_taken(claim_entry(plan, mode), position, entry))
+        else:
+            plan = plan_of(member, scope, plan.device_class)
     if findings:
         return Injection(findings=tuple(findings))
-    plan.changes = _changes(plan, pod_spec, gpu_containers)
-    return Injection(plan=plan)
+    changes = _changes(claim_entry(plan, mode), pod_spec, gpu_containers)
+    return Injection(plan, mode, tuple(changes), _count(spec.get("replicas")))
 
 
 def _no_gpu(name: str) -> str:
@@ -91,7 +126,7 @@ def _asks_for_gpu(container: dict[str, Any], at: FieldPath, findings: list[Field
         return False
     walk_list(resources, "claims", at.child("resources"), findings)
     amounts = [walk_map(resources, name, at.child("resources"), findings) for name in ("limits", "requests")]
-    return any(is_gpu(name) and not _is_zero(amount) for held in amounts for name, amount in held.items())
+    return any(is_gpu(name) and not _is_zero(amount) for given in amounts for name, amount in given.items())
 
 
 def is_gpu(resource: str) -> bool:
@@ -105,55 +140,65 @@ def _is_zero(amount: Any) -> bool:
         return False
 
 
-def _claim_in_place(plan: Plan, pod_spec: dict[str, Any], findings: list[FieldError]) -> ClaimMode | None:
-    """The mode of our claim if the pod spec has it already; a different one of its name is a finding."""
+def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[int, Entry | None]:
+    """The entry that is called like our claim, with its position."""
     for position, entry in enumerate(walk_list(pod_spec, "resourceClaims", _POD_SPEC, findings)):
         if isinstance(entry, dict) and entry.get("name") == CLAIM:
-            wanted = claim_entries(plan)
-            mode = next((one for one in wanted if wanted[one] == entry), None)
-            if mode is None:
-                findings.append(_taken(plan, _POD_SPEC.child("resourceClaims").index(position), entry))
-            return mode
+            return position, entry
+    return 0, None
+
+
+def _stored_form(member: Member, entry: Entry | None) -> ClaimMode | None:
+    """The form of a claim of ours; None if it is none."""
+    scope = scope_of_entry(member, entry)
+    return None if scope is None or entry is None else form_of_entry(entry)
+
+
+def form_of_entry(entry: Entry) -> ClaimMode:
+    """The form of a claim of ours."""
+    return "shared" if "resourceClaimName" in entry else "template"
+
+
+def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
+    """The scope of which `entry` is the claim of `member`, in either form; None if it is not a claim of ours."""
+    for scope in possible_scopes(member) if entry is not None else ():
+        plan = plan_of(member, scope, "")
+        if any(entry == claim_entry(plan, mode) for mode in _MODES):
+            return scope
     return None
 
 
-def _former_mode(plan: Plan, old: Mapping[str, Any] | None) -> ClaimMode | None:
-    """The mode of our claim in the stored PodClique."""
-    ignored: list[FieldError] = []
-    pod_spec = walk_map(walk_map(old or {}, "spec", _ROOT, ignored), "podSpec", _SPEC, ignored)
-    return _claim_in_place(plan, pod_spec, ignored)
-
-
-def _changes(plan: Plan, pod_spec: dict[str, Any], containers: list[tuple[str, int, dict[str, Any]]]) -> list[Change]:
+def _changes(claim: Entry, pod_spec: dict[str, Any], containers: list[tuple[str, int, dict[str, Any]]]) -> list[Change]:
     changes: list[Change] = []
-    entries = pod_spec.get("resourceClaims") or ()
-    if not any(isinstance(one, dict) and one.get("name") == CLAIM for one in entries):
-        changes.append(Append(("spec", "podSpec", "resourceClaims"), claim_entries(plan)[plan.mode]))
+    if _claim_entry(pod_spec, [])[1] is None:
+        changes.append(Append(("spec", "podSpec", "resourceClaims"), claim))
     for listed, position, container in containers:
-        held = container["resources"].get("claims") or ()
-        if not any(isinstance(one, dict) and one.get("name") == CLAIM for one in held):
+        claims = container["resources"].get("claims") or ()
+        if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims):
             changes.append(Append(("spec", "podSpec", listed, position, "resources", "claims"), {"name": CLAIM}))
     return changes
 
 
-def claim_entries(plan: Plan) -> dict[ClaimMode, dict[str, str]]:
-    """The entry of `spec.podSpec.resourceClaims` in either mode."""
-    return {
-        "shared": {"name": CLAIM, "resourceClaimName": plan.claim},
-        "template": {"name": CLAIM, "resourceClaimTemplateName": plan.template},
-    }
+def claim_entry(plan: Plan, mode: ClaimMode) -> Entry:
+    """The entry of `spec.podSpec.resourceClaims`."""
+    if mode == "shared":
+        return {"name": CLAIM, "resourceClaimName": plan.claim}
+    return {"name": CLAIM, "resourceClaimTemplateName": plan.template}
 
 
-def _taken(plan: Plan, at: FieldPath, entry: dict[str, Any]) -> FieldError:
-    wanted = claim_entries(plan)[plan.mode]
-    detail = f'a different claim is already called "{CLAIM}"; rename it, or make it {wanted} to share this one'
-    return invalid(at, entry, detail)
+def _taken(claim: Entry, position: int, entry: Entry) -> FieldError:
+    detail = f'a different claim is already called "{CLAIM}"; rename it, or make it {claim} to share this one'
+    return invalid(_POD_SPEC.child("resourceClaims").index(position), entry, detail)
 
 
-def reservation_warning(plan: Plan, pcs: PodCliqueSet | None) -> str | None:
-    """A warning where more pods would share one claim than can reserve it; `pcs` None counts this PodClique alone."""
-    pods = max(plan.replicas, _pods_sharing(plan, pcs)) if pcs else plan.replicas
-    if plan.mode != "shared" or pods <= MAX_RESERVED:
+def reservation_warning(injection: Injection, pcs: PodCliqueSet | None) -> str | None:
+    """A warning if more pods would share one claim than can reserve it. If `pcs` is None, only this PodClique is
+    counted."""
+    plan = injection.plan
+    if plan is None or injection.mode != "shared":
+        return None
+    pods = max(injection.replicas, _pods_sharing(plan, injection.replicas, pcs)) if pcs else injection.replicas
+    if pods <= MAX_RESERVED:
         return None
     return (
         f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be reserved by at most '
@@ -161,9 +206,9 @@ def reservation_warning(plan: Plan, pcs: PodCliqueSet | None) -> str | None:
     )
 
 
-def _pods_sharing(plan: Plan, pcs: PodCliqueSet) -> int:
+def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     if plan.scope == "clique":
-        return plan.replicas
+        return replicas
     grouped = {name for group in pcs.groups for name in group.cliques}
     if plan.scope == "scalingGroupReplica":
         group = pcs.group_of(plan.labels.get(PCSG_NAME, ""))

@@ -6,7 +6,8 @@ import pytest
 
 from app.objects.edits import operations
 from app.objects.jsonpatch import apply
-from app.rules.mnnvl.claims import desired_compute_domain, is_gpu, plan_injection, reservation_warning
+from app.rules.mnnvl.annotations import MnnvlAnnotations
+from app.rules.mnnvl.claims import Injection, desired_compute_domain, is_gpu, plan_injection, reservation_warning
 from app.rules.mnnvl.plan import Plan
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 
@@ -60,7 +61,7 @@ def planned(obj: dict[str, Any], mode: Any = "shared") -> Plan:
 
 
 def patched(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
-    return apply(obj, operations(obj, planned(obj, mode).changes))
+    return apply(obj, operations(obj, list(plan_injection(obj, "ns", mode).changes)))
 
 
 @pytest.mark.parametrize("enabled", ["false", "True", "1", "", True, None, ["true"]])
@@ -252,9 +253,9 @@ def test_the_other_mode_names_the_template() -> None:
 @pytest.mark.parametrize("then", ["shared", "template"])
 def test_a_claim_that_is_there_stays_whatever_the_mode(first: str, then: str) -> None:
     after = patched(clique(), first)
-    plan = planned(after, then)
-    assert plan.mode == first
-    assert operations(after, plan.changes) == []
+    injection = plan_injection(after, "ns", then)  # type: ignore[arg-type]
+    assert injection.mode == first
+    assert operations(after, list(injection.changes)) == []
 
 
 @pytest.mark.parametrize("first", ["shared", "template"])
@@ -263,8 +264,35 @@ def test_a_claim_that_was_stored_stays_when_the_spec_is_reset_from_its_template(
     """As Grove's operator does at each reconcile: a changed mode restarts no pods."""
     stored = patched(clique(), first)
     injection = plan_injection(clique(), "ns", then, stored)  # type: ignore[arg-type]
-    assert injection.plan is not None
-    assert apply(clique(), operations(clique(), injection.plan.changes)) == stored
+    assert apply(clique(), operations(clique(), list(injection.changes))) == stored
+
+
+@pytest.mark.parametrize("mode", ["shared", "template"])
+def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> None:
+    stored = patched(clique(), mode)
+    annotated = {**stored, "metadata": clique(scope="clique")["metadata"]}
+    kept = plan_injection(annotated, "ns", "shared", stored)
+    assert kept.plan is not None
+    assert (kept.plan.scope, kept.plan.base_name, kept.mode, kept.changes) == ("replica", "pcs-0", mode, ())
+    reset = plan_injection(clique(scope="clique"), "ns", "shared", stored)
+    assert reset.plan is not None
+    assert (reset.plan.base_name, reset.mode) == ("pcs-0-worker", mode)
+    (finding,) = plan_injection(annotated, "ns", "shared").findings
+    assert finding.field == "spec.podSpec.resourceClaims[0]"
+
+
+def test_annotations_above_count_unless_the_clique_has_its_own() -> None:
+    above = MnnvlAnnotations("true", "clique", "theirs")
+    bare = {**clique(), "metadata": {**clique()["metadata"], "annotations": {}}}
+    inherited = plan_injection(bare, "ns", "shared", None, above).plan
+    assert inherited is not None
+    assert (inherited.base_name, inherited.device_class) == ("pcs-0-worker", "theirs")
+    own = plan_injection(clique(device_class="mine"), "ns", "shared", None, above).plan
+    assert own is not None
+    assert (own.base_name, own.device_class) == ("pcs-0", "mine")
+    assert plan_injection(clique(enabled="false"), "ns", "shared", None, above) == Injection()
+    without_gpus = {**bare, "spec": clique(containers=[CPU])["spec"]}
+    assert plan_injection(without_gpus, "ns", "shared", None, above) == Injection()
 
 
 def test_what_was_stored_decides_nothing_where_it_is_not_ours() -> None:
@@ -272,14 +300,13 @@ def test_what_was_stored_decides_nothing_where_it_is_not_ours() -> None:
     stored = clique(resourceClaims=[entry])
     injection = plan_injection(clique(), "ns", "template", stored)
     assert injection.plan is not None
-    assert (injection.plan.mode, injection.findings) == ("template", ())
+    assert (injection.mode, injection.findings) == ("template", ())
 
 
 def test_a_container_added_later_gets_the_claim() -> None:
     after = patched(clique())
     after["spec"]["podSpec"]["containers"].append(GPU)
-    plan = planned(after)
-    assert operations(after, plan.changes) == [
+    assert operations(after, list(plan_injection(after, "ns", "shared").changes)) == [
         {"op": "add", "path": "/spec/podSpec/containers/1/resources/claims", "value": [{"name": "mnnvl"}]}
     ]
 
@@ -330,7 +357,7 @@ def pcs(replicas: int) -> PodCliqueSet:
     ],
 )
 def test_a_claim_can_be_reserved_by_256_pods(obj: Any, known: Any, mode: Any, pods: int | None) -> None:
-    warning = reservation_warning(planned(obj, mode), known)
+    warning = reservation_warning(plan_injection(obj, "ns", mode), known)
     assert (warning is not None) is (pods is not None)
     assert warning is None or f"by {pods} pods" in warning
 
@@ -338,7 +365,7 @@ def test_a_claim_can_be_reserved_by_256_pods(obj: Any, known: Any, mode: Any, po
 def test_replicas_that_are_no_number_count_as_one() -> None:
     obj = clique()
     obj["spec"]["replicas"] = "many"
-    assert planned(obj).replicas == 1
+    assert plan_injection(obj, "ns", "shared").replicas == 1
 
 
 def test_gpu_resources() -> None:

@@ -1,0 +1,42 @@
+"""The MNNVL annotations: those of a PodClique count first, then those of its scaling group, then those of its set."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.rules.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
+
+
+@dataclass(frozen=True, slots=True)
+class MnnvlAnnotations:
+    """The values as they are written, None for an annotation that is missing."""
+
+    enabled: Any = None
+    scope: Any = None
+    device_class: Any = None
+
+    @property
+    def enables(self) -> bool:
+        """Whether MNNVL is asked for. Nothing but the text "true" does."""
+        return bool(self.enabled == "true")
+
+    def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
+        """These annotations, with those of `inherited` where one is missing."""
+        return MnnvlAnnotations(
+            inherited.enabled if self.enabled is None else self.enabled,
+            inherited.scope if self.scope is None else self.scope,
+            inherited.device_class if self.device_class is None else self.device_class,
+        )
+
+
+NO_ANNOTATIONS = MnnvlAnnotations()
+
+
+def read_mnnvl(annotations: Mapping[str, Any]) -> MnnvlAnnotations:
+    """The MNNVL annotations among `annotations`."""
+    if not annotations:
+        return NO_ANNOTATIONS
+    values = MnnvlAnnotations(
+        annotations.get(MNNVL_ENABLED), annotations.get(MNNVL_SCOPE), annotations.get(MNNVL_DEVICE_CLASS)
+    )
+    return NO_ANNOTATIONS if values == NO_ANNOTATIONS else values

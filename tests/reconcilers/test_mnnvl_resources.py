@@ -1,0 +1,345 @@
+"""MNNVL resources over a cluster in memory: what is made again, what is taken away, and what is left alone."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from app.cluster.cluster import Cluster
+from app.cluster.documents import fill_from
+from app.cluster.stores import Stores, fill
+from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, FOR_MNNVL, SETS
+from app.kube.api import Conflict, Object, Unavailable, WatchEvent
+from app.kube.events import Recorder
+from app.kube.loop import Loop
+from app.kube.rewrites import Rewrites
+from app.objects.edits import operations
+from app.objects.jsonpatch import apply
+from app.objects.resource import EVENT, POD
+from app.reconcilers.mnnvl_resources import (
+    IN_USE_SECONDS,
+    NOT_OURS_SECONDS,
+    SETTLE_SECONDS,
+    MnnvlResourcesReconciler,
+    subscribe,
+)
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
+from app.rules.mnnvl.claims import desired_claim, desired_compute_domain, plan_injection
+from tests import builders
+from tests.cluster.offline import configured
+from tests.kube.memory.client import MemoryClient
+
+KEY = ("ns", "train-0")
+AFTER = 300.0
+
+
+def pcs(uid: str = "u", **metadata: Any) -> Object:
+    obj = builders.pod_clique_set("train")
+    return {**obj, "metadata": {**obj["metadata"], "namespace": "ns", "uid": uid, **metadata}}
+
+
+def clique(name: str = "train-0-worker", mode: Any = "shared", uid: str = "u", **metadata: Any) -> Object:
+    """A PodClique as it is stored after admission."""
+    obj = builders.pod_clique(name, builders.labels("train", 0, "train-0"))
+    owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "train", "uid": uid}
+    obj["metadata"] |= {"namespace": "ns", "ownerReferences": [owner], **metadata}
+    return apply(obj, operations(obj, list(plan_injection(obj, "ns", mode).changes)))
+
+
+PLAN = plan_injection(clique(), "ns", "shared").plan
+assert PLAN is not None
+DOMAIN, CLAIM = desired_compute_domain(PLAN, "v1beta1"), desired_claim(PLAN, "v1")
+DELETED: Any = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
+
+
+def changed(obj: Object, **metadata: Any) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], **metadata}}
+
+
+def pod(name: str, phase: str = "Running") -> Object:
+    claims = [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"resourceClaims": claims},
+        "status": {"phase": phase},
+    }
+
+
+class World:
+    """A cluster in memory, caches filled from it once, and a reconciler: one life of a leader."""
+
+    def __init__(self, *objects: Object, collect_after: float = AFTER) -> None:
+        self.now = 0.0
+        self.client = MemoryClient(objects)
+        cluster = Cluster(self.client, configured("grove-topology", False))
+        fill_from(cluster, self.client.objects)
+        self.stores, self.cliques = cluster.stores, Stores(FOR_MNNVL)[CLIQUES]
+        fill(self.cliques, self.client.objects(POD_CLIQUE))
+        self.made = (self.stores[DOMAINS], self.stores[CLAIMS])
+        self.events, self.rewrites = Recorder(self.client, "test"), Rewrites(tolerated=2, clock=lambda: self.now)
+        self.reconciler = MnnvlResourcesReconciler(
+            self.client,
+            self.cliques,
+            cluster.facts,
+            self.made,
+            cluster.resources,
+            self.events,
+            self.rewrites,
+            collect_after=collect_after,
+            clock=lambda: self.now,
+        )
+
+    async def look(self, later: float = 0.0) -> float | None:
+        self.now += later
+        return await self.reconciler.reconcile(KEY)
+
+    def writes(self) -> list[tuple[str, str]]:
+        return [(call.verb, call.resource.kind) for call in self.client.writes() if call.resource != EVENT]
+
+    async def happened(self) -> list[str]:
+        running = asyncio.create_task(self.events.run())
+        await self.events.written()
+        running.cancel()
+        return sorted(event["reason"] for event in self.client.objects(EVENT))
+
+
+CREATE_DOMAIN, CREATE_CLAIM = ("create", "ComputeDomain"), ("create", "ResourceClaim")
+
+
+@pytest.mark.parametrize(
+    ("objects", "writes"),
+    [
+        pytest.param([pcs(), clique()], [CREATE_DOMAIN, CREATE_CLAIM], id="both are missing"),
+        pytest.param([pcs(), clique(), DOMAIN], [CREATE_CLAIM], id="the claim is missing"),
+        pytest.param([pcs(), clique(), CLAIM], [CREATE_DOMAIN], id="the ComputeDomain is missing"),
+        pytest.param([pcs(), clique(mode="template")], [CREATE_DOMAIN], id="a template needs no claim"),
+        pytest.param(
+            [pcs(), clique(mode="template"), clique("train-0-leader")],
+            [CREATE_DOMAIN, CREATE_CLAIM],
+            id="a template beside a shared claim",
+        ),
+        pytest.param([pcs(), clique(), DOMAIN, CLAIM], [], id="all is there"),
+        pytest.param([pcs(), clique(), changed(DOMAIN, **DELETED), CLAIM], [], id="the old one is on its way out"),
+        pytest.param([pcs(), clique(**DELETED)], [], id="the PodClique is being deleted"),
+        pytest.param([pcs("new"), clique()], [], id="the PodClique is of a former set"),
+        pytest.param([pcs(**DELETED), clique()], [], id="the set is being deleted"),
+        pytest.param([clique()], [], id="the set is unknown"),
+    ],
+)
+async def test_what_is_made_again(objects: list[Object], writes: list[tuple[str, str]]) -> None:
+    world = World(*objects)
+    assert await world.look() is None
+    assert world.writes() == writes
+    assert await world.look() is None
+    assert world.writes() == writes
+    assert await world.happened() == (["MnnvlResourcesRestored"] if writes else [])
+
+
+async def test_what_is_made_again_is_what_admission_made() -> None:
+    world = World(pcs(), clique())
+    await world.look()
+    for resource, admitted in ((COMPUTE_DOMAIN, DOMAIN), (RESOURCE_CLAIM, CLAIM)):
+        (restored,) = world.client.objects(resource)
+        metadata = {key: restored["metadata"][key] for key in admitted["metadata"]}
+        assert {**restored, "metadata": metadata} == admitted
+
+
+async def test_what_the_cache_does_not_show_is_not_made_twice() -> None:
+    world = World(pcs(), clique())
+    world.client.load([DOMAIN, CLAIM])
+    assert await world.look() is None
+    assert await world.happened() == []
+    assert [len(store) for store in world.made] == [1, 1]
+
+
+async def test_a_foreign_object_in_the_way_is_reported_once() -> None:
+    world = World(pcs(), clique())
+    world.client.load([changed(DOMAIN, labels={})])
+    for _ in range(2):
+        assert await world.look() == NOT_OURS_SECONDS
+    assert await world.happened() == ["MnnvlResourcesMissing"]
+    (event,) = world.client.objects(EVENT)
+    assert event["note"].startswith('ComputeDomain "train-0-cd" exists in namespace ns, but was not made for this')
+    await world.client.delete(COMPUTE_DOMAIN, "train-0-cd", "ns")
+    assert await world.look() is None
+    assert await world.happened() == ["MnnvlResourcesMissing", "MnnvlResourcesRestored"]
+
+
+async def test_an_api_that_is_missing_is_reported() -> None:
+    world = World(pcs(), clique())
+    del world.client.served[COMPUTE_DOMAIN]
+    assert await world.look() == NOT_OURS_SECONDS
+    assert await world.happened() == ["MnnvlResourcesMissing"]
+
+
+async def test_what_is_deleted_again_and_again_is_left_alone_for_a_while() -> None:
+    world = World(pcs(), clique(mode="template"))
+    for _ in range(2):
+        assert await world.look() is None
+        (domain,) = world.client.objects(COMPUTE_DOMAIN)
+        await world.client.delete(COMPUTE_DOMAIN, "train-0-cd", "ns")
+        gone = {**domain["metadata"], "resourceVersion": "999999"}
+        world.stores[DOMAINS].apply(WatchEvent("DELETED", {**domain, "metadata": gone}))
+        world.stores[DOMAINS]._seen = 0
+    assert await world.look() == 120.0
+    assert await world.happened() == ["MnnvlResourcesContested", "MnnvlResourcesRestored"]
+    assert await world.look(later=120.0) is None
+    assert world.client.objects(COMPUTE_DOMAIN) != []
+
+
+async def test_a_failing_api_server_is_asked_again() -> None:
+    world = World(pcs(), clique())
+    world.client.fail_next("create", RESOURCE_CLAIM, Unavailable("down", code=503))
+    with pytest.raises(Unavailable, match="down"):
+        await world.look()
+    assert await world.look() is None
+    assert len(world.client.objects(RESOURCE_CLAIM)) == 1
+
+
+DELETE_BOTH = [("delete", "ResourceClaim"), ("delete", "ComputeDomain")]
+
+
+async def test_what_nobody_asks_for_is_taken_away_after_a_while() -> None:
+    world = World(pcs(), DOMAIN, CLAIM)
+    assert await world.look() == AFTER
+    assert await world.look(later=200.0) == 100.0
+    assert world.client.calls == []
+    assert await world.look(later=100.0) is None
+    assert world.writes() == DELETE_BOTH
+    assert await world.happened() == ["MnnvlResourcesCollected"]
+    (event,) = world.client.objects(EVENT)
+    assert event["regarding"]["name"] == "train"
+    assert "ResourceClaim train-0-mnnvl-claim, ComputeDomain train-0-cd" in event["note"]
+
+
+async def test_whoever_asks_again_begins_anew() -> None:
+    world = World(pcs(), DOMAIN, CLAIM)
+    assert await world.look() == AFTER
+    fill(world.cliques, [clique()])
+    assert await world.look(later=200.0) is None
+    world.cliques.forget()
+    fill(world.cliques, [])
+    assert await world.look(later=200.0) == AFTER
+    assert world.client.calls == []
+
+
+@pytest.mark.parametrize(
+    ("objects", "again"),
+    [
+        pytest.param([pod("user")], IN_USE_SECONDS, id="a pod names it"),
+        pytest.param([pod("user", "Pending")], IN_USE_SECONDS, id="a pod that waits names it"),
+        pytest.param([pod("done", "Succeeded")], None, id="a pod that has ended names it"),
+        pytest.param([{**CLAIM, "status": {"reservedFor": [{"name": "x"}]}}], IN_USE_SECONDS, id="a pod reserves it"),
+    ],
+)
+async def test_what_a_pod_uses_stays(objects: list[Object], again: float | None) -> None:
+    world = World(pcs(), DOMAIN, CLAIM, *objects)
+    await world.look()
+    assert await world.look(later=AFTER) == again
+    assert world.writes() == ([] if again else DELETE_BOTH)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(
+            changed(DOMAIN, labels={**DOMAIN["metadata"]["labels"], "app.kubernetes.io/managed-by": "x"}),
+            id="somebody's",
+        ),
+        pytest.param(changed(DOMAIN, ownerReferences=[{"kind": "Pod", "name": "p", "uid": "p"}]), id="made for a pod"),
+        pytest.param(changed(DOMAIN, **DELETED), id="on its way out"),
+        pytest.param(changed(DOMAIN, name="other"), id="of another name"),
+    ],
+)
+async def test_what_is_not_ours_is_never_taken_away(obj: Object) -> None:
+    world = World(pcs(), obj)
+    await world.look()
+    await world.look(later=AFTER)
+    assert world.writes() == []
+
+
+async def test_nothing_is_taken_away_where_that_is_switched_off() -> None:
+    world = World(pcs(), DOMAIN, CLAIM, collect_after=0.0)
+    assert await world.look() is None
+    assert await world.look(later=1e6) is None
+    assert world.client.calls == []
+
+
+async def test_what_has_gone_meanwhile_needs_no_deletion() -> None:
+    world = World(pcs(), DOMAIN, CLAIM)
+    await world.look()
+    await world.client.delete(RESOURCE_CLAIM, "train-0-mnnvl-claim", "ns")
+    assert await world.look(later=AFTER) is None
+    assert world.writes() == DELETE_BOTH
+
+
+async def test_what_changes_in_that_moment_stays() -> None:
+    world = World(pcs(), DOMAIN, CLAIM)
+    await world.look()
+    world.client.fail_next("delete", RESOURCE_CLAIM, Conflict("changed", code=409, reason="Conflict"))
+    with pytest.raises(Conflict):
+        await world.look(later=AFTER)
+    assert len(world.client.objects(COMPUTE_DOMAIN)) == 1
+
+
+async def test_without_a_set_there_is_nobody_to_tell() -> None:
+    world = World(DOMAIN, CLAIM)
+    await world.look()
+    await world.look(later=AFTER)
+    assert world.writes() == DELETE_BOTH
+    assert await world.happened() == []
+
+
+async def test_nothing_is_done_before_podcliques_are_known() -> None:
+    world = World(pcs(), DOMAIN, CLAIM)
+    world.cliques.forget()
+    assert await world.look() == SETTLE_SECONDS
+    world.cliques.mark_not_served()
+    assert await world.look(later=AFTER) is None
+    assert world.client.calls == []
+
+
+async def test_every_page_of_pods_is_looked_at() -> None:
+    world = World(pcs(), DOMAIN, CLAIM, *(pod(f"done-{n:03}", "Failed") for n in range(600)), pod("last"))
+    await world.look()
+    assert await world.look(later=AFTER) == IN_USE_SECONDS
+    assert [call.resource for call in world.client.calls] == [POD, POD]
+
+
+class Added(Loop):
+    """Records what is looked at."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.reconciler)
+        self.keys: dict[Any, float] = {}
+
+    def add_after(self, key: Any, seconds: float) -> None:
+        self.keys[key] = seconds
+
+
+@pytest.mark.parametrize(
+    ("store", "events"),
+    [
+        pytest.param(CLIQUES, [("ADDED", clique())], id="a PodClique comes"),
+        pytest.param(DOMAINS, [("ADDED", DOMAIN)], id="a ComputeDomain comes"),
+        pytest.param(CLAIMS, [("ADDED", CLAIM), ("DELETED", CLAIM)], id="a claim goes"),
+        pytest.param(SETS, [("MODIFIED", pcs(uid="new"))], id="the set is made anew"),
+    ],
+)
+async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Object]]) -> None:
+    world = World(pcs(), clique("train-0-leader")) if store is SETS else World()
+    loop = Added(world)
+    subscribe(loop, world.cliques, world.stores[SETS], world.made)
+    changing: Any = world.cliques if store is CLIQUES else world.stores[store]
+    for number, (kind, obj) in enumerate(events):
+        changing.apply(WatchEvent(kind, changed(obj, namespace="ns", resourceVersion=str(100 + number))))
+    assert loop.keys == {KEY: SETTLE_SECONDS}
+
+
+async def test_all_keys_are_those_of_cliques_and_of_resources() -> None:
+    other = changed(DOMAIN, name="train-1-cd")
+    world = World(pcs(), clique(), other, changed(CLAIM, name="generated"))
+    assert world.reconciler.all_keys() == {KEY, ("ns", "train-1")}

@@ -1,0 +1,153 @@
+"""PodCliques that want MNNVL: which annotations count, and what is no reason to refuse one."""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+
+from app.cluster.stores import fill
+from app.cluster.table import SETS
+from app.config.schema import Configuration, Mnnvl
+from app.kube.api import ClusterError, Forbidden, Unavailable
+from app.objects.jsonpatch import apply
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
+from tests.kube import virtual
+from tests.reviews import Caller, cluster, load, patch_of
+
+WORKER = "podclique.replica-scope-0-worker"
+CLAIM = {"name": "mnnvl", "resourceClaimName": "distributed-training-0-mnnvl-claim"}
+
+
+def claims_of(review: dict[str, Any], response: dict[str, Any]) -> Any:
+    return apply(review["request"]["object"], patch_of(response))["spec"]["podSpec"].get("resourceClaims")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        pytest.param(Unavailable("down", code=503), "down", id="the API server is in trouble"),
+        pytest.param(Unavailable("slow down", code=429, retry_after=9.0), "slow down", id="too many requests"),
+        pytest.param(Forbidden("Unauthorized", code=401), "Unauthorized", id="an expired token"),
+        pytest.param(
+            Forbidden("no: unable to create new content in namespace a because it is being terminated", code=403),
+            "because it is being terminated",
+            id="a namespace on its way out",
+        ),
+    ],
+)
+async def test_what_passes_is_a_warning_and_the_claim_is_injected(error: ClusterError, reason: str) -> None:
+    caller, review = Caller(), load(WORKER)
+    caller.cluster.client.fail_next("create", COMPUTE_DOMAIN, error)
+    response = await caller.ask("/mutate/podclique", review)
+    assert claims_of(review, response) == [CLAIM]
+    (warning,) = response["warnings"]
+    assert warning.startswith('the MNNVL resources of "distributed-training-0" are not complete yet (')
+    assert reason in warning
+
+
+async def test_what_a_person_must_fix_is_refused() -> None:
+    caller = Caller()
+    caller.cluster.client.fail_next("create", COMPUTE_DOMAIN, Forbidden("not you", code=403))
+    status = (await caller.ask("/mutate/podclique", load(WORKER)))["status"]
+    assert (status["code"], status["message"]) == (
+        500,
+        "the API server refused what grove-admission has to do (see its RBAC): not you",
+    )
+
+
+@pytest.mark.parametrize("verb", ["create", "get"])
+def test_an_api_server_that_does_not_answer_is_not_waited_for(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*arguments: Any, **options: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def ask() -> None:
+        caller, review = Caller(), load(WORKER)
+        monkeypatch.setattr(caller.cluster.client, verb, never)
+        if verb == "get":
+            forget_sets(caller)
+            bare(review)
+        response = await caller.ask("/mutate/podclique", review)
+        assert response["allowed"]
+        (warning,) = response["warnings"]
+        assert "the API server has not answered in time" in warning
+        assert claims_of(review, response) == ([CLAIM] if verb == "create" else None)
+        assert virtual.now() < 5.0
+
+    virtual.run(ask())
+
+
+def forget_sets(caller: Caller) -> None:
+    """The cache lacks what the cluster has."""
+    caller.cluster.stores[SETS].forget()
+    fill(caller.cluster.stores[SETS], [])
+
+
+def bare(review: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    """`review` of a PodClique that has only these MNNVL annotations."""
+    given = {f"grove.io/mnnvl-{key.replace('_', '-')}": value for key, value in annotations.items()}
+    review["request"]["object"]["metadata"]["annotations"] = given
+    return review
+
+
+def annotated_set(**annotations: str) -> dict[str, Any]:
+    pcs: dict[str, Any] = copy.deepcopy(load("podcliqueset.mnnvl-replica-scope")["request"]["object"])
+    pcs["metadata"]["annotations"] = {f"grove.io/mnnvl-{key}": value for key, value in annotations.items()}
+    return pcs
+
+
+@pytest.mark.parametrize("cached", [True, False])
+async def test_annotations_of_the_set_count_cached_or_read_once(cached: bool) -> None:
+    caller, review = Caller(cluster(annotated_set(enabled="true"))), bare(load(WORKER))
+    if not cached:
+        forget_sets(caller)
+    response = await caller.ask("/mutate/podclique", review)
+    assert claims_of(review, response) == [CLAIM]
+    reads = [call for call in caller.cluster.client.calls if call.resource == POD_CLIQUE_SET]
+    assert len(reads) == (0 if cached else 1)
+
+
+async def test_a_clique_that_opts_out_is_left_alone() -> None:
+    caller = Caller(cluster(annotated_set(enabled="true")))
+    response = await caller.ask("/mutate/podclique", bare(load(WORKER), enabled="false"))
+    assert "patch" not in response
+    assert caller.cluster.client.calls == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_stored_claim_stays_while_the_set_is_unknown(fails: bool) -> None:
+    caller, review = Caller(), load(WORKER)
+    stored = apply(review["request"]["object"], patch_of(await caller.ask("/mutate/podclique", review)))
+    review["request"] |= {"operation": "UPDATE", "oldObject": stored}
+    forget_sets(caller)
+    if fails:
+        caller.cluster.client.fail_next("get", POD_CLIQUE_SET, Unavailable("down", code=503))
+    else:
+        await caller.cluster.client.delete(POD_CLIQUE_SET, "distributed-training", "default")
+    response = await caller.ask("/mutate/podclique", bare(review))
+    assert claims_of(review, response) == [CLAIM]
+    assert ('PodCliqueSet "distributed-training" could not be read (down)' in str(response.get("warnings"))) is fails
+
+
+async def test_a_podgang_is_admitted_while_the_api_server_is_in_trouble() -> None:
+    caller, review = Caller(), load("podgang.replica-0")
+    forget_sets(caller)
+    caller.cluster.client.fail_next("get", POD_CLIQUE_SET, Unavailable("down", code=503))
+    response = await caller.ask("/mutate/podgang", review)
+    assert response["allowed"]
+    assert "gets preferred topology constraints only" in response["warnings"][0]
+
+
+async def test_a_shared_claim_that_cannot_be_allocated_is_a_warning() -> None:
+    driver = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "compute-domain-default-channel.nvidia.com"},
+    }
+    shared = Configuration(mnnvl=Mnnvl.model_validate({"claimMode": "shared"}))
+    response = await Caller(cluster(driver), shared).ask("/mutate/podclique", load(WORKER))
+    assert "cannot be allocated: DeviceClass" in response["warnings"][0]
+    review = load(WORKER)
+    automatic = await Caller(cluster(driver)).ask("/mutate/podclique", review)
+    template = {"name": "mnnvl", "resourceClaimTemplateName": "distributed-training-0-mnnvl-template"}
+    assert (claims_of(review, automatic), "warnings" in automatic) == ([template], False)
