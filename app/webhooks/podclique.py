@@ -112,7 +112,7 @@ def _inherited(request: Request, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
 def _incomplete(plan: Plan, problem: ClusterError | TimeoutError) -> str:
     return (
         f'the MNNVL resources of "{plan.base_name}" are not complete yet ({_text(problem)}): grove-admission makes '
-        f"them as soon as it can, and pods wait for them until then"
+        f"them as soon as it can"
     )
 
 
