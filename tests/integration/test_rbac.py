@@ -49,6 +49,10 @@ WITHOUT_A_CALL_HERE: dict[Right, str] = {
     for plural in plurals
     if plural != "podcliques"
 }
+WITHOUT_A_CALL_HERE |= {
+    (verb, "grove.io", "clustertopologybindings"): "this cluster serves no bindings; others do"
+    for verb in ("get", "list", "watch", "create", "patch")
+} | {("patch", "grove.io", "clustertopologybindings/status"): "this cluster serves no bindings; others do"}
 
 
 @pytest.fixture(scope="module", params=["sandbox"])

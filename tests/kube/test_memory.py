@@ -70,7 +70,7 @@ async def test_loaded_objects_keep_uid_and_status(client: MemoryClient) -> None:
 
 async def test_loading_an_unknown_kind_is_refused(client: MemoryClient) -> None:
     with pytest.raises(NotServed):
-        client.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}])
+        client.load([{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "a"}}])
 
 
 async def test_what_is_answered_can_be_changed_without_changing_what_is_stored(client: MemoryClient) -> None:
