@@ -8,11 +8,12 @@ import pytest
 from app.cluster.documents import cluster_of as documents_cluster
 from app.cluster.facts import CachedFacts
 from app.cluster.stores import Stores
-from app.cluster.table import FOR_VERDICTS, TOPOLOGIES, read_topology_levels
+from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES, read_topology_levels
 from app.config.schema import Configuration
 from app.kube.api import NotFound, Object, Unavailable
-from app.rules.kinds import POD_CLIQUE_SET
+from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.topology.levels import Level, Topology
+from tests.builders import node, pod_clique_set
 from tests.cluster.offline import OfflineCluster
 from tests.kube.memory.client import MemoryClient
 
@@ -180,3 +181,78 @@ def test_documents_that_are_no_facts_are_passed_over() -> None:
         "resourceclaims": 0,
         "deviceclasses": 0,
     }
+
+
+RACK_LEVEL = {"domain": "rack", "key": "k/rack"}
+BOUND: Object = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "ClusterTopologyBinding",
+    "metadata": {"name": "gb200"},
+    "spec": {"levels": [RACK_LEVEL]},
+}
+
+
+def test_bindings_and_what_refers_to_them() -> None:
+    using = pod_clique_set("using")
+    using["metadata"]["namespace"] = "ml"
+    using["metadata"]["annotations"] = {"grove.io/mnnvl-group": "train"}
+    using["spec"]["template"]["topologyConstraint"] = {"topologyName": "gb200", "pack": {"required": "rack"}}
+    kai = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "gb200"},
+        "spec": {"levels": [{"nodeLabel": "k/rack", "alias": "rack"}]},
+    }
+    nodes = [node("a", k_rack="r1"), node("b", k_rack="r1"), node("c")]
+    facts = OfflineCluster([BOUND, using, kai, *nodes]).facts
+    assert facts.dialect().name == "bindings"
+    assert facts.bindings() == {"gb200": (Level("rack", "k/rack"),)}
+    assert [pcs.name for pcs in facts.users_of("gb200")] == ["using"]
+    assert facts.users_of("other") == []
+    assert [pcs.name for pcs in facts.namesakes("ml")] == ["using"]
+    found = facts.kai_topology("gb200")
+    assert found is not None
+    assert found.keys == ("k/rack",)
+    assert facts.level_keys() == ("k/rack",)
+    assert sorted((sorted(labels.items()), count) for labels, count in facts.nodes()) == [
+        ([], 1),
+        ([("k/rack", "r1")], 2),
+    ]
+    assert [problem.reason for problem in facts.level_problems()["gb200"]] == ["NodesLackLevel"]
+
+
+def test_bindings_that_were_not_listed_yet_are_not_known() -> None:
+    cluster = OfflineCluster([])
+    cluster.client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
+    cluster.stores[BINDINGS].mark_not_served()
+    with pytest.raises(Unavailable, match="ClusterTopologyBindings is not filled yet"):
+        cluster.facts.bindings()
+    assert cluster.facts.level_problems() == {}
+
+
+def test_nodes_are_counted_as_they_change() -> None:
+    cluster = OfflineCluster([BOUND, node("a", k_rack="r1")])
+    store = cluster.stores[NODES]
+
+    def changed(name: str, version: str, **labels: str) -> None:
+        obj = node(name, **labels)
+        obj["metadata"]["resourceVersion"] = version
+        store.note(obj)
+
+    changed("a", "100", k_rack="r2")
+    changed("b", "101", k_rack="r2")
+    assert list(cluster.facts.nodes()) == [({"k/rack": "r2"}, 2)]
+    changed("b", "102", k_rack="r2", other="x")
+    assert list(cluster.facts.nodes()) == [({"k/rack": "r2"}, 2)]
+    store.forget()
+    assert list(cluster.facts.nodes()) == []
+
+
+def test_a_level_of_a_binding_asks_for_another_label_of_nodes() -> None:
+    cluster = OfflineCluster([BOUND])
+    cluster.node_keys.changed.clear()
+    changed = {**BOUND, "metadata": {"name": "gb200", "resourceVersion": "100"}}
+    changed["spec"] = {"levels": [RACK_LEVEL, {"domain": "block", "key": "k/block"}]}
+    cluster.stores[BINDINGS].note(changed)
+    assert cluster.node_keys.changed.is_set()
+    assert cluster.node_keys.project(node("a", k_block="b", k_other="x")) == {"k/block": "b"}

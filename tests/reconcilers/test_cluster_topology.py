@@ -1,5 +1,6 @@
 """The managed ClusterTopology at start: made, corrected, deleted, and what happens when that fails."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,12 @@ from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
-from app.reconcilers.cluster_topology import ClusterTopologyReconciler, CreationFailed
+from app.objects.resource import EVENT
+from app.reconcilers.cluster_topology import REJECTED_SECONDS, ClusterTopologyReconciler, CreationFailed
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.rules.podcliqueset import read_pod_clique_set
+from app.rules.topology.binding_levels import KaiTopology
+from app.rules.topology.bindings import BINDINGS
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level
 from tests import builders
@@ -161,3 +166,98 @@ async def test_a_stored_one_stays_as_it_is_where_bindings_are_served(levels: Any
     client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
     await reconciler(client, levels).reconcile(KEY)
     assert [call for call in client.writes() if call.resource is CLUSTER_TOPOLOGY] == []
+
+
+class Today(Seen):
+    """Bindings are served."""
+
+    def dialect(self) -> Dialect:
+        return BINDINGS
+
+
+def todays(client: MemoryClient, levels: Sequence[Level] | None = LEVELS, **around: Any) -> ClusterTopologyReconciler:
+    client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
+    seen = Today(client)
+    for name, value in around.items():
+        setattr(seen, name, value)
+    cache: WatchStore[Levels] = WatchStore(read_topology_levels)
+    return ClusterTopologyReconciler(
+        client, "grove-topology", levels, cache, Recorder(client, "test"), Rewrites(), topology=seen
+    )
+
+
+def binding(*levels: Level) -> Any:
+    spec = {"levels": [{"domain": level.domain, "key": level.key} for level in levels], "schedulerTopologyBindings": []}
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopologyBinding",
+        "metadata": {"name": "grove-topology"},
+        "spec": spec,
+    }
+
+
+async def reasons(client: MemoryClient, found: ClusterTopologyReconciler) -> list[str]:
+    running = asyncio.create_task(found._events.run())
+    await found._events.written()
+    running.cancel()
+    return [event["reason"] for event in client.objects(EVENT)]
+
+
+@pytest.mark.parametrize(
+    ("stored", "levels", "left", "writes"),
+    [
+        pytest.param(None, LEVELS, LEVELS, ["create"], id="made"),
+        pytest.param(LEVELS[:1], LEVELS, LEVELS, ["patch"], id="corrected"),
+        pytest.param(LEVELS, LEVELS, LEVELS, [], id="right already"),
+        pytest.param(LEVELS[:1], None, LEVELS[:1], [], id="an administrator's where topology is disabled"),
+        pytest.param(None, None, None, [], id="none where topology is disabled"),
+    ],
+)
+async def test_the_managed_binding(stored: Any, levels: Any, left: Any, writes: list[str]) -> None:
+    client = MemoryClient()
+    found = todays(client, levels)
+    if stored is not None:
+        client.load([binding(*stored)])
+    assert await found.reconcile(KEY) is None
+    kept = client.objects(CLUSTER_TOPOLOGY_BINDING)
+    assert [one["spec"]["levels"] for one in kept] == ([] if left is None else [binding(*left)["spec"]["levels"]])
+    assert [call.verb for call in client.writes()] == writes
+
+
+async def test_a_binding_that_would_stop_groves_operator_is_not_made() -> None:
+    client = MemoryClient()
+    found = todays(client, kai={"grove-topology": KaiTopology("grove-topology")})
+    assert await found.reconcile(KEY) == REJECTED_SECONDS
+    assert client.objects(CLUSTER_TOPOLOGY_BINDING) == []
+    assert await reasons(client, found) == ["TopologyNotWritten"]
+
+
+async def test_levels_in_use_stay_in_the_managed_binding() -> None:
+    client = MemoryClient()
+    pcs = builders.pod_clique_set("train")
+    pcs["spec"]["template"]["topologyConstraint"] = {"topologyName": "grove-topology", "pack": {"required": "zone"}}
+    found = todays(client, sets=[read_pod_clique_set(pcs)])
+    client.load([binding(Level("zone", "k/zone"), *LEVELS)])
+    assert await found.reconcile(KEY) == REJECTED_SECONDS
+    assert client.writes() == []
+
+
+async def test_a_binding_that_cannot_be_made_does_not_end_the_process() -> None:
+    client = MemoryClient()
+    found = todays(client)
+    client.fail_next("create", CLUSTER_TOPOLOGY_BINDING, Unavailable("down", code=500))
+    await found.settle(0, lambda: 0.0)
+    assert client.objects(CLUSTER_TOPOLOGY_BINDING) == []
+
+
+async def test_a_change_of_the_dialect_is_an_event() -> None:
+    client = MemoryClient([WANTED])
+    found = reconciler(client)
+    await found.reconcile(KEY)
+    await found.reconcile(KEY)
+    assert await reasons(client, found) == []
+    client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
+    await found.reconcile(KEY)
+    assert await reasons(client, found) == ["DialectChanged"]
+    (event,) = client.objects(EVENT)
+    assert event["regarding"]["name"] == "clustertopologybindings.grove.io"

@@ -1,0 +1,210 @@
+"""Groups of today's Grove beside our annotations: names, collisions, and what nobody reads."""
+
+from typing import Any
+
+import pytest
+
+from app.objects.fields import FieldPath
+from app.rules.mnnvl.grove_groups import both_vocabularies, ignored_annotations, shared_domain, validate_groups
+from app.rules.mnnvl.template import CliqueTemplate, read_template
+from app.rules.podcliqueset import read_pod_clique_set
+
+GROUP, ENABLED, SCOPE = "grove.io/mnnvl-group", "grove.io/mnnvl-enabled", "grove.io/mnnvl-scope"
+
+
+def clique(name: str, gpus: Any = 8, replicas: int = 2, **annotations: str) -> dict[str, Any]:
+    containers = [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]
+    spec = {"replicas": replicas, "podSpec": {"containers": containers}}
+    return {"name": name, "annotations": keyed(annotations), "spec": spec}
+
+
+def keyed(annotations: dict[str, str]) -> dict[str, str]:
+    return {f"grove.io/mnnvl-{key.replace('_', '-')}": value for key, value in annotations.items()}
+
+
+def pcs(*cliques: dict[str, Any], groups: Any = (), name: str = "nvl", replicas: int = 1, **annotations: str) -> Any:
+    metadata = {"name": name, "namespace": "ml", "annotations": keyed(annotations)}
+    template = {"cliques": list(cliques), "podCliqueScalingGroups": list(groups)}
+    return {"metadata": metadata, "spec": {"replicas": replicas, "template": template}}
+
+
+def findings(obj: Any, old: Any = None, *others: Any) -> list[str]:
+    stored = [read_pod_clique_set(other) for other in others]
+    return [finding.field for finding in validate_groups(read_template(obj), old, stored)[0]]
+
+
+POOL = {"name": "pool", "cliqueNames": ["leader"], "replicas": 3, "minAvailable": 2}
+OF_SET, OF_WORKER = f"metadata.annotations[{GROUP}]", f"spec.template.cliques[0].annotations[{GROUP}]"
+
+
+@pytest.mark.parametrize(
+    ("obj", "fields"),
+    [
+        pytest.param(pcs(clique("worker")), [], id="no group"),
+        pytest.param(pcs(clique("worker"), group="train"), [], id="a group"),
+        pytest.param(pcs(clique("worker"), group="none"), [], id="opted out"),
+        pytest.param(pcs(clique("worker"), group="Train"), [OF_SET], id="no name"),
+        pytest.param(pcs(clique("worker"), group=""), [OF_SET], id="empty"),
+        pytest.param(pcs(clique("worker"), group="g" * 58), [OF_SET], id="too long by one"),
+        pytest.param(pcs(clique("worker"), group="g" * 57), [], id="just short enough"),
+        pytest.param(pcs(clique("worker"), group="g" * 57, replicas=11), [OF_SET], id="too long for the last replica"),
+        pytest.param(pcs(clique("worker", gpus=0), group="g" * 60), [], id="too long, but without GPUs"),
+        pytest.param(pcs(clique("worker"), name="p" * 62, group="g"), [OF_SET], id="a long name of the set"),
+        pytest.param(pcs(clique("worker", group="own"), group="g" * 60), [], id="overridden"),
+        pytest.param(
+            pcs(clique("worker", enabled="true"), group="train"),
+            ["spec.template.cliques[0].annotations"],
+            id="ours on a clique of the group",
+        ),
+        pytest.param(
+            pcs(clique("leader", enabled="true"), groups=[{**POOL, "annotations": {GROUP: "pool"}}]),
+            ["spec.template.cliques[0].annotations"],
+            id="ours on a clique, Grove's on its scaling group",
+        ),
+        pytest.param(
+            pcs(clique("a"), clique("b"), group="train", enabled="true"),
+            ["metadata.annotations"],
+            id="both on the set: once",
+        ),
+        pytest.param(pcs(clique("worker", enabled="false"), group="train", enabled="false"), [], id="ours is off"),
+    ],
+)
+def test_findings(obj: Any, fields: list[str]) -> None:
+    assert findings(obj) == fields
+
+
+def test_a_claim_that_has_groves_name() -> None:
+    worker = clique("worker")
+    worker["spec"]["podSpec"]["resourceClaims"] = [{"name": "mine"}, {"name": "mnnvl-claim"}]
+    at = "spec.template.cliques[0].spec.podSpec.resourceClaims[1].name"
+    assert findings(pcs(worker, group="train")) == [at]
+    assert findings(pcs(worker)) == []
+
+
+def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
+    (finding,), _ = validate_groups(read_template(pcs(clique("worker"), group="g" * 60)), None, [])
+    assert finding.message.endswith("Use at most 57 characters")
+    (finding,), _ = validate_groups(read_template(pcs(clique("w"), name="p" * 62, group="g")), None, [])
+    assert finding.message.endswith("Use a shorter name for the PodCliqueSet")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (("a", 1, "1-x"), ("a-0", 2, "x"), "a-0-1-x"),
+        (("a-0", 2, "x"), ("a", 1, "1-x"), "a-0-1-x"),
+        (("a", 1, "1-x"), ("a-0", 1, "x"), None),
+        (("a", 1, "x-0-1-y"), ("a-0-x", 1, "1-y"), "a-0-x-0-1-y"),
+        (("a", 2, "b"), ("a-2", 1, "b"), None),
+        (("a", 1, "01-x"), ("a-0", 2, "x"), None),
+        (("a", 1, "b"), ("a", 1, "b"), None),
+        (("a", 1, "b"), ("ab", 1, "b"), None),
+        (("a", 1, "b"), ("a-x", 1, "b"), None),
+    ],
+)
+def test_compute_domains_of_one_name(first: Any, second: Any, shared: str | None) -> None:
+    assert shared_domain(first, second) == shared
+    if shared is not None:
+        names = [{f"{name}-{index}-{group}" for index in range(count)} for name, count, group in (first, second)]
+        assert shared in names[0] & names[1]
+
+
+def test_two_sets_with_one_compute_domain() -> None:
+    obj, other = pcs(clique("w"), name="a", group="1-x"), pcs(clique("w"), name="a-0", replicas=2, group="x")
+    assert findings(obj, None, other) == [OF_SET]
+    assert findings(obj, None, pcs(clique("w"), name="a", group="1-x")) == []
+    other["metadata"]["deletionTimestamp"] = "now"
+    assert findings(obj, None, other) == []
+
+
+def test_what_an_update_leaves_as_it_was_may_stay() -> None:
+    wrong = pcs(clique("worker"), group="g" * 60)
+    template = read_template(wrong)
+    given, warnings = validate_groups(template, wrong, [])
+    assert (given, [text.partition(": ")[0] for text in warnings]) == ([], ["stored before, and allowed to stay"])
+    assert findings(wrong, pcs(clique("worker"))) == [OF_SET]
+
+
+def test_both_vocabularies_on_one_object() -> None:
+    at = FieldPath("metadata.annotations")
+    assert both_vocabularies({ENABLED: "true", GROUP: "none"}, at) is None
+    finding = both_vocabularies({ENABLED: "true", GROUP: "train"}, at)
+    assert finding is not None
+    assert finding.field == "metadata.annotations"
+
+
+@pytest.mark.parametrize(
+    ("obj", "groups_read", "warnings"),
+    [
+        pytest.param(pcs(clique("worker"), enabled="true", scope="clique"), True, [], id="ours"),
+        pytest.param(pcs(clique("worker"), group="train"), True, [], id="Grove's"),
+        pytest.param(
+            pcs(clique("worker"), group="train"),
+            False,
+            [
+                f"{OF_SET} is ignored: the Grove of this cluster doesn't read it; use grove.io/mnnvl-enabled and "
+                f"grove.io/mnnvl-scope"
+            ],
+            id="Grove's, beside the Grove of the designs",
+        ),
+        pytest.param(
+            pcs(clique("a", gpus=0), clique("b", gpus="0"), group="train"),
+            True,
+            [f'{OF_SET} "train" is ignored: no container of a, b asks for nvidia.com/gpu'],
+            id="no GPUs at all",
+        ),
+        pytest.param(
+            pcs(clique("worker", scope="clique", device_class="x")),
+            True,
+            [
+                f"spec.template.cliques[0].annotations[{SCOPE}] has no effect without {ENABLED} in the same place",
+                f"spec.template.cliques[0].annotations[grove.io/mnnvl-device-class] has no effect without {ENABLED} in "
+                f"the same place",
+            ],
+            id="a scope alone",
+        ),
+        pytest.param(
+            pcs(clique("worker"), enabled="True"),
+            True,
+            [
+                f'metadata.annotations[{ENABLED}] is "True", which counts as "false"; only "true" asks for MNNVL',
+            ],
+            id="almost true",
+        ),
+    ],
+)
+def test_annotations_that_nobody_reads(obj: Any, groups_read: bool, warnings: list[str]) -> None:
+    given = ignored_annotations(read_template(obj), groups_read=groups_read, compute_domains=True)
+    assert given == warnings
+
+
+def test_mnnvl_without_the_driver() -> None:
+    template = read_template(pcs(clique("a"), clique("b", gpus=0), enabled="true"))
+    assert ignored_annotations(template, groups_read=True, compute_domains=False) == [
+        'MNNVL is asked for by "a", but NVIDIA\'s ComputeDomain API is not installed in this cluster: install the '
+        "driver, "
+        "or remove the annotations"
+    ]
+
+
+def test_a_template_is_read_with_what_is_missing() -> None:
+    read = read_template({"spec": {"template": {"cliques": [{"name": "a"}, 3], "podCliqueScalingGroups": "x"}}}, "ns")
+    assert (read.namespace, read.name, read.replicas, read.groups) == ("ns", "", 1, ())
+    assert [(each.name, each.pods, each.gpus) for each in read.cliques] == [("a", 1, 0), ("", 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("pod_spec", "gpus", "whole"),
+    [
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}] * 2}, 8, 8),
+        ({"initContainers": [{"resources": {"requests": {"nvidia.com/gpu": 8}}}], "containers": [{}]}, 8, 8),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 2}}}]}, 2, 0),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "many"}}}]}, 0, 0),
+        ({"containers": {}}, 0, 0),
+    ],
+)
+def test_gpus_of_a_pod(pod_spec: Any, gpus: int, whole: int) -> None:
+    obj = {"spec": {"template": {"cliques": [{"name": "a", "spec": {"podSpec": pod_spec}}]}}}
+    (read,) = read_template(obj).cliques
+    assert isinstance(read, CliqueTemplate)
+    assert (read.gpus, read.whole_gpus) == (gpus, whole)

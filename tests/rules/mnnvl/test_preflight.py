@@ -1,0 +1,193 @@
+"""Warnings about MNNVL that would not work as it is meant, in both vocabularies, and about too small domains."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.mnnvl.preflight import Placement, preflight_warnings
+from app.rules.mnnvl.template import read_template
+from app.rules.topology.capacity import capacity_warnings, required_levels
+from app.rules.topology.coverage import Nodes
+from app.rules.topology.levels import Level
+from tests.rules.mnnvl.test_grove_groups import clique, pcs
+
+LEVELS = (Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", "kubernetes.io/hostname"))
+OF_SET = ("set", "")
+
+
+def node(number: int = 1, zone: str = "z", rack: str = "r", **labels: str) -> tuple[dict[str, str], int]:
+    return {"k/zone": zone, "k/rack": rack, **{f"nvidia.com/gpu.{key}": value for key, value in labels.items()}}, number
+
+
+def warned(obj: Any, required: dict[tuple[str, str], str], nodes: Nodes) -> list[str]:
+    template = read_template(obj)
+    placement = Placement(LEVELS, required_levels(template, required, LEVELS))
+    return preflight_warnings(template, placement, nodes)
+
+
+RACK = {OF_SET: "rack"}
+LOOSE = (
+    'MNNVL of a replica of the PodCliqueSet: no required topology constraint keeps the pods of "w" within one NVLink '
+    "domain "
+    "(node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them"
+)
+
+
+@pytest.mark.parametrize(
+    ("obj", "required", "nodes", "warnings"),
+    [
+        pytest.param(pcs(clique("w")), {}, [], [], id="no MNNVL"),
+        pytest.param(pcs(clique("w", gpus=0), enabled="true"), {}, [], [], id="no GPUs"),
+        pytest.param(pcs(clique("w", replicas=1), enabled="true"), {}, [], [], id="one pod"),
+        pytest.param(pcs(clique("w"), enabled="true"), RACK, [], [], id="one rack, which may be an NVLink domain"),
+        pytest.param(pcs(clique("w"), enabled="true"), {}, [], [LOOSE], id="anywhere"),
+        pytest.param(
+            pcs(clique("w"), enabled="true"),
+            RACK,
+            [node(2, clique="a"), node(2, clique="b")],
+            [LOOSE],
+            id="a rack with two NVLink domains",
+        ),
+        pytest.param(
+            pcs(clique("w"), enabled="true"),
+            {OF_SET: "zone"},
+            [node(2, rack="r", clique="a"), node(2, rack="s", clique="b")],
+            [LOOSE],
+            id="a level above the NVLink domain",
+        ),
+        pytest.param(
+            pcs(clique("w"), enabled="true"), RACK, [node(4, clique="a")], [], id="a rack within one NVLink domain"
+        ),
+        pytest.param(
+            pcs(clique("w"), enabled="true"),
+            {("clique", "w"): "host"},
+            [],
+            [
+                'clique "w": its 2 pods must be on one node ("host"), but a node has one NVLink channel and takes '
+                "one of "
+                "them: the others will stay pending"
+            ],
+            id="one node",
+        ),
+        pytest.param(
+            pcs(clique("w", gpus=4), group="train"),
+            RACK,
+            [node(4, clique="a", count="8")],
+            [
+                'clique "w": its pods ask for 4 of 8 GPUs of a node, but a node has one NVLink channel and takes one '
+                "pod "
+                "with such a claim: the other GPUs can't be used by this clique"
+            ],
+            id="half a node",
+        ),
+        pytest.param(
+            pcs(clique("w", gpus=1), group="train"),
+            RACK,
+            [],
+            [
+                'clique "w": each of its 2 pods asks for one GPU and needs a node of its own, because a node has one '
+                "NVLink channel; ask for all GPUs of a node in one pod"
+            ],
+            id="single GPUs",
+        ),
+        pytest.param(
+            pcs(clique("w", replicas=19), enabled="true", scope="clique"),
+            RACK,
+            [],
+            [
+                'MNNVL of clique "w": 19 pods need 19 nodes, one NVLink channel each, but an NVLink domain of the '
+                "largest "
+                "kind has 18"
+            ],
+            id="more than an NVLink domain can have",
+        ),
+        pytest.param(
+            pcs(
+                clique("l", replicas=2),
+                groups=[{"name": "pool", "cliqueNames": ["l"], "replicas": 3}],
+                group="train",
+            ),
+            RACK,
+            [node(4, clique="a")],
+            [
+                'MNNVL of grove.io/mnnvl-group "train": 6 pods need 6 nodes, one NVLink channel each, but an NVLink '
+                "domain "
+                "in this cluster has 4"
+            ],
+            id="all replicas of a scaling group share Grove's ComputeDomain",
+        ),
+        pytest.param(
+            pcs(
+                clique("l", replicas=2),
+                groups=[{"name": "pool", "cliqueNames": ["l"], "replicas": 3}],
+                enabled="true",
+                scope="scalingGroupReplica",
+            ),
+            RACK,
+            [node(4, clique="a")],
+            [],
+            id="each replica of a scaling group has its own",
+        ),
+    ],
+)
+def test_preflight(obj: Any, required: Any, nodes: Nodes, warnings: list[str]) -> None:
+    assert warned(obj, required, nodes) == warnings
+
+
+POOLED = pcs(
+    clique("w", replicas=2),
+    clique("l", replicas=1),
+    groups=[{"name": "pool", "cliqueNames": ["l"], "replicas": 9, "minAvailable": 2}],
+)
+
+
+@pytest.mark.parametrize(
+    ("required", "nodes", "warnings"),
+    [
+        pytest.param({}, [node(1, count="8")], [], id="nothing required"),
+        pytest.param(RACK, [], [], id="no nodes"),
+        pytest.param(RACK, [node(1)], [], id="nobody knows the GPUs"),
+        pytest.param(RACK, [node(4, count="8")], [], id="enough"),
+        pytest.param({OF_SET: "galaxy"}, [node(1, count="8")], [], id="an unknown level"),
+        pytest.param({("clique", "absent"): "rack"}, [node(1, count="8")], [], id="an unknown clique"),
+        pytest.param({("group", "pool"): "rack"}, [node(1, count="8")], [], id="a replica of a group fits"),
+        pytest.param(
+            RACK,
+            [node(3, count="8")],
+            [
+                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs and the largest has '
+                "24: its "
+                "pods will stay pending"
+            ],
+            id="the minAvailable replicas of a group count",
+        ),
+        pytest.param(
+            {("clique", "w"): "host"},
+            [node(3, count="8")],
+            [
+                'a replica of clique "w" must fit into one "host", but the largest holds at most 1 pods of clique '
+                '"w" with '
+                "8 GPUs each, and it has 2: they will stay pending"
+            ],
+            id="two pods on a node for one",
+        ),
+        pytest.param(
+            {("group", "pool"): "rack"},
+            [node(3, count="4")],
+            [
+                'a replica of scaling group "pool" must fit into one "rack", but the largest holds at most 0 pods of '
+                "clique "
+                '"l" with 8 GPUs each, and it has 1: they will stay pending'
+            ],
+            id="larger pods than nodes",
+        ),
+    ],
+)
+def test_capacity(required: dict[tuple[str, str], str], nodes: Nodes, warnings: list[str]) -> None:
+    assert capacity_warnings(read_template(POOLED), required, LEVELS, nodes) == warnings
+
+
+def test_the_narrowest_required_level_of_each_clique() -> None:
+    required = {OF_SET: "zone", ("group", "pool"): "rack", ("clique", "w"): "galaxy"}
+    assert required_levels(read_template(POOLED), required, LEVELS) == {"w": "zone", "l": "rack"}
+    assert required_levels(read_template(POOLED), {}, LEVELS) == {}

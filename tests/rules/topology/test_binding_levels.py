@@ -1,0 +1,174 @@
+"""ClusterTopologyBindings: findings all at once, what an update may leave, and who uses them."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.podcliqueset import read_pod_clique_set
+from app.rules.topology.binding_levels import KaiTopology, read_kai_topology
+from app.rules.topology.bindings import BINDINGS
+from tests.builders import pod_clique_set
+from tests.rules.topology.around import Around
+
+RACK, HOST = {"domain": "rack", "key": "k/rack"}, {"domain": "host", "key": "kubernetes.io/hostname"}
+EXTERNAL = [{"schedulerName": "kai-scheduler", "topologyReference": "theirs"}]
+EXITS = "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet"
+
+
+def binding(*levels: Any, uid: str = "", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "gb200", **({"uid": uid} if uid else {})}, "spec": {"levels": list(levels), **spec}}
+
+
+def user(name: str, level: str, **metadata: Any) -> Any:
+    pcs = pod_clique_set(name)
+    pcs["metadata"] |= {"namespace": "ml", **metadata}
+    pcs["spec"]["template"]["topologyConstraint"] = {"topologyName": "gb200", "pack": {"preferred": level}}
+    return read_pod_clique_set(pcs)
+
+
+@pytest.mark.parametrize(
+    ("obj", "findings"),
+    [
+        pytest.param(binding(RACK, HOST), [], id="valid"),
+        pytest.param(
+            binding(),
+            [
+                "spec.levels: Required value: at least one level is needed, such as {domain: host, key: "
+                "kubernetes.io/hostname}"
+            ],
+            id="no levels",
+        ),
+        pytest.param(
+            binding(
+                {"domain": "Rack", "key": "k/rack"},
+                {"domain": "rack", "key": "k/rack"},
+                {"domain": "rack", "key": "-"},
+                {"key": "k/x"},
+                {"domain": 3},
+                7,
+            ),
+            [
+                "spec.levels[0].domain: Invalid value: \"Rack\": must be lowercase letters, digits and '-', begin "
+                "with a "
+                "letter, and have at most 63 characters",
+                'spec.levels[1].key: Duplicate value: "k/rack"',
+                'spec.levels[2].domain: Duplicate value: "rack"',
+                'spec.levels[2].key: Invalid value: "-": must be a qualified label name: alphanumeric characters, '
+                "'-', "
+                "'_' or '.', starting and ending with an alphanumeric character, with an optional DNS subdomain prefix "
+                "and '/', such as topology.kubernetes.io/rack",
+                "spec.levels[3].domain: Required value: a name for this level, such as rack",
+                "spec.levels[4].domain: Invalid value: 3: must be a string",
+                "spec.levels[4].key: Required value: the node label that holds this level, such as "
+                "topology.kubernetes.io/rack",
+                "spec.levels[5]: Invalid value: 7: must be a map",
+            ],
+            id="everything wrong",
+        ),
+        pytest.param(
+            binding(HOST, RACK),
+            [
+                'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at the last '
+                "level: " + EXITS
+            ],
+            id="host first",
+        ),
+        pytest.param(binding(HOST, RACK, schedulerTopologyBindings=EXTERNAL), [], id="host first, elsewhere"),
+        pytest.param(
+            binding(RACK, schedulerTopologyBindings=[*EXTERNAL, *EXTERNAL, 3, {}]),
+            [
+                'spec.schedulerTopologyBindings[1].schedulerName: Duplicate value: "kai-scheduler"',
+                "spec.schedulerTopologyBindings[2]: Invalid value: 3: must be a map",
+            ],
+            id="a scheduler twice",
+        ),
+        pytest.param({"metadata": {}, "spec": 3}, ["spec: Invalid value: 3: must be a map"], id="no spec"),
+    ],
+)
+def test_findings(obj: dict[str, Any], findings: list[str]) -> None:
+    verdict = BINDINGS.validate_levels(obj, None, "CREATE", Around(), managed=False)
+    assert [str(finding) for finding in verdict.findings] == findings
+
+
+OURS = KaiTopology("gb200", controller_kind="ClusterTopologyBinding", controller_name="gb200", controller_uid="u")
+THEIRS = KaiTopology("gb200", controller_kind="ClusterTopology", controller_name="gb200", controller_uid="x")
+
+
+@pytest.mark.parametrize(
+    ("kai", "obj", "old", "rejected", "warned"),
+    [
+        pytest.param(None, binding(RACK), None, False, False, id="none"),
+        pytest.param(OURS, binding(RACK, uid="u"), binding(RACK, uid="u"), False, False, id="its own"),
+        pytest.param(OURS, binding(RACK), None, False, False, id="that of a former binding, which will be collected"),
+        pytest.param(THEIRS, binding(RACK), None, True, False, id="somebody else's"),
+        pytest.param(KaiTopology("gb200"), binding(RACK), None, True, False, id="nobody's"),
+        pytest.param(KaiTopology("gb200", deleting=True), binding(RACK), None, False, False, id="one that goes"),
+        pytest.param(THEIRS, binding(HOST), binding(RACK), False, True, id="it was so before"),
+        pytest.param(
+            THEIRS, binding(RACK), binding(RACK, schedulerTopologyBindings=EXTERNAL), True, False, id="it was external"
+        ),
+        pytest.param(
+            THEIRS, binding(RACK, schedulerTopologyBindings=EXTERNAL), None, False, False, id="it is external"
+        ),
+    ],
+)
+def test_a_kai_topology_of_its_name(
+    kai: KaiTopology | None, obj: dict[str, Any], old: dict[str, Any] | None, rejected: bool, warned: bool
+) -> None:
+    around = Around(kai={"gb200": kai} if kai else {})
+    verdict = BINDINGS.validate_levels(obj, old, "UPDATE" if old else "CREATE", around, managed=False)
+    assert (bool(verdict.findings), bool(verdict.warnings)) == (rejected, warned)
+
+
+def test_an_update_that_leaves_the_spec_may_leave_its_mistakes() -> None:
+    wrong = binding(HOST, RACK)
+    verdict = BINDINGS.validate_levels(wrong, wrong, "UPDATE", Around(), managed=False)
+    assert (verdict.findings, [text.partition(":")[0] for text in verdict.warnings]) == (
+        [],
+        ["stored before, and allowed to stay"],
+    )
+
+
+USERS = [user(f"set-{number}", "rack") for number in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("sets", "refused"),
+    [
+        (USERS[:1], 'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0'),
+        (
+            USERS,
+            'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0, ml/set-1, ml/set-2, '
+            "ml/set-3, ml/set-4 and 2 more",
+        ),
+        ([user("a", "host")], ""),
+        ([user("a", "rack", deletionTimestamp="now")], ""),
+    ],
+)
+def test_who_uses_a_level(sets: list[Any], refused: str) -> None:
+    around = Around(sets=sets)
+    old, new = binding(RACK, HOST), binding(HOST)
+    verdict = BINDINGS.validate_levels(new, old, "UPDATE", around, managed=False)
+    assert [str(finding).partition(". Change")[0] for finding in verdict.findings] == (
+        [f"spec.levels: Forbidden: {refused}"] if refused else []
+    )
+    new["metadata"]["annotations"] = {"grove.io/allow-topology-in-use": "true"}
+    verdict = BINDINGS.validate_levels(new, old, "UPDATE", around, managed=False)
+    assert (verdict.findings, verdict.warnings) == ([], [refused] if refused else [])
+
+
+def test_a_binding_that_nobody_uses_may_go() -> None:
+    assert BINDINGS.validate_levels(binding(RACK), None, "DELETE", Around(), managed=False).refusal is None
+    refusal = BINDINGS.validate_levels(binding(RACK), None, "DELETE", Around(sets=USERS[:1]), managed=False).refusal
+    assert refusal is not None
+    assert refusal.startswith('ClusterTopologyBinding "gb200" cannot be deleted: the constraints on "rack"')
+
+
+def test_a_stored_kai_topology() -> None:
+    owner = {"kind": "ClusterTopologyBinding", "name": "gb200", "uid": "u", "controller": True}
+    stored = {
+        "metadata": {"name": "gb200", "ownerReferences": [{"kind": "x"}, owner], "deletionTimestamp": "now"},
+        "spec": {"levels": [{"nodeLabel": "k/rack", "alias": "rack"}, 3]},
+    }
+    assert read_kai_topology(stored) == KaiTopology("gb200", ("k/rack",), True, "ClusterTopologyBinding", "gb200", "u")
+    assert read_kai_topology({"metadata": {"name": "a"}, "spec": []}) == KaiTopology("a")

@@ -1,0 +1,144 @@
+"""What the labels of nodes say about levels, and how much room they leave."""
+
+import pytest
+
+from app.objects.conditions import Condition
+from app.rules.topology.coverage import (
+    Nodes,
+    Room,
+    coverage_condition,
+    coverage_problems,
+    is_within,
+    largest_room,
+    most_gpus_of_a_node,
+    most_nodes_of_a_value,
+)
+from app.rules.topology.levels import Level
+
+ZONE, RACK, HOST = Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", "kubernetes.io/hostname")
+LEVELS = (ZONE, RACK, HOST)
+GPUS, NVLINK = "nvidia.com/gpu.count", "nvidia.com/gpu.clique"
+
+
+def nodes(*labelled: tuple[str, int]) -> Nodes:
+    """Nodes from texts such as `zone=a rack=r`."""
+    return [
+        ({f"k/{key}": value for key, value in (item.split("=") for item in text.split())}, count)
+        for text, count in labelled
+    ]
+
+
+TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1))
+
+
+@pytest.mark.parametrize(
+    ("levels", "labelled", "problems"),
+    [
+        pytest.param(LEVELS, TREE, [], id="a tree"),
+        pytest.param(LEVELS, [], [], id="no nodes"),
+        pytest.param(
+            LEVELS,
+            nodes(("zone=a", 3)),
+            [
+                'NoNodeHasLevel rack: level "rack": no node has the label k/rack, so a required constraint on it is '
+                "never met"
+            ],
+            id="a key on no node",
+        ),
+        pytest.param(
+            LEVELS,
+            nodes(("zone=a rack=r", 3), ("zone=a", 2)),
+            [
+                'NodesLackLevel rack: level "rack": 2 of 5 nodes lack the label k/rack, and pods with a required '
+                "constraint on it are never placed there"
+            ],
+            id="some nodes lack it",
+        ),
+        pytest.param(
+            (ZONE, RACK),
+            nodes(("zone=a rack=r1", 1), ("zone=b rack=r1", 1), ("zone=b rack=r2", 1)),
+            [
+                'LevelsNotATree rack: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler '
+                "takes these for different domains"
+            ],
+            id="a rack in two zones",
+        ),
+        pytest.param(
+            (RACK, ZONE),
+            TREE,
+            [
+                'LevelsNotBroadestFirst rack: level "rack" is listed above "zone", but by the labels of the nodes each '
+                "rack is in one zone: list the broadest level first"
+            ],
+            id="the narrowest first",
+        ),
+        pytest.param(
+            (ZONE, RACK),
+            nodes(*((f"zone=z{zone} rack=r{rack}", 1) for zone in range(5) for rack in range(5))),
+            [
+                'LevelsNotATree rack: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 '
+                'more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the '
+                "scheduler takes these for different domains"
+            ],
+            id="many racks in many zones",
+        ),
+    ],
+)
+def test_coverage(levels: tuple[Level, ...], labelled: Nodes, problems: list[str]) -> None:
+    given = coverage_problems(levels, labelled)
+    assert [f"{problem.reason} {problem.domain}: {problem.text}" for problem in given] == problems
+
+
+def test_the_condition_of_a_topology() -> None:
+    problems = coverage_problems(LEVELS, [({}, 1)])
+    covered = Condition("LevelsCovered", "True", "NodesHaveLevels", "The labels of the nodes carry all levels", 3)
+    assert coverage_condition([], 3) == covered
+    condition = coverage_condition(problems, 4)
+    assert (condition.status, condition.reason, condition.message.count("no node has")) == (
+        "False",
+        "NoNodeHasLevel",
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("domain", "labelled", "room"),
+    [
+        ("rack", TREE, Room(2, None)),
+        ("zone", TREE, Room(3, None)),
+        ("host", TREE, Room(1, None)),
+        ("rack", nodes(("zone=a", 4)), None),
+        (
+            "rack",
+            [({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2), ({"k/zone": "a", "k/rack": "s"}, 3)],
+            Room(3, (8, 8)),
+        ),
+        ("host", [({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)], Room(1, (8,))),
+        ("host", [({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)], Room(1, (0,))),
+    ],
+)
+def test_the_largest_domain(domain: str, labelled: Nodes, room: Room | None) -> None:
+    assert largest_room(LEVELS, domain, labelled) == room
+
+
+def test_how_many_pods_a_domain_can_hold() -> None:
+    assert [Room(2, (8, 4)).pods(gpus) for gpus in (8, 4, 3, 0)] == [1, 3, 3, None]
+    assert Room(2, None).pods(1) is None
+
+
+def test_nodes_of_an_nvlink_domain() -> None:
+    labelled: list[tuple[dict[str, str], int]] = [
+        ({NVLINK: "a", "k/rack": "r"}, 3),
+        ({NVLINK: "b", "k/rack": "r"}, 1),
+        ({"k/zone": "z"}, 9),
+    ]
+    assert most_nodes_of_a_value(NVLINK, labelled) == 3
+    assert most_nodes_of_a_value("other", labelled) == 0
+    assert is_within(RACK, NVLINK, labelled) is False
+    assert is_within(RACK, NVLINK, labelled[:1]) is True
+    assert is_within(ZONE, NVLINK, labelled) is None
+
+
+def test_gpus_of_a_node() -> None:
+    assert most_gpus_of_a_node([({GPUS: "4"}, 1), ({GPUS: "8"}, 1), ({}, 1)]) == 8
+    assert most_gpus_of_a_node([({}, 1)]) is None

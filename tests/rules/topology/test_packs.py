@@ -1,0 +1,256 @@
+"""Constraints in the words of today's Grove: the verdicts of its webhook, with all findings at once."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.topology.bindings import BINDINGS
+from app.rules.topology.levels import Level
+from tests.rules.topology.around import Around
+
+BOUND = {
+    "gb200": tuple(Level(domain, f"k/{domain}") for domain in ("zone", "block", "rack", "host")),
+    "h100": (Level("rack", "k/rack"), Level("host", "k/host")),
+}
+AROUND = Around(bound=BOUND)
+OF_SET, OF_POOL = "spec.template.topologyConstraint", "spec.template.podCliqueScalingGroups[0].topologyConstraint"
+OF_ROUTER, OF_LEADER = (f"spec.template.cliques[{position}].topologyConstraint" for position in range(2))
+MISSING = "Required value: the name of a ClusterTopologyBinding is needed here or in the topologyConstraint above"
+
+
+def pcs(of_set: Any = None, router: Any = None, pool: Any = None, leader: Any = None) -> dict[str, Any]:
+    """A clique `router` and, in the scaling group `pool`, a clique `leader`, each with its topologyConstraint."""
+
+    def holder(constraint: Any, **fields: Any) -> dict[str, Any]:
+        return {**fields, **({} if constraint is None else {"topologyConstraint": constraint})}
+
+    cliques = [holder(router, name="router"), holder(leader, name="leader")]
+    groups = [holder(pool, name="pool", cliqueNames=["leader", "absent"])]
+    template = holder(of_set, cliques=cliques, podCliqueScalingGroups=groups)
+    return {"metadata": {"name": "pcs"}, "spec": {"replicas": 1, "template": template}}
+
+
+def c(name: str = "", required: str = "", preferred: str = "", former: str = "") -> dict[str, Any]:
+    """A constraint without what is ""."""
+    pack = {key: value for key, value in (("required", required), ("preferred", preferred)) if value}
+    fields = (("topologyName", name), ("pack", pack), ("packDomain", former))
+    return {key: value for key, value in fields if value}
+
+
+@pytest.mark.parametrize(
+    ("obj", "findings"),
+    [
+        pytest.param(pcs(), [], id="no constraints"),
+        pytest.param(
+            pcs(c("gb200", "zone", "block"), c("", "rack"), c("", "block"), c("", "host")), [], id="inherited"
+        ),
+        pytest.param(pcs(None, None, c("gb200", "block"), c("", "rack")), [], id="inherited from the group alone"),
+        pytest.param(pcs(c("", "zone")), [f"{OF_SET}.topologyName: {MISSING}"], id="no name"),
+        pytest.param(
+            pcs(None, c("", "rack"), c("gb200", "block"), None),
+            [f"{OF_ROUTER}.topologyName: {MISSING}"],
+            id="a group's name is not inherited by cliques outside of it",
+        ),
+        pytest.param(
+            pcs(c("gb200", "zone"), c("h100", "rack")),
+            [
+                f'{OF_ROUTER}.topologyName: Invalid value: "h100": all topologyName values of a PodCliqueSet must be '
+                f"the "
+                f'same, and another one is "gb200"'
+            ],
+            id="two names",
+        ),
+        pytest.param(
+            pcs(c("b200", "zone"), c("", "rack")),
+            [
+                f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; these exist: gb200, '
+                f"h100"
+            ],
+            id="an unknown binding is reported once",
+        ),
+        pytest.param(
+            pcs(c("h100", "zone", "numa"), None, None, c("", "", "", "block")),
+            [
+                f'{OF_SET}.pack.required: Invalid value: "zone": not a level of ClusterTopologyBinding "h100", which '
+                f"has: rack, host",
+                f'{OF_SET}.pack.preferred: Invalid value: "numa": not a level of ClusterTopologyBinding "h100", which '
+                f"has: rack, host",
+                f'{OF_LEADER}.packDomain: Invalid value: "block": not a level of ClusterTopologyBinding "h100", which '
+                f"has: rack, host",
+            ],
+            id="unknown levels, all of them",
+        ),
+        pytest.param(
+            pcs(c("gb200", "rack", "rack"), c("", "zone", "block"), c("", "host"), c("", "block")),
+            [
+                f'{OF_ROUTER}.pack.required: Invalid value: "zone": broader than the required domain "rack" of the '
+                f"PodCliqueSet; allowed: rack, host",
+                f'{OF_ROUTER}.pack.preferred: Invalid value: "block": broader than the preferred domain "rack" of the '
+                f"PodCliqueSet; allowed: rack, host",
+                f'{OF_LEADER}.pack.required: Invalid value: "block": broader than the required domain "host" of '
+                f"scaling "
+                f'group "pool"; allowed: host',
+            ],
+            id="broader than what stands above, the narrowest of it",
+        ),
+        pytest.param(
+            pcs(c("gb200", "", "", "rack"), c("", "", "", "zone")),
+            [
+                f'{OF_ROUTER}.packDomain: Invalid value: "zone": broader than the required domain "rack" of the '
+                f"PodCliqueSet; allowed: rack, host"
+            ],
+            id="packDomain is required",
+        ),
+        pytest.param(
+            pcs({"topologyName": 3, "pack": {"required": []}}),
+            [
+                f"{OF_SET}.topologyName: Invalid value: 3: must be a string",
+                f"{OF_SET}.pack.required: Invalid value: []: must be a string",
+            ],
+            id="wrong types",
+        ),
+        pytest.param(
+            {"spec": {"template": {"cliques": [3], "podCliqueScalingGroups": {}}}},
+            [
+                "spec.template.podCliqueScalingGroups: Invalid value: {}: must be a list",
+                "spec.template.cliques[0]: Invalid value: 3: must be a map",
+            ],
+            id="wrong shapes",
+        ),
+    ],
+)
+def test_findings_at_creation(obj: dict[str, Any], findings: list[str]) -> None:
+    assert [str(finding) for finding in BINDINGS.validate_set(obj, None, AROUND)[0]] == findings
+
+
+def test_without_any_binding_the_message_says_so() -> None:
+    (finding,), _ = BINDINGS.validate_set(pcs(c("gb200", "zone")), None, Around())
+    assert finding.message.endswith("ClusterTopologyBinding not found; there is none in this cluster")
+
+
+STORED = pcs(c("gb200", "rack"), c("", "host"))
+FORMER = pcs(c("", "", "", "zone"), c("", "", "", "rack"))
+NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "findings"),
+    [
+        pytest.param(STORED, STORED, [], id="unchanged"),
+        pytest.param(
+            STORED,
+            pcs(c("gb200", "rack")),
+            [f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was {{required: host}}, would be absent"],
+            id="removed",
+        ),
+        pytest.param(
+            STORED,
+            pcs(c("h100", "rack"), c("", "host")),
+            [
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: rack}}, "
+                f"would be {{topologyName: h100, required: rack}}"
+            ],
+            id="another binding",
+        ),
+        pytest.param(
+            pcs(),
+            pcs(None, c("gb200", "rack", "host")),
+            [
+                f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was absent, would be {{topologyName: "
+                f"gb200, "
+                f"required: rack, preferred: host}}"
+            ],
+            id="added",
+        ),
+        pytest.param(FORMER, FORMER, [], id="a packDomain without a name may stay"),
+        pytest.param(FORMER, NAMED, [], id="it gets its name"),
+        pytest.param(NAMED, pcs(c("gb200", "zone"), c("", "", "", "rack")), [], id="packDomain becomes pack.required"),
+        pytest.param(
+            NAMED,
+            pcs(c("gb200", "block"), c("", "", "", "rack")),
+            [
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, "
+                f"would be {{topologyName: gb200, required: block}}"
+            ],
+            id="another level with that",
+        ),
+        pytest.param(
+            FORMER,
+            pcs(c("h100", "", "", "zone"), c("", "", "", "rack")),
+            [
+                f'{OF_SET}.packDomain: Invalid value: "zone": not a level of ClusterTopologyBinding "h100", which has: '
+                f"rack, host"
+            ],
+            id="a name is added, and judged",
+        ),
+        pytest.param(
+            FORMER,
+            pcs(None, c("gb200", "", "", "rack")),
+            [
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{required: zone}}, would be absent",
+            ],
+            id="a constraint of before is removed",
+        ),
+        pytest.param(pcs(c("gone", "rack")), pcs(c("gone", "rack")), [], id="the binding is gone"),
+        pytest.param(pcs(), pcs(), [], id="never any"),
+    ],
+)
+def test_findings_at_an_update(old: dict[str, Any], new: dict[str, Any], findings: list[str]) -> None:
+    assert [str(finding) for finding in BINDINGS.validate_set(new, old, AROUND)[0]] == findings
+
+
+def test_what_is_stored_is_warned_about() -> None:
+    _, warnings = BINDINGS.validate_set(pcs(c("gone", "rack")), pcs(c("gone", "rack")), AROUND)
+    assert warnings == [
+        f'topology constraint stored before, and allowed to stay: {OF_SET}.topologyName: Invalid value: "gone": '
+        f"ClusterTopologyBinding not found; these exist: gb200, h100"
+    ]
+    _, warnings = BINDINGS.validate_set(FORMER, FORMER, AROUND)
+    assert [warning.partition(":")[0] for warning in warnings] == [
+        "topology constraint stored before, and allowed to stay",
+        "topology constraint stored before, and allowed to stay",
+        "packDomain is deprecated in this release of Grove; use pack.required instead",
+        "Grove's own webhook rejects every update of this PodCliqueSet until a topologyName is added to its "
+        "constraints",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("obj", "warnings"),
+    [
+        (pcs(c("gb200", "zone", "rack")), []),
+        (pcs(c("gb200")), [f"{OF_SET} has neither pack.required nor pack.preferred, so it constrains nothing"]),
+        (
+            pcs(c("gb200", "rack", "zone")),
+            [f'{OF_SET}.pack.preferred "zone" is broader than the required domain "rack" and has no effect'],
+        ),
+        (
+            pcs(c("gb200", "rack"), None, c("", "", "block"), None),
+            [f'{OF_POOL}.pack.preferred "block" has no effect: the PodCliqueSet already requires the narrower "rack"'],
+        ),
+        (
+            pcs(None, None, c("gb200", "", "host"), c("", "rack")),
+            [
+                f'{OF_LEADER}.pack.required "rack" allows what scaling group "pool" wants to avoid: it prefers the '
+                f'narrower "host", so that the preference may be ignored for clique "leader"'
+            ],
+        ),
+        (
+            pcs(c("gb200", "", "", "zone")),
+            [f"packDomain is deprecated in this release of Grove; use pack.required instead: {OF_SET}.packDomain"],
+        ),
+    ],
+)
+def test_warnings_about_constraints_without_effect(obj: dict[str, Any], warnings: list[str]) -> None:
+    assert BINDINGS.validate_set(obj, None, AROUND) == ([], warnings)
+
+
+def test_whether_constraints_are_unchanged() -> None:
+    assert [BINDINGS.is_unchanged(STORED, old) for old in (None, STORED, pcs())] == [False, True, False]
+
+
+def test_which_levels_a_set_requires() -> None:
+    levels, required = BINDINGS.placement(STORED, AROUND)
+    assert (levels, required) == (BOUND["gb200"], {("set", ""): "rack", ("clique", "router"): "host"})
+    assert BINDINGS.placement(pcs(), AROUND) == ((), {})
+    assert BINDINGS.in_use(AROUND) == BOUND
