@@ -24,8 +24,8 @@ _Asked = tuple[str, str, str, str, bool]
 class VerdictLog:
     """One line per verdict on `stream`. Never the object, the patch or a secret: who, what, and how it was judged.
 
-    Lines are made many at a time. Between two requests, the same work takes four times as long: a processor that has
-    just decrypted and parsed a request has to fetch the code for it again.
+    Lines are made many at a time. Made one by one between two requests, they cost more than twice as much processor
+    time, because the code and data for them are no longer in its caches.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
