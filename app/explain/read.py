@@ -5,7 +5,9 @@ the cause, and the rest is read all the same.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +42,9 @@ from app.kube.pages import pages
 from app.kube.readonly import Reader
 
 PAGE = 500
+AT_ONCE = 100
+"""After so many objects others get their turn. Decoding a page can't be divided: so pages are small if that matters."""
+
 MOST_GETS = 12
 """Without room, so many nodes are read one by one, and not more."""
 
@@ -77,6 +82,7 @@ class Reading:
         self._facts: dict[str, list[Any]] = {}
         self._unseen: dict[str, str] = {}
         self._skipped: set[str] = set()
+        self._single: set[str] = set()
         self._absent: set[Resource] = set()
         self._read: set[Resource] = set()
 
@@ -88,7 +94,7 @@ class Reading:
         absent = {name for name, resources in of_field.items() if all(r in self._absent for r in resources)}
         unread = {name for name, resources in of_field.items() if not any(r in self._read for r in resources)}
         return replace(
-            _facts({name: _distinct(facts) for name, facts in self._facts.items()}),
+            _facts(self._facts | {field: _distinct(self._facts[field]) for field in self._single}),
             unseen=dict(self._unseen),
             skipped=frozenset((unread | self._skipped) - absent - self._unseen.keys()),
             absent=frozenset(absent),
@@ -133,7 +139,10 @@ class Reading:
                 self._client, resource, namespace, limit=self._page, label_selector=selector, field_selector=fields
             )
             async for page in listing:
-                facts.extend(map(projection.project, page.items))
+                for position, obj in enumerate(page.items, 1):
+                    facts.append(projection.project(obj))
+                    if position % AT_ONCE == 0:
+                        await asyncio.sleep(0)
         except NotFound:
             self._absent.add(resource)
         except ClusterError as error:
@@ -188,6 +197,7 @@ class Reading:
         projection = BY_RESOURCE.get(resource)
         if projection is not None:
             self.of(projection.field).append(projection.project(obj))
+            self._single.add(projection.field)
 
 
 def _distinct(facts: list[Any]) -> list[Any]:
@@ -204,10 +214,29 @@ def cause(error: ClusterError) -> str:
     return "no right to list" if error.code == 403 else error.message
 
 
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without the garbage collector: decoded pages have no cycles, and looking for some takes longer than decoding."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()  # or else the next collection would look at everything that was read, in one go
+        if was_enabled:
+            gc.enable()
+
+
 async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE) -> tuple[Facts, Reading]:
-    """What is needed to explain one object. Only nodes and pods are read for the whole cluster, and without `room`
-    not even those."""
+    """What is needed to explain one object. Only nodes, pods and, if the object has claims, ResourceClaims are read for
+    the whole cluster, and without `room` not even those."""
     reading = Reading(client, page)
+    with collector_paused():
+        await _read_for(reading, ref, room=room)
+    return reading.facts(now), reading
+
+
+async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
     pcs = await _set_of(reading, ref)
     await asyncio.gather(
         *(reading.list(resource) for resource in (*TOPOLOGY, QUEUE)),
@@ -222,7 +251,6 @@ async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: in
     await _pod_groups(reading, ref.namespace, pcs)
     await _claims(reading, ref.namespace, all_pods=room)
     await _workloads(reading, ref)
-    return reading.facts(now), reading
 
 
 async def _the_set(reading: Reading, namespace: str, pcs: str) -> None:
@@ -336,7 +364,8 @@ async def read_all(
 ) -> tuple[Facts, Reading]:
     """Every kind once for the whole cluster, or else for those of `namespaces` that may be read."""
     reading = Reading(client, page)
-    await asyncio.gather(*(reading.list_in(resource, namespaces) for resource in only))
+    with collector_paused():
+        await asyncio.gather(*(reading.list_in(resource, namespaces) for resource in only))
     return reading.facts(now), reading
 
 

@@ -1,0 +1,215 @@
+"""The command lines of explain and topology, on files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.cli import main
+from app.commands.explain import reference, summary
+from app.dry_run.documents import UnusableInput
+from app.explain.facts import Facts, Ref
+from tests.explain import fleet
+from tests.explain.fleet import answer, facts, fill, pods
+from tests.explain.objects import objects_of
+from tests.explain.table.row import without
+
+FULL: dict[str, Any] = {
+    "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b2"), *fill("rack-b1", but=("gpu-08", "gpu-09"))),
+    "nodes": without(fleet.RACK, "gpu-13"),
+}
+
+
+def written(folder: Path, given: Facts, name: str = "cluster.yaml") -> str:
+    path = folder / name
+    path.write_text(yaml.safe_dump_all(objects_of(given)))
+    return str(path)
+
+
+def test_reasons_are_1_and_have_numbers_and_remedies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "llm", "--offline", written(tmp_path, facts(**FULL))]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("llm waits, 0 of 4 pods placed")
+    assert printed[1:6] == [
+        "  1  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2.                NoDomainFits",
+        "     helps: free room for 1 more in zone-b/rack-b1 (batch-eval has 2 pods there)",
+        "  2  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: "
+        "8 GPUs.  LevelLabelMissing",
+        "     helps: label the nodes: gpu-13 (platform)",
+        "            kubectl label node gpu-13 example.com/rack=rack-b2",
+    ]
+    assert printed[6:] == [
+        "PodCliqueSet llm              zone required   -                                0/4  waits",
+        "└─ PodGang llm-0              zone required   -                                0/4  waits, all or none",
+        "   ├─ PodClique …-router      -               -                                0/1  waits for its gang",
+        "   ├─ replica llm-0-pool-0    rack required   2 of 3 in zone-b/rack-b1         0/3  1",
+        "   │  └─ PodClique …-workers  rack (replica)  -                                0/3  3 x 8 GPUs",
+        "   └─ PodGroup llm-0          zone required   needs 4 pods",
+        "      └─ Queue team-llm       24 GPUs         root/team-llm: no quota, used 0       has room",
+        "not looked at: BindingFailed",
+    ]
+
+
+def test_a_placed_gang_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = facts(pods=fleet.placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"))
+    assert main(["explain", "podgang/llm-0", "--all", "--offline", written(tmp_path, given)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("llm-0 is placed as asked, 4 of 4 pods placed\n")
+    assert "PodGang llm-0 *" in printed
+    assert "Pod …-0" in printed
+
+
+def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts(**FULL))
+    assert main(["explain", "pcs/llm", "-n", fleet.NAMESPACE, "--output", "json", "--offline", path]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["state"], document["placed"], document["total"]) == ("waits", 0, 4)
+    assert [reason["id"] for reason in document["reasons"]] == ["NoDomainFits", "LevelLabelMissing"]
+    assert document["reasons"][0]["parts"] == ["llm-0-pool-0"]
+    assert document["room"][0] == {"domain": ["zone-b", "rack-b1"], "pods": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("pod/none", "Pod none not found in namespace default\n"),
+        ("deployment/web", "'deployment/web' can't be explained: KIND is one of ComputeDomain, Pod, "),
+        ("pods/", "'pods/' can't be explained: "),
+    ],
+)
+def test_what_is_not_there_is_2(given: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", given, "--offline", written(tmp_path, facts())]) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_kinds_have_kubectls_names() -> None:
+    assert reference("po/a", "n") == reference("pods/a", "n") == reference("Pod/a", "n") == Ref("Pod", "n", "a")
+    assert reference("podgangs.scheduler.grove.io/g", "n") == Ref("PodGang", "n", "g")
+    assert reference("llm", "n") == reference("pcs/llm", "n") == Ref("PodCliqueSet", "n", "llm")
+    with pytest.raises(UnusableInput):
+        reference("node/a", "n")
+
+
+def test_a_cluster_that_does_not_answer_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "none")
+    assert main(["explain", "llm", "--kubeconfig", missing]) == 2
+    assert "can't explain: no credentials" in capsys.readouterr().err
+    assert main(["topology", "--kubeconfig", missing]) == 2
+    assert "can't read the topology: no credentials" in capsys.readouterr().err
+
+
+def test_the_line_of_watch_has_what_does_not_change_by_itself() -> None:
+    assert summary(answer(facts(**FULL))) == "llm: waits, 0 of 4 placed: NoDomainFits, LevelLabelMissing"
+
+
+def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts(**FULL))
+    assert main(["topology", "--room", "3x8", "--in", "rack", "--offline", path]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "ClusterTopology grove-topology: 16 nodes in 2 zones and 4 racks",
+        "level  label                        nodes     domains",
+        "zone   topology.kubernetes.io/zone  16 of 16  2",
+        "rack   example.com/rack             15 of 16  4        1 to look at",
+        "host   kubernetes.io/hostname       16 of 16  15",
+        "  1  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: "
+        "8 GPUs.  LevelLabelMissing",
+        "     helps: label the nodes: gpu-13 (platform)",
+        "            kubectl label node gpu-13 example.com/rack=rack-b2",
+        "zone-a   2 racks   8 nodes   0 of 64 GPUs free",
+        "zone-b   2 racks   7 nodes   16 of 56 GPUs free   rack-b1 16",
+        "room for 3 pods of 8 GPUs in one rack: none; zone-b/rack-b1 2, zone-a/rack-a1 0, zone-a/rack-a2 0",
+    ]
+
+
+def test_topology_shows_one_domain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts(**FULL))
+    assert main(["topology", "rack=rack-b1", "--offline", path]) == 1
+    assert capsys.readouterr().out.splitlines()[-5:] == [
+        "zone-b/rack-b1   4 hosts   16 of 32 GPUs free   gpu-08 8, gpu-09 8",
+        "gpu-08  8 of 8 GPUs free",
+        "gpu-09  8 of 8 GPUs free",
+        "gpu-10  0 of 8 GPUs free    research/batch-eval",
+        "gpu-11  0 of 8 GPUs free    research/batch-eval",
+    ]
+
+
+def test_topology_finds_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts())
+    assert main(["topology", "--room", "4x8", "--offline", path]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    names = "zone-a/rack-a1, zone-a/rack-a2, zone-b/rack-b1 and zone-b/rack-b2"
+    assert last == f"room for 4 pods of 8 GPUs in one rack: 4 of 4 racks; {names}"
+
+
+def test_topology_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts(**FULL))
+    assert main(["topology", "--room", "3x8", "--in", "rack", "--output", "json", "--offline", path]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["outside"] == ["gpu-13"]
+    assert document["domains"][1] == {
+        "path": ["zone-b"], "nodes": 7, "closed": 0, "gpus": 56, "free": 16, "soon": 0
+    }  # fmt: skip
+    assert document["room"]["domains"][0] == {"path": ["zone-b", "rack-b1"], "pods": 2, "withLabels": 2}
+
+
+LEVELS = """
+apiVersion: grove.io/v1alpha1
+kind: ClusterTopology
+metadata: {name: grove-topology}
+spec: {levels: [{domain: zone, key: topology.kubernetes.io/zone}, {domain: host, key: kubernetes.io/hostname}]}
+"""
+CONFIGURATION = """
+apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+clusterTopology: {enabled: true, levels: [{domain: zone, key: example.com/zone}, {domain: rack, key: example.com/rack}]}
+"""
+
+
+def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts())
+    (tmp_path / "levels.yaml").write_text(LEVELS)
+    assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--offline", path]) == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "with the levels zone and host: 1 PodCliqueSet affected",
+        "! inference/llm  loses required rack: it is no level any more of scaling group pool  "
+        "(spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
+    ]
+    (tmp_path / "levels.yaml").write_text(CONFIGURATION)
+    assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--output", "json", "--offline", path]) == 0
+    (effect,) = json.loads(capsys.readouterr().out)["preview"]["effects"]
+    assert effect["text"] == (
+        "required zone means example.com/zone in place of topology.kubernetes.io/zone: running gangs stay where they "
+        "are"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--room", "10"], "--room takes NxG"),
+        (["--in", "rack"], "--in goes with --room"),
+        (["--room", "3x8", "--in", "block"], "--in block: no such level; there are zone, rack and host"),
+        (["block=b1"], "'block=b1': block is no level; there are zone, rack and host"),
+        (["rack=rack-z9"], "'rack=rack-z9': no node has example.com/rack=rack-z9"),
+    ],
+)
+def test_unusable_input_is_2(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topology", *options, "--offline", written(tmp_path, facts())]) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_file_without_levels_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, facts(topologies=()))
+    assert main(["topology", "--levels", path, "--offline", path]) == 2
+    assert "no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels" in capsys.readouterr().err
+
+
+def test_room_is_not_known_without_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topology", "--room", "3x8", "--offline", written(tmp_path, facts(pods=()))]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "room is not known: not all nodes and pods can be read\n"
+    assert "64 GPUs, free: not known" in printed.out
