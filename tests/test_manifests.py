@@ -135,7 +135,7 @@ def made_later(objects: list[Object]) -> Iterator[Reference]:
 
 def installed(folder: str) -> list[Object]:
     """An installation with all that goes with it: the prerequisites and the monitoring."""
-    return [obj for one in (PREREQUISITES, folder, "overlays/monitoring") for obj in rendered(one)]
+    return [obj for part in (PREREQUISITES, folder, "overlays/monitoring") for obj in rendered(part)]
 
 
 @pytest.mark.parametrize("folder", INSTALLATIONS)
@@ -157,8 +157,8 @@ def test_the_configuration_names_the_webhook_configurations_that_are_installed(f
 def test_a_generated_object_shares_its_name_with_no_other(folder: str) -> None:
     """kustomize renames what it takes for a reference to a generated object, so a shared name renames too much."""
     generated = {named(obj) for obj in rendered(folder) if obj["kind"] in ("ConfigMap", "Secret")}
-    others = {obj["metadata"]["name"] for one in FOLDERS for obj in rendered(one) if named(obj) not in generated}
-    others |= {name for one in INSTALLATIONS for _, _, _, name, _ in permissions(rendered(one))}
+    others = {obj["metadata"]["name"] for other in FOLDERS for obj in rendered(other) if named(obj) not in generated}
+    others |= {name for other in INSTALLATIONS for _, _, _, name, _ in permissions(rendered(other))}
     shared = {name for _, _, name in generated if HASH.sub("", name) in others or name in others}
     assert shared == set()
 

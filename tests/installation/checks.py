@@ -63,8 +63,8 @@ async def verdict(cluster: Cluster) -> str:
 
 async def levels(cluster: Cluster) -> list[str]:
     """The domains of the managed ClusterTopology, [] if there is none."""
-    found = await cluster.admin.find(TOPOLOGY)
-    return [level["domain"] for level in found["spec"]["levels"]] if found else []
+    topology = await cluster.admin.find(TOPOLOGY)
+    return [level["domain"] for level in topology["spec"]["levels"]] if topology else []
 
 
 async def adopts(cluster: Cluster, name: str) -> None:

@@ -47,9 +47,9 @@ class Kubernetes:
         return body
 
     async def get(self, path: str) -> Object:
-        found = await self.find(path)
-        assert found is not None, f"nothing at {path}"
-        return found
+        obj = await self.find(path)
+        assert obj is not None, f"nothing at {path}"
+        return obj
 
     async def write(self, method: str, path: str, body: Object) -> Object:
         """The answer to a request that has to succeed."""

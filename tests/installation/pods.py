@@ -1,7 +1,8 @@
 """Stands in for what runs Pods in a cluster: the Deployment controller, the kubelet and the EndpointSlice controller.
 
-It knows one Deployment. Each of its Pods is a process on this machine with the rendered command, files and environment,
-an address of its own on loopback, and the token of its ServiceAccount. Nothing else is different from a cluster.
+It serves a single Deployment. Each Pod is a process on this machine with the rendered command, files and environment,
+an address of its own on loopback, and a token of the rendered ServiceAccount. The port is the rendered one, so nothing
+on this machine may listen on port 8443 of all addresses.
 """
 
 import asyncio
@@ -113,21 +114,21 @@ class Pods:
     # The Deployment controller: one new Pod more than asked for, and none fewer that is ready.
 
     async def _roll(self, deployment: Object | None) -> None:
-        wanted = deployment["spec"]["replicas"] if deployment else 0
+        replicas = deployment["spec"]["replicas"] if deployment else 0
         template = deployment["spec"]["template"] if deployment else {}
         version = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
         staying = [pod for pod in self.pods if not pod.is_stopping]
         current = [pod for pod in staying if pod.template == version]
         former = [pod for pod in staying if pod.template != version]
-        while deployment and len(current) < wanted and len(current) + len(former) < wanted + 1:
+        while deployment and len(current) < replicas and len(current) + len(former) < replicas + 1:
             pod = await self._start(template, version)
             if pod is None:
                 break
             current.append(pod)
-        for pod in current[wanted:]:
+        for pod in current[replicas:]:
             pod.stop()
         for pod in former:
-            if wanted == 0 or not pod.is_ready or len(self.ready) > wanted:
+            if replicas == 0 or not pod.is_ready or len(self.ready) > replicas:
                 pod.stop()
 
     async def _report(self, deployment: Object) -> None:
@@ -178,11 +179,11 @@ class Pods:
     async def _content(self, volume: Object) -> dict[str, bytes] | None:
         """The files of a volume; None if its ConfigMap or Secret is missing."""
         if "configMap" in volume:
-            found = await self.kubernetes.find(f"{CORE}/configmaps/{volume['configMap']['name']}")
-            return None if found is None else {name: text.encode() for name, text in found["data"].items()}
+            configmap = await self.kubernetes.find(f"{CORE}/configmaps/{volume['configMap']['name']}")
+            return None if configmap is None else {name: text.encode() for name, text in configmap["data"].items()}
         if "secret" in volume:
-            found = await self.kubernetes.find(f"{CORE}/secrets/{volume['secret']['secretName']}")
-            return None if found is None else {name: base64.b64decode(text) for name, text in found["data"].items()}
+            secret = await self.kubernetes.find(f"{CORE}/secrets/{volume['secret']['secretName']}")
+            return None if secret is None else {name: base64.b64decode(text) for name, text in secret["data"].items()}
         return {}
 
     async def _refresh_secrets(self, pod: Pod) -> None:

@@ -14,8 +14,8 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 async def conditions(cluster: Cluster, name: str) -> dict[str, str]:
-    found = await cluster.admin.get(f"{DEFINITIONS}/{name}")
-    return {condition["type"]: condition["status"] for condition in found["status"]["conditions"]}
+    definition = await cluster.admin.get(f"{DEFINITIONS}/{name}")
+    return {condition["type"]: condition["status"] for condition in definition["status"]["conditions"]}
 
 
 @pytest.mark.parametrize("is_grove_first", [True, False], ids=["Grove first", "grove-admission first"])
@@ -23,7 +23,7 @@ async def test_both_crds_of_the_group_are_established_in_either_order(cluster: C
     """An API server establishes no CRD that has a short name of another one of its group."""
     await cluster.admin.delete(f"{DEFINITIONS}/clustertopologies.grove.io")
     await cluster.until(
-        lambda: cluster.admin.find(f"{DEFINITIONS}/clustertopologies.grove.io"), lambda found: not found
+        lambda: cluster.admin.find(f"{DEFINITIONS}/clustertopologies.grove.io"), lambda definition: not definition
     )
     ours = [command for command in commands("### Install") if "manifests/prerequisites" in command]
     binding = list(yaml.safe_load_all((CRDS / "clustertopologybindings.yaml").read_text()))
@@ -35,7 +35,7 @@ async def test_both_crds_of_the_group_are_established_in_either_order(cluster: C
         await cluster.api.apply(binding)
     established = {"NamesAccepted": "True", "Established": "True"}
     for name in ("clustertopologies.grove.io", "clustertopologybindings.grove.io"):
-        found = await cluster.until(
-            partial(conditions, cluster, name), lambda found: found.get("Established") == "True"
+        status = await cluster.until(
+            partial(conditions, cluster, name), lambda status: status.get("Established") == "True"
         )
-        assert {key: found[key] for key in established} == established
+        assert {key: status[key] for key in established} == established

@@ -99,8 +99,8 @@ async def test_a_token_ends_with_its_service_account(api: Api) -> None:
 
 
 async def test_discovery_names_the_kinds_of_subresources(api: Api) -> None:
-    found = (await api.done("GET", "/apis/apps/v1"))["resources"] + (await api.done("GET", "/api/v1"))["resources"]
-    kinds = {item["name"]: (item.get("group"), item.get("version"), item["kind"]) for item in found}
+    lists = [(await api.done("GET", path))["resources"] for path in ("/apis/apps/v1", "/api/v1")]
+    kinds = {item["name"]: (item.get("group"), item.get("version"), item["kind"]) for items in lists for item in items}
     assert {name: kinds[name] for name in ("deployments/scale", "serviceaccounts/token", "pods/binding")} == {
         "deployments/scale": ("autoscaling", "v1", "Scale"),
         "serviceaccounts/token": ("authentication.k8s.io", "v1", "TokenRequest"),
