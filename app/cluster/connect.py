@@ -56,6 +56,19 @@ async def reading_client(
         yield ReadOnlyClient(client)
 
 
+@contextlib.asynccontextmanager
+async def console_client(
+    resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
+) -> AsyncIterator[HttpClient]:
+    """A client for the console, with the rights of a kubeconfig, never those of a Pod. The caller runs
+    `client.discovery` and hands out only `ReadOnlyClient` and `LookingClient`. ClusterError without credentials."""
+    credentials = await from_kubeconfig(kubeconfig, context)
+    user_agent = f"grove-admission-console/{__version__}"
+    known = tuple(dict.fromkeys((*resources, *ALL)))
+    async with HttpClient(credentials, known, _READING, user_agent=user_agent) as client:
+        yield client
+
+
 def limits(configuration: Configuration) -> Limits:
     """The limits of one client, from the configuration."""
     client = configuration.client

@@ -11,6 +11,7 @@ COMMANDS = {
     "doctor": "whether an installation in a live cluster can do its work",
     "explain": "why a workload waits, and what helps",
     "topology": "levels, what is free where, and what is not a tree",
+    "console": "a local, read-only web page with all of these",
     "webhooks": "print the two webhook configurations",
     "sandbox": "a local API server with the webhooks, until SIGTERM or Ctrl-C",
     "certs": "make, show or check certificates",

@@ -24,6 +24,8 @@ import uvloop
 from app import logs
 from app.cluster.cluster import Cluster
 from app.cluster.connect import limits
+from app.cluster.table import TOPOLOGIES
+from app.commands.console import announcement
 from app.commands.options import REFUSED, Command, add_log_level, port_number
 from app.config.environment import with_overrides
 from app.config.read import load_configuration
@@ -71,13 +73,16 @@ class ApiServer(Protocol):
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
     """What `sandbox` was asked for. `state_dir` gets kubeconfig, certificates and, once all is ready, ready.json.
-    `real` asks for a real API server, `crds` is a folder with CRDs of the neighbours in place of our minimal ones."""
+    `real` asks for a real API server, `crds` is a folder with CRDs of the neighbours in place of our minimal ones.
+    `fleet` fills the cluster with nodes and workloads to look at, and `console` opens a console for the user."""
 
     configuration: Configuration
     state_dir: Path
     port: int = 0
     crds: Path | None = None
     real: bool = False
+    fleet: bool = False
+    console: bool = False
 
 
 def default_configuration() -> Configuration:
@@ -152,8 +157,35 @@ async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Pat
     async with beside(api, settings.configuration, settings.state_dir) as served:
         url = f"https://localhost:{served.listener.port}"
         _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
+        if settings.fleet:
+            await _apply_fleet(api, served.cluster, waits=settings.configuration.cluster_topology.enabled)
         print(f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True)
-        await signalled()
+        async with _console(api, settings):
+            await signalled()
+
+
+async def _apply_fleet(api: ApiServer, cluster: Cluster, *, waits: bool) -> None:
+    """Creates the fleet; if it `waits`, not before the levels are known: webhooks would refuse it until then."""
+    from app.sandbox.fleet import fleet
+
+    if waits:
+        async with asyncio.timeout(READY_SECONDS):
+            await _until(lambda: cluster.stores[TOPOLOGIES].get("", cluster.topology_name) is not None)
+    await api.apply(fleet())
+
+
+@contextlib.asynccontextmanager
+async def _console(api: ApiServer, settings: SandboxSettings) -> AsyncIterator[None]:
+    """A console with the rights of the sandbox's user, if it was asked for, while the block runs."""
+    if not settings.console:
+        yield
+        return
+    from app.console.app import ConsoleSettings, opened
+
+    asked = ConsoleSettings(settings.configuration, api.kubeconfig, "user", "user")
+    async with opened(asked) as console:
+        print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
+        yield
 
 
 @contextlib.asynccontextmanager
@@ -241,6 +273,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="etcd and kube-apiserver of KUBEBUILDER_ASSETS (default: /usr/local/kubebuilder/bin) for an API server",
     )
+    parser.add_argument("--fleet", action="store_true", help="64 nodes and three workloads, one of them stuck")
+    parser.add_argument("--console", action="store_true", help="open a console too, and print its address")
     add_log_level(parser)
 
 
@@ -249,7 +283,15 @@ def run(arguments: argparse.Namespace) -> int:
     flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
     configuration = load_configuration(arguments.config) if arguments.config else default_configuration()
     configuration = with_overrides(configuration, {}, flags)
-    settings = SandboxSettings(configuration, arguments.state_dir, arguments.port, arguments.crds, arguments.real)
+    settings = SandboxSettings(
+        configuration,
+        arguments.state_dir,
+        arguments.port,
+        arguments.crds,
+        arguments.real,
+        arguments.fleet,
+        arguments.console,
+    )
     try:
         uvloop.run(run_sandbox(settings))
     except (OSError, RuntimeError, ClusterError, CreationFailed) as problem:

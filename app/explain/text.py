@@ -77,7 +77,7 @@ def _row(row: tuple[str, ...], widths: Sequence[int]) -> str:
 
 def _rows(branch: Branch, first: str, rest: str, everything: bool, parent: str = "") -> Iterator[tuple[str, ...]]:
     yield _cells(branch, first, parent)
-    shown = list(_folded(branch.children)) if not everything else [(child, 0) for child in branch.children]
+    shown = list(folded(branch.children)) if not everything else [(child, 0) for child in branch.children]
     for position, (child, more) in enumerate(shown):
         last = position == len(shown) - 1
         own, below = ("└─ ", "   ") if last and not more else ("├─ ", "│  ")
@@ -110,7 +110,7 @@ def without_pods(branch: Branch) -> Branch:
     return replace(branch, children=tuple(kept), reasons=tuple(sorted(numbers)))
 
 
-def _folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
+def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
     """Each child that differs from the one before, and how many equal ones follow it."""
     position = 0
     while position < len(children):

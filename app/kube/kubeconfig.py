@@ -94,3 +94,14 @@ def namespace_of(path: Path | None = None, context: str | None = None) -> str:
         return "default"
     named = next((item for item in contexts or () if item["name"] == context), active) if context else active
     return str(((named or {}).get("context") or {}).get("namespace") or "default")
+
+
+def context_of(path: Path | None = None, context: str | None = None) -> str:
+    """The name of the kubeconfig's context that is used, "" if it can't be read."""
+    if context:
+        return context
+    try:
+        _, active = list_kube_config_contexts(str(path) if path else None)
+    except _UNREADABLE:
+        return ""
+    return str((active or {}).get("name") or "")

@@ -19,8 +19,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from app.kube.api import Client, ClusterError, Gone, NotFound, Object, Unavailable, WatchEvent
+from app.kube.api import ClusterError, Gone, NotFound, Object, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
+from app.kube.readonly import Reader
 from app.kube.store import Replacement, WatchStore
 from app.objects.resource import Resource
 
@@ -61,7 +62,7 @@ class Pace:
 
 
 async def run_store(
-    client: Client,
+    client: Reader,
     store: WatchStore[T],
     resource: Resource,
     *,
@@ -98,7 +99,7 @@ async def run_store(
             await asyncio.sleep(backoff.next(error.retry_after))
 
 
-async def list_into(client: Client, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
+async def list_into(client: Reader, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
     """Lists everything into `store`, in pages, giving way to the event loop after every slice. Gives the list's
     resourceVersion."""
     replacement = store.replace()
@@ -123,7 +124,7 @@ async def list_into(client: Client, store: WatchStore[T], selection: Selection, 
 
 
 async def follow(
-    client: Client, store: WatchStore[T], selection: Selection, version: str, pace: Pace, backoff: Backoff
+    client: Reader, store: WatchStore[T], selection: Selection, version: str, pace: Pace, backoff: Backoff
 ) -> NoReturn:
     """Watches from `version` on, one request after the other. Broken connections are taken up again from the last
     version seen; raises Gone when that is too old, NotFound when the resource is no longer served."""
@@ -156,7 +157,7 @@ async def follow(
 
 
 async def events_of_connection(
-    client: Client, selection: Selection, version: str, timeout_seconds: int, pace: Pace
+    client: Reader, selection: Selection, version: str, timeout_seconds: int, pace: Pace
 ) -> AsyncGenerator[WatchEvent, None]:
     """The events of one watch request. Raises Silent if there was none for `pace.quiet_after` seconds."""
     stream = client.watch(

@@ -1,0 +1,81 @@
+"""The command line of the console.
+
+Exit codes: 0 after SIGTERM, 1 if it can't run.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import uvloop
+
+from app import logs
+from app.commands.options import REFUSED, Command, port_number
+from app.config.environment import with_overrides
+from app.config.read import configuration_or_defaults
+from app.dry_run.documents import UnusableInput
+from app.kube.api import ClusterError
+from app.kube.credentials import is_in_cluster
+from app.kube.kubeconfig import context_of
+from app.server.process import signalled
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's")
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of the cluster (default: kubectl's)")
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
+    parser.add_argument("--namespace", default="", metavar="A,B", help="if you may list neither all nor the namespaces")
+    parser.add_argument("--port", type=port_number, default=0, help="on loopback (default: a free one)")
+    parser.add_argument("--ipv6", action="store_true", help="listen on ::1 in place of 127.0.0.1")
+    parser.add_argument("--no-browser", action="store_true", help="don't open a browser")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if is_in_cluster():
+        print("the console doesn't run in a cluster: run it where your kubeconfig and browser are", file=sys.stderr)
+        return REFUSED
+    logs.set_up("warning")
+    try:
+        uvloop.run(_run(arguments))
+    except (ClusterError, OSError) as problem:
+        print(f"can't open the console: {problem}", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+async def _run(arguments: argparse.Namespace) -> None:
+    try:
+        from app.console.app import ConsoleSettings, opened
+    except ImportError as problem:
+        raise UnusableInput(f"the console needs more packages ({problem}): install grove-admission[console]") from None
+    settings = ConsoleSettings(
+        with_overrides(configuration_or_defaults(arguments.config), os.environ, {}),
+        arguments.kubeconfig,
+        arguments.context or "",
+        context_of(arguments.kubeconfig, arguments.context),
+        tuple(filter(None, arguments.namespace.split(","))),
+        arguments.port,
+        arguments.ipv6,
+    )
+    async with opened(settings) as console:
+        print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
+        if sys.stdout.isatty() and not arguments.no_browser:
+            with contextlib.suppress(OSError):
+                console.open_browser()
+        await signalled()
+
+
+def announcement(url: str, file: Path, *, terminal: bool) -> str:
+    """The address with its token on a terminal only: elsewhere, output is kept and read by others."""
+    return f"console ready: {url}" if terminal else f"console ready: open {file}"
+
+
+COMMAND = Command(
+    "A local web page with workloads, topology, findings and a playground, until SIGTERM or Ctrl-C. It listens on "
+    "loopback only, reads with the rights of the kubeconfig, and writes nothing to the cluster. "
+    "Exit code: 0 at the end, 1 if it can't run.",
+    add_options,
+    run,
+)

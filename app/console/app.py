@@ -1,0 +1,158 @@
+"""The running console: credentials, token, server on loopback, and the file that opens the browser."""
+
+import asyncio
+import contextlib
+import html
+import secrets
+import shutil
+import socket
+import tempfile
+import webbrowser
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from app import __version__
+from app.cluster.connect import console_client
+from app.config.schema import Configuration
+from app.console.events import Streams
+from app.console.findings import Examination
+from app.console.live import Live
+from app.console.playground import Judge
+from app.console.routes import Console, build_app
+from app.explain.resources import ALL
+from app.kube.readonly import LookingClient, ReadOnlyClient
+from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
+
+TOKEN_BYTES = 24
+_STOP_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """What was asked for. `port` 0 takes a free one. `namespaces` are read one by one if there is no right to read all;
+    without any, those that the user may list."""
+
+    configuration: Configuration
+    kubeconfig: Path | None = None
+    context: str | None = None
+    context_name: str = ""
+    namespaces: Sequence[str] = ()
+    port: int = 0
+    ipv6: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A console that listens. `url` has the token; `file` redirects there, and only its owner can read it. `calls`
+    counts the calls of the API server by (verb, resource, status)."""
+
+    url: str
+    file: Path
+    live: Live
+    calls: dict[tuple[str, str, str], int]
+
+    def open_browser(self) -> bool:
+        """Opens the file, not the URL: the arguments of a browser are visible to other users."""
+        return webbrowser.open(self.file.as_uri())
+
+
+@contextlib.asynccontextmanager
+async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
+    """The console, while the block runs. ClusterError without credentials, OSError if the port can't be had."""
+    sock = _bind(settings)
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    host, port = sock.getsockname()[:2]
+    url = f"http://{'[::1]' if settings.ipv6 else host}:{port}/{token}/"
+    resources = (*ALL, NAMESPACE)
+    async with console_client(resources, settings.kubeconfig, settings.context) as client:
+        live = Live(ReadOnlyClient(client), settings.namespaces, client.discovery)
+        looking = LookingClient(client, hidden=(SECRET, CONFIG_MAP))
+        streams = Streams(live)
+        examination = Examination(looking, client.read, settings.configuration, live)
+        judge = Judge(looking, settings.configuration, live)
+        console = Console(live, streams, examination, judge, settings.context_name or "default", __version__)
+        with _redirecting_file(url) as file:
+            async with (
+                _background(client.discovery.run(), live.run()),
+                _serving(build_app(console, token), sock, streams),
+            ):
+                yield Opened(url, file, live, client.calls)
+                examination.stop()
+
+
+def _bind(settings: ConsoleSettings) -> socket.socket:
+    """A socket on loopback: there is no setting for any other address."""
+    family, host = (socket.AF_INET6, "::1") if settings.ipv6 else (socket.AF_INET, "127.0.0.1")
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, settings.port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+@contextlib.contextmanager
+def _redirecting_file(url: str) -> Iterator[Path]:
+    """A page that only its owner can read and that leads to `url`; gone at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="grove-admission-console-"))
+    file = folder / "open.html"
+    file.touch(mode=0o600)
+    address = html.escape(url, quote=True)
+    file.write_text(
+        f'<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0; url={address}"><title>grove-admission</title>'
+        f'<a href="{address}">Open the console</a>\n'
+    )
+    try:
+        yield file
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
+    """Runs `work` while the block runs; if any of it ends, the block ends with its error."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(each) for each in work]
+        yield
+        for task in running:
+            task.cancel()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the command."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> AsyncIterator[None]:
+    """Serves on the socket while the block runs. It listens at once: connections wait until the server accepts them."""
+    sock.listen(128)
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    server = _Server(config)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(server.serve(sockets=[sock]))
+        try:
+            yield
+        finally:
+            streams.close()
+            server.should_exit = True

@@ -1,0 +1,275 @@
+"""Findings: what audit, doctor and the topology find, in one list. Examined on demand, never on a timer."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+
+from app.audit.auditor import Auditor
+from app.audit.finding import Finding, Tally
+from app.audit.progress import Progress
+from app.certificates.probe import Handshake
+from app.cluster.cluster import Cluster
+from app.config.schema import Configuration
+from app.console.live import Live, Snapshot
+from app.console.page import Page, Query
+from app.doctor.examination import Patient, examine
+from app.doctor.permissions import Account
+from app.doctor.report import Check
+from app.dry_run.judge import Asker
+from app.explain.reason import Reason
+from app.explain.topology import survey
+from app.kube.api import Client, ClusterError, Object
+from app.webhooks.configurations import EXEMPT_NAMESPACE
+from app.webhooks.registry import Facts, Settings, routes
+
+_ASKER = "audit"
+ACCOUNT = "grove-admission"
+"""The service account of the manifests."""
+MOST_ROWS = 500
+GROUPS = {
+    "problem": "Problems",
+    "refused": "Refused today",
+    "leak": "Leaks",
+    "warning": "Warnings",
+    "undecided": "Not decided",
+}
+_STATES = {"problem": "problem", "refused": "problem", "leak": "problem", "warning": "warning", "undecided": "unknown"}
+_WORDS = {
+    "problem": "problem",
+    "refused": "refused today",
+    "leak": "leak",
+    "warning": "warning",
+    "undecided": "not decided",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finding. `group` is a key of GROUPS; `objects` are the objects that it holds for."""
+
+    group: str
+    source: str
+    text: str
+    detail: str = ""
+    remedy: str = ""
+    commands: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Result:
+    """What one examination has found so far. Times are seconds since 1970, `end` 0 while it goes on."""
+
+    start: float
+    end: float = 0.0
+    stage: str = "the audit"
+    looked_at: int = 0
+    rows: list[Row] = field(default_factory=list)
+    passed: list[Check] = field(default_factory=list)
+    not_seen: list[str] = field(default_factory=list)
+
+
+class Examination:
+    """Runs audit and doctor over a client that only reads. `read` gets a path of the API server."""
+
+    def __init__(
+        self,
+        client: Client,
+        read: Callable[[str], Any],
+        configuration: Configuration,
+        live: Live,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client, self._read, self._configuration, self._live = client, read, configuration, live
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self.result: Result | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Begins an examination, unless one is under way."""
+        if not self.running:
+            self.result = Result(self._clock())
+            self._task = asyncio.create_task(self._examine(self.result))
+
+    async def finish(self) -> None:
+        """Waits for the examination that is under way."""
+        if self._task is not None:
+            await self._task
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _examine(self, result: Result) -> None:
+        try:
+            await self._audit(result)
+            result.stage = "the installation"
+            self._live.touch()
+            await self._doctor(result)
+        except (ClusterError, OSError) as problem:
+            result.not_seen.append(f"{result.stage}: {problem}")
+        result.end = self._clock()
+        self._live.touch()
+
+    async def _audit(self, result: Result) -> None:
+        configuration = self._configuration
+        cluster = Cluster(self._client, configuration)
+        auditor = Auditor(
+            self._client,
+            cluster,
+            routes(Settings.of(configuration, authorized=(_ASKER,)), Facts.of(cluster)),
+            Asker(_ASKER),
+            levels=configuration.levels,
+            exempt=(EXEMPT_NAMESPACE, configuration.certificates.namespace),
+            now=datetime.now(UTC),
+            progress=_Counting(result, self._live),
+        )
+        async for finding in auditor.findings(None):
+            result.rows.append(_of_audit(finding))
+        result.looked_at = sum(count.looked_at for count in auditor.tally.counts.values())
+        result.not_seen += _not_audited(auditor.tally)
+
+    async def _doctor(self, result: Result) -> None:
+        configuration = self._configuration
+        account = Account(configuration.certificates.namespace, ACCOUNT)
+        patient = Patient(self._client, self._read_path, _no_handshake, configuration, account, datetime.now(UTC))
+        for check in await examine(patient):
+            if check.status == "ok":
+                result.passed.append(check)
+            else:
+                result.rows.append(_of_doctor(check))
+
+    async def _read_path(self, path: str) -> Object:
+        answer: Object = await self._read(path)
+        return answer
+
+    def shown(self, snapshot: Snapshot, query: Query) -> dict[str, Any]:
+        """What the page shows: the findings of the last examination, and those of the topology of now."""
+        result = self.result
+        now = [*(result.rows if result else ()), *(_of_topology(reason) for reason in survey(snapshot.index).reasons)]
+        rows = _grouped(now)
+        text, show = query.get("q", "").lower(), query.get("show", "")
+        counts = {group: sum(row.group == group for row in rows) for group in GROUPS}
+        kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
+        return {
+            "chips": [{"group": g, "title": GROUPS[g], "count": n} for g, n in counts.items() if n],
+            "all": len(rows),
+            "show": show if show in GROUPS else "",
+            "q": query.get("q", ""),
+            "rows": [_shown(row) for row in kept[:MOST_ROWS]],
+            "more": max(0, len(kept) - MOST_ROWS),
+            "headline": _headline(rows, result, running=self.running),
+            "examined": _examined(result),
+            "running": self.running,
+            "stage": result.stage if result else "",
+            "looked_at": result.looked_at if result else 0,
+            "time": result.end if result else 0.0,
+            "seconds": max(0.0, result.end - result.start) if result else 0.0,
+            "passed": [{"subject": c.subject, "message": c.message} for c in (result.passed if result else ())],
+            "not_seen": [*(result.not_seen if result else ()), "Secrets and ConfigMaps (never read here)"],
+        }
+
+
+class _Counting(Progress):
+    """Counts for the page in place of a bar."""
+
+    def __init__(self, result: Result, live: Live) -> None:
+        super().__init__(StringIO())
+        self._result, self._live = result, live
+        self._by_kind: dict[str, int] = {}
+
+    def show(self, kind: str, done: int, left: int | None) -> None:
+        self._by_kind[kind] = done
+        self._result.looked_at = sum(self._by_kind.values())
+        self._live.touch()
+
+
+async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+    return Handshake("unreachable", "the console connects to nothing but the API server")
+
+
+def _of_audit(finding: Finding) -> Row:
+    name = "/".join(filter(None, (finding.namespace, finding.name)))
+    group = "undecided" if finding.is_undecided else "refused" if finding.code else "leak"
+    detail = "; ".join(finding.problems)
+    return Row(group, "audit", finding.kind, detail, finding.remedy, objects=(name,))
+
+
+def _not_audited(tally: Tally) -> Iterator[str]:
+    yield from (f"{name} ({why})" for name, why in tally.unread.items())
+    yield from (f"{name} (not installed)" for name in tally.absent)
+
+
+def _of_doctor(check: Check) -> Row:
+    group = {"problem": "problem", "warning": "warning"}.get(check.status, "undecided")
+    return Row(group, "doctor", f"{check.subject}: {check.message}", "", check.remedy)
+
+
+def _of_topology(reason: Reason) -> Row:
+    group = "problem" if reason.severity == "problem" else "warning"
+    names = tuple(ref.name for ref in reason.objects)
+    return Row(group, "topology", reason.text, reason.id, reason.remedy, reason.commands, names)
+
+
+def _grouped(rows: Sequence[Row]) -> list[Row]:
+    """Equal findings of several objects as one row; by group, then as they came."""
+    groups: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        key = (row.group, row.source, row.text, row.detail, row.remedy)
+        known = groups.get(key)
+        groups[key] = row if known is None else replace(known, objects=(*known.objects, *row.objects))
+    order = list(GROUPS)
+    return sorted(groups.values(), key=lambda row: order.index(row.group))
+
+
+def _searched(row: Row) -> str:
+    return " ".join((row.source, row.text, row.detail, *row.objects)).lower()
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    text = row.text
+    if row.source == "audit":
+        names = ", ".join(row.objects[:3]) + (f" and {len(row.objects) - 3} more" if len(row.objects) > 3 else "")
+        text = f"{row.text} {names}"
+    return {
+        "state": _STATES[row.group],
+        "words": _WORDS[row.group],
+        "source": row.source,
+        "text": text,
+        "detail": row.detail if row.source == "audit" else "",
+        "remedy": row.remedy,
+        "commands": row.commands,
+        "count": len(row.objects),
+    }
+
+
+def _headline(rows: Sequence[Row], result: Result | None, *, running: bool) -> str:
+    urgent = sum(row.group in ("problem", "refused", "leak") for row in rows)
+    if running:
+        return "The cluster is being examined"
+    if result is None:
+        return "Nothing has been examined yet" if not rows else f"{len(rows)} of the topology; not examined further yet"
+    if not rows:
+        return "Nothing to look at"
+    findings = "1 finding" if len(rows) == 1 else f"{len(rows)} findings"
+    return f"{findings}; {urgent or 'none'} of them {'needs' if urgent == 1 else 'need'} somebody now"
+
+
+def _examined(result: Result | None) -> bool:
+    return result is not None and bool(result.end)
+
+
+def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
+    """Everything comes from the examination."""
+    return {}
+
+
+PAGE = Page("findings", "Findings", _read)

@@ -1,0 +1,110 @@
+"""Who may ask the console: only somebody who has the token, from this machine, and no other page of the browser.
+
+The token is in the path. A cookie would be sent to every port of the host, so a server of another local user would
+receive it. Host is checked because a name that resolves to 127.0.0.1 would make a foreign page same-origin.
+"""
+
+import hmac
+import re
+from collections.abc import Mapping
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_BODY = 2 * 2**20
+"""Bytes of a request."""
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
+_METHODS = ("GET", "HEAD", "POST")
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+class Guard:
+    """Passes on what may be asked, with the token as `root_path`; answers the rest with an empty body. Adds the
+    security headers to every answer."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        refusal = self.refusal(scope)
+        if refusal:
+            await _answer(send, refusal)
+            return
+        scope = {**scope, "root_path": f"/{self._token}"}
+        await self._app(scope, _Limited(receive), _with_headers(send))
+
+    def refusal(self, scope: Scope) -> int:
+        """The status of the refusal, 0 for none."""
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "")
+        if _HOST.fullmatch(host) is None:
+            return 421
+        token, _, rest = scope["path"][1:].partition("/")
+        if not hmac.compare_digest(token.encode(), self._token.encode()) or "/" not in scope["path"][1:]:
+            return 404
+        if scope["method"] not in _METHODS:
+            return 405
+        if not _is_ours(headers, entry=not rest and scope["method"] == "GET"):
+            return 403
+        if scope["method"] == "POST":
+            return _refusal_of_post(headers, host)
+        return 0
+
+
+def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
+    """Whether the browser says that our own page or its user asks. The file that opens the browser counts as another
+    site, so the entry, which shows nothing of the cluster, may be navigated to from there."""
+    site = headers.get("sec-fetch-site", "none")
+    navigates = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+    return site in ("same-origin", "none") or (entry and navigates)
+
+
+def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
+    if headers.get("origin") != f"http://{host}":
+        return 403
+    length = headers.get("content-length", "")
+    if not length.isdecimal():
+        return 411
+    return 413 if int(length) > MOST_BODY else 0
+
+
+class _Limited:
+    """A body that ends the request if it is longer than announced limits allow."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._left = receive, MOST_BODY
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        return message if self._left >= 0 else {"type": "http.disconnect"}
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            kept = [(name, value) for name, value in message["headers"] if name.decode().lower() not in HEADERS]
+            message = {**message, "headers": [*kept, *ours]}
+        await send(message)
+
+    return sending
+
+
+async def _answer(send: Send, status: int) -> None:
+    start: Message = {"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]}
+    await _with_headers(send)(start)
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,30 @@
+"""Pages of the console: what each is made of, and the table of them."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.console.live import Snapshot
+
+Query = Mapping[str, str]
+"""The query of a request, the first value of each name."""
+
+PAGES = ("workloads", "topology", "findings", "playground")
+"""The modules of the pages, in the order of the bar and of the keys 1 to 4. Each has its page as PAGE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`path` is also the name of the template. `read` makes from a snapshot and a query what the template shows, as
+    values that JSON could hold. `watched`: whether the page shows what happens in the cluster."""
+
+    path: str
+    title: str
+    read: Callable[[Snapshot, Query], dict[str, Any]]
+    watched: bool = True
+
+
+def pages() -> list[Page]:
+    """All pages, in order."""
+    return [importlib.import_module(f"app.console.{name}").PAGE for name in PAGES]

@@ -1,0 +1,235 @@
+"""Playground: verdicts on pasted documents, with the facts of the cluster or with none. Nothing is sent or stored."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from app.admission.verdict import Verdict
+from app.cluster import documents, listed
+from app.cluster.cluster import Cluster
+from app.config.schema import Configuration
+from app.console.live import Live, Snapshot
+from app.console.page import Page, Query
+from app.console.source import difference, line_of, masked, roots
+from app.dry_run.documents import UnusableInput, read_documents
+from app.dry_run.judge import Asker, Judgement, identify, judge
+from app.explain.answer import explain
+from app.explain.facts import Ref
+from app.explain.index import Index
+from app.explain.planned import PLACEMENT, planned
+from app.kube.api import Client, Object
+from app.rules.kinds import POD_CLIQUE_SET
+from app.webhooks.registry import routes_over
+
+MOST_TEXT = 1_000_000
+"""Characters of a text."""
+OPERATIONS = ("CREATE", "UPDATE", "DELETE")
+_FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
+_NEWEST = str(2**62)
+_STATES = {"allowed": "well", "patched": "well", "refused": "problem", "failed": "unknown"}
+_WORDS = {"allowed": "allowed", "patched": "allowed, patched", "refused": "refused", "failed": "not decided"}
+EXAMPLE = """\
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata:
+  name: llm-serve
+  namespace: default
+spec:
+  replicas: 1
+  template:
+    topologyConstraint:
+      packDomain: rack
+    cliques:
+      - name: decode
+        topologyConstraint:
+          packDomain: zone
+        spec:
+          roleName: decode
+          replicas: 4
+          podSpec:
+            containers:
+              - name: main
+                image: registry.example/inference:1
+                resources:
+                  limits:
+                    nvidia.com/gpu: 8
+"""
+
+
+class Judge:
+    """Judges what a form has: `text`, `operation`, `user`, and `cluster` if the facts of the cluster count."""
+
+    def __init__(self, client: Client, configuration: Configuration, live: Live) -> None:
+        self._client, self._configuration, self._live = client, configuration, live
+
+    async def __call__(self, form: Mapping[str, str]) -> dict[str, Any]:
+        text = form.get("text", "").replace("\r\n", "\n")[:MOST_TEXT]
+        operation = form.get("operation", "CREATE")
+        values: dict[str, Any] = {
+            "text": text,
+            "operation": operation if operation in OPERATIONS else "CREATE",
+            "user": form.get("user", ""),
+            "cluster": "cluster" in form,
+            "headline": "Not YAML that can be judged",
+            "error": "",
+            "verdicts": [],
+            "marks": {},
+        }
+        try:
+            read = await asyncio.to_thread(read_documents, text)
+        except UnusableInput as problem:
+            return {**values, "error": str(problem)}
+        nodes = await asyncio.to_thread(roots, text)
+        values["text"] = masked(text, nodes)
+        cluster, unread = await self._cluster(read, with_cluster=values["cluster"])
+        default = next(iter(self._configuration.authorization.authorized_users), "console")
+        asker = Asker(values["user"] or default, (), values["operation"])
+        routes = routes_over(self._configuration, cluster)
+        judged = [await judge(routes, document, asker) for document in read]
+        snapshot = self._live.snapshot() if values["cluster"] and self._live.ready else None
+        verdicts = await asyncio.to_thread(_verdicts, judged, nodes, snapshot)
+        return {
+            **values,
+            "verdicts": verdicts,
+            "unread": unread,
+            "marks": _marks(verdicts),
+            "headline": _headline(verdicts),
+        }
+
+    async def _cluster(self, read: Sequence[Object], *, with_cluster: bool) -> tuple[Cluster, list[str]]:
+        """The facts for verdicts, with the documents on top of them; and what could not be read."""
+        if not with_cluster:
+            return documents.cluster_of(self._configuration, read), []
+        cluster = Cluster(self._client, self._configuration)
+        listing = await listed.read(cluster, self._client, self._configuration.levels, None)
+        own = documents.DocumentObjects(read)
+        for fact, store in cluster.stores:
+            for obj in own.of(fact.resource):
+                store.note({**obj, "metadata": {**obj["metadata"], "resourceVersion": _NEWEST}})
+        return cluster, [f"{resource} ({error.message})" for resource, error in listing.unread.items()]
+
+
+def _verdicts(
+    judged: Sequence[Judgement], nodes: Sequence[yaml.Node], snapshot: Snapshot | None
+) -> list[dict[str, Any]]:
+    aligned = len(judged) == len(nodes)
+    return [
+        _shown(judgement, nodes[position] if aligned else None, snapshot) for position, judgement in enumerate(judged)
+    ]
+
+
+def _shown(judgement: Judgement, node: yaml.Node | None, snapshot: Snapshot | None) -> dict[str, Any]:
+    api_version, kind, namespace, name = identify(judgement.document)
+    verdict = judgement.verdict
+    shown: dict[str, Any] = {
+        "kind": kind,
+        "name": name or "(no name)",
+        "namespace": namespace,
+        "state": _STATES[verdict.outcome] if verdict else "well",
+        "words": _words(verdict) if verdict else f"no webhook looks at {api_version} {kind}",
+        "judged": verdict is not None,
+        "outcome": verdict.outcome if verdict else "",
+        "problems": _problems(verdict, node) if verdict else [],
+        "diff": [],
+        "effects": [],
+        "placement": None,
+    }
+    if verdict is None:
+        return shown
+    patched = judgement.patched_object
+    shown["diff"] = difference(judgement.document, patched) if patched else []
+    shown["effects"] = [
+        {"verb": effect.action, "kind": effect.object["kind"], "name": effect.object["metadata"]["name"]}
+        for effect in verdict.effects
+        if effect.action in ("create", "adopt")
+    ]
+    if kind == POD_CLIQUE_SET.kind and verdict.allowed and snapshot is not None:
+        shown["placement"] = placement(snapshot.index, judgement.document)
+    return shown
+
+
+def _words(verdict: Verdict) -> str:
+    code = "" if verdict.allowed else f", {verdict.code}"
+    return _WORDS[verdict.outcome] + code
+
+
+def _problems(verdict: Verdict, node: yaml.Node | None) -> list[dict[str, Any]]:
+    """Causes and warnings, each with its field and line; line 0 if it is not known."""
+    causes = [(cause.field, cause.text or cause.message, "problem") for cause in verdict.causes]
+    if not causes and not verdict.allowed:
+        causes = [("", verdict.message, "problem" if verdict.code < 500 else "unknown")]
+    for warning in verdict.warnings:
+        match = _FIELD.match(warning)
+        causes.append((match[1], warning[match.end() :], "warning") if match else ("", warning, "warning"))
+    return [
+        {"field": path, "message": message, "state": state, "line": line_of(node, path) if node and path else 0}
+        for path, message, state in causes
+    ]
+
+
+def placement(index: Index, document: Object) -> dict[str, Any] | None:
+    """Whether a PodCliqueSet would have room now, and what is in the way. None if nodes or pods can't be seen."""
+    if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
+        return None
+    facts, pcs = planned(index, document)
+    answer = explain(Index(facts), Ref("PodCliqueSet", pcs.namespace, pcs.name))
+    if answer is None:
+        return None
+    reasons = [reason.text for reason in answer.reasons if reason.id in PLACEMENT]
+    return {"fits": not reasons, "reasons": reasons}
+
+
+def _marks(verdicts: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """The state to show beside a line."""
+    marks: dict[int, str] = {}
+    for problem in (problem for verdict in verdicts for problem in verdict["problems"]):
+        if problem["line"] and marks.get(problem["line"]) != "problem":
+            marks[problem["line"]] = problem["state"]
+    return marks
+
+
+def _headline(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    refused = sum(verdict["outcome"] == "refused" for verdict in verdicts)
+    undecided = sum(verdict["outcome"] == "failed" for verdict in verdicts)
+    count = "1 document" if len(verdicts) == 1 else f"{len(verdicts)} documents"
+    if refused:
+        return f"Refused: {refused} of {count}"
+    if undecided:
+        return f"Not decided: {undecided} of {count}"
+    if not any(verdict["judged"] for verdict in verdicts):
+        return f"No webhook looks at {'it' if len(verdicts) == 1 else 'any of them'}"
+    return f"Allowed: {count}"
+
+
+def saved(judged: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """One file with all that a playground shows. "Open" reads `documents` and `options`."""
+    return {
+        "version": version,
+        "documents": judged["text"],
+        "options": {name: judged[name] for name in ("operation", "user", "cluster")},
+        "headline": judged["headline"],
+        "error": judged["error"],
+        "verdicts": judged["verdicts"],
+    }
+
+
+def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
+    """The empty form, with the example of `?example`."""
+    return {
+        "text": EXAMPLE if "example" in query else "",
+        "operation": "CREATE",
+        "user": "",
+        "cluster": True,
+        "headline": "What would the webhooks say?",
+        "error": "",
+        "verdicts": [],
+        "unread": [],
+        "marks": {},
+        "operations": OPERATIONS,
+    }
+
+
+PAGE = Page("playground", "Playground", _read, watched=False)

@@ -1,0 +1,165 @@
+"""Routes: pages and fragments of them, the text and JSON of an explanation, events and static files."""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.types import ASGIApp
+
+from app.console import findings, playground, workloads
+from app.console.events import Streams
+from app.console.guard import Guard
+from app.console.live import Live, Snapshot
+from app.console.page import Page, pages
+from app.console.rendering import environment
+
+_STATIC = Path(__file__).parent / "static"
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_STATIC_NAME = re.compile(r"[a-z]+\.(css|js|svg)")
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """What the routes use. `context` is the name of the kubeconfig's context, for the bar."""
+
+    live: Live
+    streams: Streams
+    findings: findings.Examination
+    judge: playground.Judge
+    context: str
+    version: str
+
+
+def build_app(console: Console, token: str) -> ASGIApp:
+    """The whole console under `/TOKEN/`."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    routes = _Routes(console)
+    app.add_api_route("/", routes.entry, methods=["GET"])
+    app.add_api_route("/static/{name}", routes.static, methods=["GET"])
+    app.add_api_route("/events", routes.events, methods=["GET"])
+    app.add_api_route("/workloads.txt", routes.text, methods=["GET"])
+    app.add_api_route("/workloads.json", routes.json, methods=["GET"])
+    app.add_api_route("/findings", routes.examine, methods=["POST"])
+    app.add_api_route("/playground", routes.judged, methods=["POST"])
+    app.add_api_route("/playground.json", routes.saved, methods=["POST"])
+    for page in pages():
+        app.add_api_route(f"/{page.path}", routes.page(page), methods=["GET"])
+    app.add_exception_handler(404, _nothing)
+    app.add_exception_handler(405, _nothing)
+    return Guard(app, token)
+
+
+async def _nothing(request: Request, error: Exception) -> Response:
+    return Response(status_code=getattr(error, "status_code", 404))
+
+
+class _Routes:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._environment = environment()
+        self._pages = pages()
+
+    async def entry(self) -> Response:
+        return self._html("entry.html")
+
+    async def static(self, name: str) -> Response:
+        path = _STATIC / name
+        if _STATIC_NAME.fullmatch(name) is None or not path.is_file():
+            return Response(status_code=404)
+        return Response(path.read_bytes(), media_type=_TYPES[path.suffix])
+
+    async def events(self, request: Request) -> Response:
+        if self._console.streams.full:
+            return Response(status_code=503)
+        named = request.query_params.get("page", "")
+        page = next((page.path for page in self._pages if page.path == named), self._pages[0].path)
+        return StreamingResponse(self._console.streams.messages(page), media_type="text/event-stream")
+
+    def page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            return await self._page(request, page, {})
+
+        return answer
+
+    async def _page(self, request: Request, page: Page, more: dict[str, Any]) -> Response:
+        """The whole page, or its main part alone with `?fragment`. A page that has not changed is answered with 304."""
+        begin = time.monotonic()
+        query = dict(reversed(request.query_params.multi_items()))
+        snapshot = self._console.live.snapshot()
+        body = await asyncio.to_thread(self._render, page, snapshot, query, more)
+        self._console.streams.slow_down(time.monotonic() - begin)
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"etag": tag})
+        return Response(body, media_type="text/html", headers={"etag": tag})
+
+    def _render(self, page: Page, snapshot: Snapshot, query: dict[str, str], more: dict[str, Any]) -> bytes:
+        live = self._console.live
+        loading = [] if live.ready or not page.watched else live.progress()
+        values: dict[str, Any] = {
+            "layout": "fragment.html" if "fragment" in query else "base.html",
+            "page": page.path,
+            "title": page.title,
+            "pages": self._pages,
+            "context": self._console.context,
+            "trouble": live.trouble,
+            "loading": loading,
+            "waiting": not live.ready and page.watched,
+        }
+        if page.path == "findings":
+            more = {**more, **self._console.findings.shown(snapshot, query)}
+        if values["waiting"]:
+            return self._environment.get_template("loading.html").render(values).encode()
+        values |= {**page.read(snapshot, query), **more}
+        return self._environment.get_template(f"{page.path}.html").render(values).encode()
+
+    def _html(self, template: str) -> Response:
+        return Response(self._environment.get_template(template).render(), media_type="text/html")
+
+    # Explanations as the command prints them.
+
+    async def text(self, request: Request) -> Response:
+        answer = await self._answer(request)
+        return Response(status_code=404) if answer is None else Response(answer.text + "\n", media_type="text/plain")
+
+    async def json(self, request: Request) -> Response:
+        answer = await self._answer(request)
+        if answer is None:
+            return Response(status_code=404)
+        return Response(orjson.dumps(answer.document, option=orjson.OPT_INDENT_2), media_type="application/json")
+
+    async def _answer(self, request: Request) -> workloads.Printed | None:
+        snapshot = self._console.live.snapshot()
+        return await asyncio.to_thread(workloads.printed, snapshot, request.query_params.get("object", ""))
+
+    # What is done on demand.
+
+    async def examine(self) -> Response:
+        """Starts an examination unless one is under way, and shows its page."""
+        self._console.findings.start()
+        return Response(status_code=303, headers={"location": "findings"})
+
+    async def judged(self, request: Request) -> Response:
+        judged = await self._console.judge(await _form(request))
+        page = next(page for page in self._pages if page.path == "playground")
+        return await self._page(request, page, judged)
+
+    async def saved(self, request: Request) -> Response:
+        judged = await self._console.judge(await _form(request))
+        body = orjson.dumps(playground.saved(judged, self._console.version), option=orjson.OPT_INDENT_2)
+        headers = {"content-disposition": 'attachment; filename="grove-admission-playground.json"'}
+        return Response(body, media_type="application/json", headers=headers)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    body = (await request.body()).decode("utf-8", "replace")
+    return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=20))

@@ -1,0 +1,85 @@
+"""Text with documents: where in it a field is, what differs after a patch, and values that must not be shown."""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")
+MASK = "***"
+
+
+def roots(text: str) -> list[yaml.Node]:
+    """The node of each document, in the order of `read_documents`, which must have accepted the text."""
+    found: list[yaml.Node] = []
+    for node in yaml.compose_all(text, Loader=_LOADER):
+        if isinstance(node, yaml.MappingNode):
+            found += _items(node) or [node]
+        elif isinstance(node, yaml.SequenceNode):
+            found += node.value
+    return found
+
+
+def _items(node: yaml.MappingNode) -> list[yaml.Node]:
+    """The items of a List."""
+    fields = _fields(node)
+    kind, items = fields.get("kind"), fields.get("items")
+    is_list = isinstance(kind, yaml.ScalarNode) and str(kind.value).endswith("List")
+    return list(items.value) if is_list and isinstance(items, yaml.SequenceNode) else []
+
+
+def _fields(node: yaml.MappingNode) -> dict[str, yaml.Node]:
+    return {str(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+
+def line_of(root: yaml.Node, path: str) -> int:
+    """The line (from 1) of a field path such as `spec.cliques[0].name`; that of the last part of it that exists."""
+    node, line = root, int(root.start_mark.line)
+    for step in _STEP.findall(path):
+        name = step.strip("[]")
+        if isinstance(node, yaml.SequenceNode) and name.isdecimal() and int(name) < len(node.value):
+            node = node.value[int(name)]
+            line = int(node.start_mark.line)
+            continue
+        keys = [pair for pair in node.value if pair[0].value == name] if isinstance(node, yaml.MappingNode) else []
+        if not keys:
+            break
+        line, node = int(keys[0][0].start_mark.line), keys[0][1]
+    return line + 1
+
+
+def masked(text: str, nodes: list[yaml.Node]) -> str:
+    """The text with the values of Secrets masked."""
+    spans = sorted(span for node in nodes for span in _secrets(node))
+    for start, end in reversed(spans):
+        length = len(text[start:end].rstrip())
+        text = f"{text[:start]}{MASK}{text[start + length :]}"
+    return text
+
+
+def _secrets(node: yaml.Node) -> Iterator[tuple[int, int]]:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    fields = _fields(node)
+    kind = fields.get("kind")
+    if not isinstance(kind, yaml.ScalarNode) or kind.value != "Secret":
+        return
+    for name in ("data", "stringData"):
+        values = fields.get(name)
+        for _, value in values.value if isinstance(values, yaml.MappingNode) else ():
+            yield int(value.start_mark.index), int(value.end_mark.index)
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What a patch changes, as lines of YAML: `mark` is "+", "-", " " or "…" between parts."""
+    old, new = (yaml.safe_dump(dict(obj), sort_keys=False).splitlines() for obj in (before, after))
+    lines: list[dict[str, str]] = []
+    for line in list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]:
+        if line.startswith("@@"):
+            lines += [{"mark": "…", "text": ""}] if lines else []
+        else:
+            lines.append({"mark": line[0], "text": line[1:]})
+    return lines

@@ -1,0 +1,159 @@
+"""A small fleet for people who look around: four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
+
+`llm-serve` is stuck: its workers need a whole rack, every rack has at least one node in use, and in the only rack
+that is free one node has lost its rack label. Labelling that node helps, as does deleting a pod of `batch-eval`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from app.sandbox.objects.objects import Object
+
+ZONES = ("zone-a", "zone-b", "zone-c", "zone-d")
+UNLABELLED = "gpu-c-15"
+"""The node without a rack label."""
+_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/block", "topology.kubernetes.io/rack")
+_INFERENCE, _RESEARCH = "inference", "research"
+_GPU = "nvidia.com/gpu"
+
+
+def fleet() -> list[Object]:
+    """All objects, in an order in which they can be created."""
+    return [*_namespaces(), *_nodes(), *_queues(), *_chat(), *_embed(), *_stuck(), *_batch()]
+
+
+def _namespaces() -> Iterator[Object]:
+    for name in (_INFERENCE, _RESEARCH):
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _nodes() -> Iterator[Object]:
+    """In each zone two blocks of two racks of four nodes."""
+    for zone in ZONES:
+        letter = zone[-1]
+        for number in range(16):
+            name = f"gpu-{letter}-{number + 1:02}"
+            values = (zone, f"block-{letter}{number // 8 + 1}", f"rack-{letter}{number // 4 + 1}")
+            labels = {"kubernetes.io/hostname": name, **dict(zip(_LABELS, values, strict=True))}
+            if name == UNLABELLED:
+                del labels[_LABELS[2]]
+            spec = {"unschedulable": True} if name == "gpu-d-03" else {}
+            amounts = {"cpu": "128", "memory": "1024Gi", "pods": "110", _GPU: "8"}
+            status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+            metadata = {"name": name, "labels": labels}
+            yield {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _queues() -> Iterator[Object]:
+    for name, parent, quota in (("root", "", 512), ("team-llm", "root", 256), ("research", "root", 256)):
+        spec: Object = {"resources": {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}}
+        spec |= {"parentQueue": parent} if parent else {}
+        yield {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+class _Workload:
+    """A PodCliqueSet of one replica, with the objects that Grove and KAI would make of it. `cliques` has the replicas
+    and GPUs of each, `nodes` where their pods run in turn; without nodes, they wait."""
+
+    def __init__(self, namespace: str, name: str, level: str, cliques: dict[str, tuple[int, int]]) -> None:
+        self._namespace, self._name, self._level, self._cliques = namespace, name, level, cliques
+
+    def objects(self, nodes: tuple[str, ...] = ()) -> Iterator[Object]:
+        gang, places = f"{self._name}-0", iter(nodes)
+        yield self._set()
+        for clique, (replicas, gpus) in self._cliques.items():
+            full = f"{gang}-{clique}"
+            yield self._object("grove.io/v1alpha1", "PodClique", full, self._clique(clique, replicas, gpus), gang)
+        parts = [
+            {"name": f"{gang}-{clique}", "minReplicas": replicas, "podReferences": self._references(clique, replicas)}
+            for clique, (replicas, _) in self._cliques.items()
+        ]
+        made = self._object("scheduler.grove.io/v1alpha1", "PodGang", gang, {"podgroups": parts}, "")
+        made["metadata"]["annotations"] = {"grove.io/topology-name": "grove-topology"}
+        yield made
+        yield self._pod_group(gang)
+        for clique, (replicas, gpus) in self._cliques.items():
+            for number in range(replicas):
+                yield self._pod(clique, number, gpus, next(places, ""))
+
+    def _references(self, clique: str, replicas: int) -> list[Object]:
+        names = [f"{self._name}-0-{clique}-{number}" for number in range(replicas)]
+        return [{"namespace": self._namespace, "name": name} for name in names]
+
+    def _object(self, version: str, kind: str, name: str, spec: Object, gang: str) -> Object:
+        labels = {"grove.io/pcs-name": self._name, "app.kubernetes.io/part-of": self._name}
+        labels |= {"grove.io/pcs-replica-index": "0", "grove.io/podgang": gang} if gang else {}
+        metadata: Object = {"name": name, "namespace": self._namespace, "labels": labels}
+        return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+    def _set(self) -> Object:
+        cliques = [
+            {"name": clique, "spec": self._clique(clique, replicas, gpus)}
+            for clique, (replicas, gpus) in self._cliques.items()
+        ]
+        template: Object = {"cliques": cliques, "topologyConstraint": {"packDomain": self._level}}
+        spec: Object = {"replicas": 1, "template": template}
+        return self._object("grove.io/v1alpha1", "PodCliqueSet", self._name, spec, "")
+
+    def _clique(self, clique: str, replicas: int, gpus: int) -> Object:
+        pod: Object = {"schedulerName": "kai-scheduler", "containers": [_container(gpus)]}
+        return {"roleName": clique, "replicas": replicas, "minAvailable": replicas, "podSpec": pod}
+
+    def _pod_group(self, gang: str) -> Object:
+        queue = "team-llm" if self._namespace == _INFERENCE else "research"
+        label = {"zone": _LABELS[0], "block": _LABELS[1], "rack": _LABELS[2]}[self._level]
+        spec: Object = {"minMember": sum(replicas for replicas, _ in self._cliques.values()), "queue": queue}
+        spec |= {"topologyConstraint": {"topology": "grove-topology", "requiredTopologyLevel": label}}
+        return self._object("scheduling.run.ai/v2alpha2", "PodGroup", gang, spec, gang)
+
+    def _pod(self, clique: str, number: int, gpus: int, node: str) -> Object:
+        gang = f"{self._name}-0"
+        spec: Object = {"schedulerName": "kai-scheduler", "containers": [_container(gpus)]}
+        spec |= {"nodeName": node} if node else {}
+        made = self._object("v1", "Pod", f"{gang}-{clique}-{number}", spec, gang)
+        made["metadata"]["labels"]["grove.io/podclique"] = f"{gang}-{clique}"
+        made["metadata"]["annotations"] = {"pod-group-name": gang}
+        return {**made, "status": _status(node)}
+
+
+def _container(gpus: int) -> Object:
+    resources: Object = {"requests": {"cpu": "8"}}
+    resources |= {"limits": {_GPU: gpus}, "requests": {"cpu": "8", _GPU: gpus}} if gpus else {}
+    return {"name": "main", "image": "registry.example/inference:1", "resources": resources}
+
+
+def _status(node: str) -> dict[str, Any]:
+    if node:
+        return {"phase": "Running"}
+    message = "0/64 nodes are available for the gang"
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"phase": "Pending", "conditions": [waits]}
+
+
+def _chat() -> Iterator[Object]:
+    """Placed as asked: in one rack."""
+    chat = _Workload(_INFERENCE, "chat-70b", "rack", {"decode": (2, 8), "prefill": (1, 8)})
+    yield from chat.objects(("gpu-a-01", "gpu-a-02", "gpu-a-03"))
+
+
+def _embed() -> Iterator[Object]:
+    """Placed as asked: in one zone."""
+    embed = _Workload(_INFERENCE, "embed", "zone", {"worker": (4, 4)})
+    yield from embed.objects(("gpu-b-01", "gpu-b-01", "gpu-b-05", "gpu-b-05"))
+
+
+def _stuck() -> Iterator[Object]:
+    """Waits: no rack has room for four pods of 8 GPUs."""
+    yield from _Workload(_INFERENCE, "llm-serve", "rack", {"router": (1, 0), "worker": (4, 8)}).objects()
+
+
+def _batch() -> Iterator[Object]:
+    """Pods that keep one or two nodes of each rack busy, but not of the rack whose node has lost its label."""
+    for zone in ZONES:
+        for number in (2, 6, 10, 14, 7):
+            name = f"gpu-{zone[-1]}-{number:02}"
+            if name in ("gpu-c-14", "gpu-a-02"):
+                continue
+            metadata = {"name": f"batch-eval-{name}", "namespace": _RESEARCH}
+            spec: Object = {"containers": [_container(8)], "nodeName": name, "schedulerName": "kai-scheduler"}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": _status(name)}
