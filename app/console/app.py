@@ -29,6 +29,8 @@ from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 
 TOKEN_BYTES = 24
+HIDDEN = (SECRET, CONFIG_MAP)
+"""What no page reads."""
 _STOP_SECONDS = 2
 
 
@@ -71,7 +73,7 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
     resources = (*ALL, NAMESPACE)
     async with console_client(resources, settings.kubeconfig, settings.context) as client:
         live = Live(ReadOnlyClient(client), settings.namespaces, client.discovery)
-        looking = LookingClient(client, hidden=(SECRET, CONFIG_MAP))
+        looking = LookingClient(client, hidden=HIDDEN)
         streams = Streams(live)
         examination = Examination(looking, client.read, settings.configuration, live)
         judge = Judge(looking, settings.configuration, live)

@@ -1,7 +1,7 @@
 """Server-sent events: which revision there is, so that open tabs fetch what they show. At most eight streams."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from app.console.live import Live
 
@@ -34,7 +34,7 @@ class Streams:
         self._closed.set()
         self._live.touch()
 
-    async def messages(self, page: str) -> AsyncIterator[bytes]:
+    async def messages(self, page: str) -> AsyncGenerator[bytes, None]:
         """`data: workloads 812` at the start, on every change and after every tick."""
         self.open += 1
         try:

@@ -260,7 +260,9 @@ def _headline(rows: Sequence[Row], result: Result | None, *, running: bool) -> s
     if not rows:
         return "Nothing to look at"
     findings = "1 finding" if len(rows) == 1 else f"{len(rows)} findings"
-    return f"{findings}; {urgent or 'none'} of them {'needs' if urgent == 1 else 'need'} somebody now"
+    if not urgent:
+        return f"{findings}; none is urgent"
+    return f"{findings}; {urgent} of them {'needs' if urgent == 1 else 'need'} action now"
 
 
 def _examined(result: Result | None) -> bool:

@@ -73,7 +73,10 @@ def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
 
 
 def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
-    if headers.get("origin") != f"http://{host}":
+    """With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms; then Sec-Fetch-Site, which
+    no page can set, must say that it is ours."""
+    own_form = headers.get("origin") == "null" and headers.get("sec-fetch-site") == "same-origin"
+    if headers.get("origin") != f"http://{host}" and not own_form:
         return 403
     length = headers.get("content-length", "")
     if not length.isdecimal():

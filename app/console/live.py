@@ -15,6 +15,7 @@ from app.explain.facts import ROOM, Facts
 from app.explain.index import Index
 from app.explain.project import BY_RESOURCE
 from app.explain.resources import POD
+from app.explain.words import listed
 from app.kube.api import ClusterError, Forbidden, Object, Page, WatchEvent
 from app.kube.discovery import Discovery
 from app.kube.readonly import Reader
@@ -84,7 +85,7 @@ class Live:
         self._client, self._discovery = _Noting(client, self), discovery
         self._clock, self._pace, self._again = clock, pace or Pace(retry_most=10.0), rights_again
         self._stores: dict[Scope, WatchStore[Any]] = {}
-        self._denied: dict[Scope, str] = {}
+        self._denied: set[Scope] = set()
         self._totals: dict[Scope, int] = {}
         self._changed = asyncio.Event()
         self._snapshot: Snapshot | None = None
@@ -138,9 +139,13 @@ class Live:
         )
 
     def _unseen(self) -> dict[str, str]:
-        unseen = {}
-        for (resource, namespace), cause in self._denied.items():
-            unseen[BY_RESOURCE[resource].field] = f"{cause} in {namespace}" if namespace else cause
+        places: dict[str, list[str]] = {}
+        for resource, namespace in self._denied:
+            places.setdefault(BY_RESOURCE[resource].field, []).append(namespace or "")
+        unseen = {
+            name: f"{NO_RIGHT} in {listed(sorted(namespaces))}" if all(namespaces) else NO_RIGHT
+            for name, namespaces in places.items()
+        }
         if any(resource is POD for resource, _ in self._denied) or any(
             resource is POD and namespace for resource, namespace in self._stores
         ):
@@ -175,7 +180,7 @@ class Live:
                 self._drop((resource, None))
             namespaces = await self._visible() if resource.namespaced else ()
             if namespaces:
-                self._denied.pop((resource, None), None)
+                self._denied.discard((resource, None))
                 async with asyncio.TaskGroup() as tasks:
                     for namespace in namespaces:
                         tasks.create_task(self._keep_trying((resource, namespace)))
@@ -190,7 +195,7 @@ class Live:
             await self._deny(scope)
 
     async def _deny(self, scope: Scope) -> None:
-        self._denied[scope] = NO_RIGHT
+        self._denied.add(scope)
         self.touch()
         await asyncio.sleep(self._again)
 
@@ -212,7 +217,7 @@ class Live:
 
     async def _note_sync(self, scope: Scope, store: WatchStore[Any]) -> None:
         await store.until_synced()
-        self._denied.pop(scope, None)
+        self._denied.discard(scope)
         self.touch()
 
     async def _visible(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import yaml
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")
-MASK = "***"
+MASK = '"***"'
 
 
 def roots(text: str) -> list[yaml.Node]:

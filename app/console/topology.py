@@ -141,7 +141,8 @@ def _gangs(index: Index, given: str) -> list[dict[str, str]]:
 def _map(
     index: Index, topology: Topology, at: Path, room: RoomAnswer | None, gang_nodes: frozenset[str]
 ) -> dict[str, Any] | None:
-    """Cells of the deepest level that has few enough, in groups by parent and bands by the broadest level."""
+    """Cells of the deepest level that has few enough, in groups by parent, and the groups in bands by the broadest
+    level."""
     depth = _depth(index, topology, at)
     if depth is None:
         return None
@@ -172,8 +173,9 @@ def _bands(
     bands: dict[str, list[dict[str, Any]]] = {}
     for parent, cells in groups.items():
         inside = parent[len(at) :]
-        band = "/".join(inside[:-1])
-        group: dict[str, Any] = {"name": parent[-1] if parent else "", "at": "/".join(parent), "cells": cells}
+        band = inside[0] if len(inside) > 1 else ""
+        name = "/".join(inside[1:] or inside) or (parent[-1] if parent else "")
+        group: dict[str, Any] = {"name": name, "at": "/".join(parent), "cells": cells}
         group["free"] = plain(totals[parent]) if known else "?"
         group["here"] = not inside
         bands.setdefault(band, []).append(group)

@@ -8,7 +8,6 @@ from app.console.live import Snapshot
 from app.console.page import Page, Query
 from app.explain.answer import TITLES, Answer, explain
 from app.explain.facts import Facts, Ref
-from app.explain.index import Index
 from app.explain.json import document, reason_document
 from app.explain.room import Room
 from app.explain.subject import KINDS
@@ -178,7 +177,7 @@ def _row(branch: Branch, level: int, parent: str) -> dict[str, Any]:
         "where": branch.where,
         "pods": f"{branch.placed:,} of {branch.total:,}" if counts else "",
         "state": branch.state,
-        "words": branch.words or _WORDS[branch.state],
+        "words": branch.words or ("in order" if branch.state == "well" else _WORDS[branch.state]),
         "reasons": branch.reasons,
         "marked": branch.marked,
         "leaf": not branch.children,
@@ -199,12 +198,6 @@ def _rooms(rooms: Sequence[Room]) -> list[dict[str, Any]]:
 def _cell(room: Room, most: int) -> dict[str, Any]:
     what = f"{room.domain}: {counted(room.pods, 'pod')}"
     return {"pods": room.pods, "title": what, "best": bool(most) and room.pods == most}
-
-
-def first_line(index: Index, ref: Ref) -> str:
-    """The headline of an object, "" if there is none."""
-    answer = explain(index, ref)
-    return answer.headline if answer else ""
 
 
 PAGE = Page("workloads", "Workloads", _read)

@@ -1,0 +1,129 @@
+"""A console over lists in memory: any state of a cluster, any rights, without a socket."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from app.config.schema import Configuration
+from app.console.app import HIDDEN
+from app.console.events import Streams
+from app.console.findings import Examination
+from app.console.live import Live
+from app.console.playground import Judge
+from app.console.routes import Console, build_app
+from app.kube.api import Forbidden, NotFound, Object, Page, Unavailable, WatchEvent
+from app.kube.readonly import LookingClient
+from app.objects.resource import Resource
+
+TOKEN = "token-of-the-test"
+HOST = "127.0.0.1:4711"
+NOW = 1_800_000_000.0
+
+
+class Lists:
+    """A client of lists. `denied` are plurals, or `plural/namespace`, that may not be listed; `broken` answers nothing.
+    `unserved` are plurals that the cluster does not serve. `change` sends an event to the watches."""
+
+    def __init__(
+        self,
+        objects: Mapping[str, Sequence[Object]] | None = None,
+        *,
+        denied: Collection[str] = (),
+        unserved: Collection[str] = ("clustertopologybindings",),
+        broken: bool = False,
+        remaining: int | None = None,
+    ) -> None:
+        self.objects = {plural: list(items) for plural, items in (objects or {}).items()}
+        self.denied, self.unserved, self.broken, self.remaining = set(denied), set(unserved), broken, remaining
+        self.calls: list[tuple[str, str]] = []
+        self._queues: dict[str, list[asyncio.Queue[WatchEvent]]] = {}
+
+    def served_version(self, resource: Resource) -> str | None:
+        return None if resource.plural in self.unserved else resource.versions[0]
+
+    def _objects(self, resource: Resource) -> list[Object]:
+        """Those of the resource's group: two groups have PodGroups."""
+        return [
+            obj
+            for obj in self.objects.get(resource.plural, ())
+            if str(obj.get("apiVersion", "")).rpartition("/")[0] == resource.group
+        ]
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None, **_: Any) -> Object:
+        self.calls.append(("get", str(resource)))
+        items = self._objects(resource)
+        named = [obj for obj in items if obj["metadata"]["name"] == name]
+        if not named:
+            raise NotFound("no such object", code=404)
+        return named[0]
+
+    async def list(self, resource: Resource, namespace: str | None = None, **_: Any) -> Page:
+        self.calls.append(("list", str(resource)))
+        if self.broken:
+            raise Unavailable("https://cluster: Connection refused", reason="Connection")
+        if self.served_version(resource) is None:
+            raise NotFound("not served", code=404)
+        scope = f"{resource.plural}/{namespace}" if namespace else resource.plural
+        if scope in self.denied:
+            raise Forbidden(f"{resource.plural} is forbidden", code=403)
+        items = self._objects(resource)
+        inside = [obj for obj in items if namespace in (None, obj["metadata"].get("namespace"))]
+        return Page(inside, "1", "", self.remaining)
+
+    async def watch(self, resource: Resource, namespace: str | None = None, **_: Any) -> AsyncGenerator[WatchEvent]:
+        queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        self._queues.setdefault(resource.plural, []).append(queue)
+        while True:
+            yield await queue.get()
+
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None, **_: Any) -> Object:
+        self.calls.append(("create", str(resource)))
+        return {"status": {"allowed": True}}
+
+    async def patch(self, *_: Any, **__: Any) -> Object:
+        raise AssertionError("the console sent a patch")
+
+    async def delete(self, *_: Any, **__: Any) -> None:
+        raise AssertionError("the console sent a delete")
+
+    async def read(self, path: str) -> Object:
+        self.calls.append(("read", path))
+        return {"groups": [], "resources": []}
+
+    def change(self, plural: str, obj: Object, kind: Any = "MODIFIED") -> None:
+        for queue in self._queues.get(plural, ()):
+            queue.put_nowait(WatchEvent(kind, obj))
+
+
+@contextlib.asynccontextmanager
+async def console(
+    lists: Lists,
+    namespaces: Sequence[str] = (),
+    *,
+    context: str = "test",
+    configuration: Configuration | None = None,
+    rights_again: float = 60.0,
+) -> AsyncIterator[tuple[httpx.AsyncClient, Console]]:
+    """A console over lists, and a client of it; the lists are in, as far as they may be read."""
+    configuration = configuration or Configuration()
+    live = Live(lists, namespaces, clock=lambda: NOW, rights_again=rights_again)
+    looking = LookingClient(lists, hidden=HIDDEN)
+    examination = Examination(looking, lists.read, configuration, live, clock=lambda: NOW)
+    streams = Streams(live, pause=0.0, tick=60.0)
+    made = Console(live, streams, examination, Judge(looking, configuration, live), context, "1.0")
+    transport = httpx.ASGITransport(build_app(made, TOKEN))
+    running = asyncio.create_task(live.run())
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}/{TOKEN}") as client:
+        try:
+            if not lists.broken:
+                async with asyncio.timeout(10):
+                    while not live.ready:
+                        await live.changes(live.revision)
+            yield client, made
+        finally:
+            examination.stop()
+            running.cancel()
+            await asyncio.wait({running})

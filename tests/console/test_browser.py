@@ -1,0 +1,302 @@
+"""The console in a real Chromium, over the sandbox with our webhooks and its fleet.
+
+Needs the extra `browser` and a chromium (CHROMIUM, or on PATH). CONSOLE_PICTURES=DIR keeps a picture of every page.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from app.commands.sandbox import beside, default_configuration
+from app.config.environment import with_overrides
+from app.console.app import ConsoleSettings, Opened, opened
+from app.kube.client import HttpClient
+from app.objects.resource import NODE
+from app.sandbox.fleet import fleet
+from app.sandbox.sandbox import Sandbox
+from app.server.listener import free_port
+from tests.integration.system import connect, eventually
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+PAGES = {
+    "workloads": "workloads",
+    "topology": "topology?pods=3&gpus=8&level=rack",
+    "domain": "topology?at=zone-a/block-a1/rack-a1",
+    "findings": "findings",
+    "playground": "playground?example",
+}
+LABEL = "topology.kubernetes.io/rack"
+
+CONTRAST = """() => {
+  const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const behind = (element) => {
+    for (; element; element = element.parentElement) {
+      const [r, g, b, a] = parse(getComputedStyle(element).backgroundColor);
+      if (a === undefined || a > 0) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  let worst = [99, ""];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || !element.checkVisibility()) continue;
+    const front = light(parse(getComputedStyle(element).color).slice(0, 3)), back = light(behind(element));
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (ratio < worst[0]) worst = [ratio, walker.currentNode.textContent.trim()];
+  }
+  return worst;
+}"""
+
+
+def chromium() -> str:
+    """The path of a chromium. Skips the test if it or Playwright is missing."""
+    if importlib.util.find_spec("playwright") is None:
+        pytest.skip("needs Playwright: install grove-admission[browser]")
+    named = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if named is None:
+        pytest.skip("needs a chromium: on PATH, or named by CHROMIUM")
+    return str(named)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> "AsyncIterator[Browser]":
+    path = chromium()
+    from playwright.async_api import async_playwright
+
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(executable_path=path, args=options)
+        yield started
+        await started.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
+    folder = tmp_path_factory.mktemp("api")
+    configuration = with_overrides(default_configuration(), {}, {"host": "127.0.0.1", "port": free_port()})
+    sandbox = Sandbox(webhook_url=f"https://127.0.0.1:{configuration.server.port}", state_dir=folder)
+    await sandbox.start()
+    try:
+        async with beside(sandbox, configuration, folder):
+            admin = await connect(sandbox, "admin")
+            await eventually(lambda: _has_topology(admin))
+            await sandbox.apply(fleet())
+            yield sandbox
+            await admin.close()
+    finally:
+        await sandbox.stop()
+
+
+async def _has_topology(client: HttpClient) -> bool:
+    from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+
+    pages = [await client.list(resource) for resource in (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)]
+    return all(page.items for page in pages)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def console(api: Sandbox) -> AsyncIterator[Opened]:
+    async with opened(ConsoleSettings(default_configuration(), api.kubeconfig, "user", "user")) as running:
+        await eventually(lambda: _is_ready(running))
+        yield running
+
+
+async def _is_ready(console: Opened) -> bool:
+    return console.live.ready
+
+
+class Tab:
+    """A page of the browser, with what it asked for and what it complained of."""
+
+    def __init__(self, page: "Page", origin: str) -> None:
+        self.page, self.origin = page, origin
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", self._asked)
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.origin, "file:")):
+            self.elsewhere.append(request.url)
+
+
+@contextlib.asynccontextmanager
+async def tab(
+    browser: "Browser", console: Opened, path: str = "workloads", scheme: Any = "light", width: int = 1366
+) -> "AsyncIterator[Tab]":
+    context = await browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    page = await context.new_page()
+    opened_tab = Tab(page, console.url)
+    try:
+        await page.goto(f"{console.url}{path}")
+        yield opened_tab
+        assert (opened_tab.complaints, opened_tab.elsewhere) == ([], [])
+    finally:
+        await context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1024, 1366])
+@pytest.mark.parametrize("name", list(PAGES))
+async def test_every_page_is_readable(browser: "Browser", console: Opened, name: str, width: int, scheme: str) -> None:
+    async with tab(browser, console, PAGES[name], scheme, width) as opened_tab:
+        page = opened_tab.page
+        if name == "findings":
+            await page.get_by_role("button", name=re.compile("Examine|again")).click()
+            await page.get_by_text("Audit and doctor looked at").wait_for()
+        if name == "playground":
+            await page.get_by_role("button", name="Judge", exact=True).click()
+            await page.get_by_text("Refused: 1 of 1 document").wait_for()
+        else:
+            await page.get_by_text("● live").wait_for()
+        await _keep(page, f"{name}-{scheme}-{width}")
+        sizes = await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert sizes[0] <= sizes[1]
+        ratio, text = await page.evaluate(CONTRAST)
+        assert ratio >= 4.5, f"{text!r} has a contrast of {ratio:.1f}"
+        names = await page.evaluate(
+            "[...document.querySelectorAll('a,button,select,input:not([type=hidden]),textarea')].filter("
+            "(e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length)).map((e) => e.outerHTML)"
+        )
+        assert names == []
+
+
+async def _keep(page: "Page", name: str) -> None:
+    folder = os.environ.get("CONSOLE_PICTURES")
+    if folder:
+        await page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+async def test_the_file_opens_the_console(browser: "Browser", console: Opened) -> None:
+    assert oct(console.file.stat().st_mode)[-3:] == "600"
+    assert oct(console.file.parent.stat().st_mode)[-3:] == "700"
+    page = await browser.new_page()
+    await page.goto(console.file.as_uri())
+    await page.wait_for_url(f"{console.url}workloads")
+    await page.get_by_role("heading", level=1).wait_for()
+    await page.close()
+
+
+async def test_a_change_is_shown_without_a_reload(browser: "Browser", console: Opened, api: Sandbox) -> None:
+    admin = await connect(api, "admin")
+    async with tab(browser, console, "workloads?object=PodCliqueSet/inference/llm-serve") as opened_tab:
+        page = opened_tab.page
+        await page.get_by_text("● live").wait_for()
+        reason = page.get_by_text("LevelLabelMissing", exact=True)
+        await reason.wait_for()
+        begin = asyncio.get_running_loop().time()
+        await admin.patch(NODE, "gpu-c-15", {"metadata": {"labels": {LABEL: "rack-c4"}}})
+        await reason.wait_for(state="detached")
+        assert asyncio.get_running_loop().time() - begin < 5
+        await admin.patch(NODE, "gpu-c-15", {"metadata": {"labels": {LABEL: None}}})
+        await reason.wait_for()
+    await admin.close()
+
+
+async def test_everything_can_be_done_with_the_keyboard(browser: "Browser", console: Opened) -> None:
+    async with tab(browser, console, "workloads?object=PodCliqueSet/inference/llm-serve") as opened_tab:
+        page = opened_tab.page
+        await page.get_by_text("● live").wait_for()
+        rows = page.locator("[role=treegrid] tbody tr")
+        await rows.first.focus()
+        count = await rows.locator("visible=true").count()
+        await page.keyboard.press("ArrowLeft")
+        assert await rows.locator("visible=true").count() == 1
+        await page.keyboard.press("ArrowRight")
+        assert await rows.locator("visible=true").count() == count
+        await page.keyboard.press("ArrowDown")
+        assert "PodGang" in await page.evaluate("document.activeElement.textContent")
+        await page.keyboard.press("/")
+        await page.keyboard.type("embed")
+        assert await page.locator(".sets li").locator("visible=true").count() == 1
+        await page.keyboard.press("Escape")
+        assert await page.locator(".sets li").locator("visible=true").count() == 3
+        for number, path in enumerate(("workloads", "topology", "findings", "playground"), 1):
+            await page.keyboard.press(str(number))
+            await page.wait_for_url(f"{console.url}{path}")
+        await page.locator("textarea").fill("kind: Nothing\napiVersion: v1")
+        await page.keyboard.press("Control+Enter")
+        await page.get_by_role("heading", name="No webhook looks at it").wait_for()
+
+
+async def test_the_text_that_is_copied_is_the_command_s(browser: "Browser", console: Opened) -> None:
+    async with tab(browser, console, "workloads?object=PodCliqueSet/inference/llm-serve") as opened_tab:
+        page = opened_tab.page
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await page.get_by_text("● live").wait_for()
+        await page.get_by_role("link", name="Copy as text").click()
+        await page.get_by_role("link", name="Copied").wait_for()
+        copied = await page.evaluate("navigator.clipboard.readText()")
+        answer = await page.request.get(f"{console.url}workloads.txt?object=PodCliqueSet/inference/llm-serve")
+        served = await answer.text()
+    assert copied == served
+    assert "NoDomainFits" in copied
+
+
+async def test_a_file_is_saved_and_opened_again(browser: "Browser", console: Opened, tmp_path: Path) -> None:
+    async with tab(browser, console, "playground?example") as opened_tab:
+        page = opened_tab.page
+        await page.get_by_role("button", name="Judge", exact=True).click()
+        await page.get_by_text("Refused: 1 of 1 document").wait_for()
+        async with page.expect_download() as download:
+            await page.get_by_role("button", name="Save with verdicts").click()
+        saved = tmp_path / "saved.json"
+        await (await download.value).save_as(saved)
+        await page.goto(f"{console.url}playground")
+        await page.locator("#open").set_input_files(saved)
+        await page.get_by_text("Refused: 1 of 1 document").wait_for()
+        await page.get_by_role("link", name="line 14").click()
+        selected = await page.evaluate("document.getSelection().toString()")
+    assert selected.strip() == "packDomain: zone"
+
+
+async def test_another_page_of_the_browser_reads_and_frames_nothing(browser: "Browser", console: Opened) -> None:
+    foreign = "http://localhost:1/"
+    page = await browser.new_page()
+    content = f'<iframe src="{console.url}workloads"></iframe>'
+    await page.route(foreign, lambda route: route.fulfill(body=content, content_type="text/html"))
+    await page.goto(foreign)
+    read = await page.evaluate(
+        "(url) => fetch(url).then((a) => a.status, () => 'refused')", f"{console.url}workloads.json"
+    )
+    framed = [frame for frame in page.frames if frame.parent_frame is not None]
+    texts = [await frame.locator("body").inner_text() for frame in framed]
+    await page.close()
+    assert read == "refused"
+    assert [text for text in texts if "llm-serve" in text] == []
+
+
+async def test_pages_work_without_script(browser: "Browser", console: Opened) -> None:
+    context = await browser.new_context(java_script_enabled=False)
+    page = await context.new_page()
+    await page.goto(console.url)
+    await page.wait_for_url(f"{console.url}workloads")
+    await page.get_by_role("link", name=re.compile("chat-70b")).first.click()
+    await page.get_by_role("heading", name=re.compile("chat-70b is placed as asked")).wait_for()
+    await page.goto(f"{console.url}playground?example")
+    await page.get_by_role("button", name="Judge", exact=True).click()
+    await page.get_by_text("Refused: 1 of 1 document").wait_for()
+    await context.close()
+
+
+async def test_the_console_only_reads(console: Opened) -> None:
+    assert {verb for verb, _, _ in console.calls} <= {"get", "list", "watch", "create"}
+    created = {resource for verb, resource, _ in console.calls if verb == "create"}
+    assert {name.partition(".")[0] for name in created} <= {"subjectaccessreviews", "selfsubjectaccessreviews"}
+    assert not {"secrets", "configmaps"} & {resource for _, resource, _ in console.calls}

@@ -1,0 +1,341 @@
+"""What the pages show, for any state of a cluster and any rights."""
+
+import asyncio
+from collections.abc import Sequence
+
+import httpx
+import pytest
+
+from app.commands.sandbox import default_configuration
+from app.console.events import MOST_STREAMS
+from app.console.live import Trouble
+from app.console.page import PAGES
+from app.explain.answer import explain
+from app.explain.facts import Ref
+from app.explain.index import Index
+from app.explain.read import read_for
+from app.explain.text import text
+from tests.console.fake import HOST, NOW, Lists, console
+from tests.console.objects import HOSTILE, objects
+from tests.console.objects import hostile as hostile_objects
+from tests.console.parsed import Parsed
+
+STUCK = "PodCliqueSet/inference/llm-serve"
+
+
+async def page(client: httpx.AsyncClient, path: str) -> Parsed:
+    answer = await client.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    return Parsed(answer.text)
+
+
+async def shown(path: str, lists: Lists | None = None, namespaces: Sequence[str] = ()) -> Parsed:
+    async with console(lists or Lists(objects()), namespaces) as (client, _):
+        return await page(client, path)
+
+
+# Workloads.
+
+
+async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> None:
+    found = await shown("workloads")
+    links = [link.text for link in found.all("a") if link.attributes.get("href", "").startswith("workloads?object")]
+    assert links[:3] == [
+        "llm-serve 0 of 5 inference ◐ waits",
+        "chat-70b 3 of 3 inference ● all placed",
+        "embed 4 of 4 inference ● all placed",
+    ]
+    assert found.heading.startswith("llm-serve waits, 0 of 5 pods placed")
+    assert found.texts("code", cls="id") == ["NoDomainFits", "LevelLabelMissing"]
+    assert "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4" in found.texts("code")
+
+
+async def test_the_page_shows_what_the_command_prints() -> None:
+    ref = Ref("PodCliqueSet", "inference", "llm-serve")
+    facts, _ = await read_for(Lists(objects()), ref, room=True, now=NOW)
+    answer = explain(Index(facts), ref)
+    assert answer is not None
+    async with console(Lists(objects())) as (client, _):
+        printed = (await client.get("workloads.txt", params={"object": STUCK})).text
+        document = (await client.get("workloads.json", params={"object": STUCK})).json()
+        found = await page(client, f"workloads?object={STUCK}")
+    assert printed == text(answer) + "\n"
+    assert found.heading == answer.headline == document["headline"]
+    body = found.texts("main")[0]
+    for reason in answer.reasons:
+        assert f"{reason.text}." in body
+        assert f"What helps: {reason.remedy}" in body
+        assert reason.id in found.texts("code", cls="id")
+        assert [command for command in reason.commands if command not in body] == []
+
+
+async def test_the_tree_has_levels_and_folds_equal_pods() -> None:
+    found = await shown(f"workloads?object={STUCK}")
+    rows = [(row.attributes["aria-level"], row.text) for row in found.all("tr") if "aria-level" in row.attributes]
+    assert [(level, text.split(" ◐")[0].split(" ●")[0]) for level, text in rows][:7] == [
+        ("1", "PodCliqueSet llm-serve rack required 0 of 5"),
+        ("2", "PodGang llm-serve-0 rack required 4 of 5 in zone-a/block-a2/rack-a3 0 of 5"),
+        ("3", "PodClique …-router 0 of 1"),
+        ("4", "Pod …-0"),
+        ("3", "PodClique …-worker 0 of 4"),
+        ("4", "Pod …-0"),
+        ("4", "3 more, the same"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lists", "heading"),
+    [
+        (Lists({}), "No PodCliqueSet in the namespaces that you may see"),
+        (Lists({}, unserved=("podcliquesets", "podcliques", "podgangs")), "Grove is not installed in this cluster"),
+        (Lists({}, denied=("podcliquesets",)), "The PodCliqueSets can't be seen with your rights"),
+    ],
+    ids=["empty", "not installed", "no right"],
+)
+async def test_a_page_without_workloads_says_why(lists: Lists, heading: str) -> None:
+    assert (await shown("workloads", lists)).heading == heading
+
+
+async def test_filters_and_objects_that_are_gone() -> None:
+    async with console(Lists(objects())) as (client, _):
+        none = await page(client, "workloads?q=nothing-like-it")
+        gone = await page(client, "workloads?object=PodCliqueSet/inference/gone")
+        strange = await page(client, "workloads?object=Secret/default/token")
+        embed = await page(client, "workloads?q=EMB")
+        absent = await client.get("workloads.txt?object=Secret/default/token")
+    assert none.heading == "No PodCliqueSet matches the filter"
+    assert gone.heading == "PodCliqueSet gone was not found"
+    assert strange.heading == "Secret/default/token was not found"
+    assert embed.heading.startswith("embed is placed as asked")
+    assert absent.status_code == 404
+
+
+async def test_what_may_not_be_read_is_not_shown_as_zero() -> None:
+    lists = Lists(objects(), denied=("pods", "pods/inference", "pods/research", "nodes", "queues"))
+    async with console(lists) as (client, _):
+        found = await page(client, f"workloads?object={STUCK}")
+        map_page = await page(client, "topology?pods=1")
+    assert found.heading == "llm-serve: whether it is placed is not known"
+    assert "0 of 5" not in found.texts("main")[0]
+    notes = " ".join(found.texts("div", cls="note"))
+    assert "pods (no right to list in inference and research)" in notes
+    assert "NoDomainFits" in notes
+    assert map_page.heading == "The nodes can't be seen with your rights"
+
+
+async def test_a_user_of_one_namespace_sees_it_without_room() -> None:
+    plurals = ("pods", "podcliquesets", "podcliques", "podgangs", "podgroups", "nodes", "namespaces")
+    lists = Lists(objects(), denied=plurals)
+    async with console(lists, ["inference"]) as (client, _):
+        found = await page(client, f"workloads?object={STUCK}")
+    assert found.heading.startswith("llm-serve waits, 0 of 5 pods placed")
+    assert "pods of all namespaces (no right to list pods of all namespaces)" in " ".join(
+        found.texts("div", cls="note")
+    )
+    assert found.all("section", aria_label="Room") == []
+
+
+async def test_one_list_of_each_kind_serves_every_tab_and_page() -> None:
+    lists = Lists(objects())
+    async with console(lists) as (client, _):
+        for path in ("workloads", "topology", "workloads", f"workloads?object={STUCK}"):
+            await page(client, path)
+    counts = {call: lists.calls.count(call) for call in lists.calls}
+    assert set(counts.values()) == {1}
+    assert not {"secrets", "configmaps"} & {resource for _, resource in lists.calls}
+
+
+# Live.
+
+
+async def test_a_change_in_the_cluster_is_in_the_next_fragment_and_no_change_is_304() -> None:
+    lists = Lists(objects())
+    async with console(lists) as (client, made):
+        first = await client.get(f"workloads?fragment&object={STUCK}")
+        assert "<html" not in first.text
+        same = await client.get(f"workloads?fragment&object={STUCK}", headers={"if-none-match": first.headers["etag"]})
+        assert (same.status_code, same.content) == (304, b"")
+        node = next(obj for obj in lists.objects["nodes"] if obj["metadata"]["name"] == "gpu-c-15")
+        labels = {**node["metadata"]["labels"], "topology.kubernetes.io/rack": "rack-c4"}
+        stream = made.streams.messages("workloads")
+        before = await anext(stream)
+        lists.change("nodes", {**node, "metadata": {**node["metadata"], "labels": labels, "resourceVersion": "2"}})
+        after = await anext(stream)
+        await stream.aclose()
+        assert before != after
+        changed = await client.get(
+            f"workloads?fragment&object={STUCK}", headers={"if-none-match": first.headers["etag"]}
+        )
+    assert changed.status_code == 200
+    assert "NoDomainFits" in first.text
+    assert "NoDomainFits" not in changed.text
+
+
+async def test_streams_are_limited_coalesced_and_end_with_the_console() -> None:
+    async with console(Lists(objects())) as (client, made):
+        streams = [made.streams.messages("workloads") for _ in range(MOST_STREAMS)]
+        firsts = [await anext(stream) for stream in streams]
+        assert firsts == [f"data: workloads {made.live.revision}\n\n".encode()] * MOST_STREAMS
+        assert (await client.get("events?page=workloads")).status_code == 503
+        for _ in range(1000):
+            made.live.touch()
+        assert await anext(streams[0]) == f"data: workloads {made.live.revision}\n\n".encode()
+        made.streams.close()
+        assert [item async for item in streams[0]] == []
+        for stream in streams[1:]:
+            await stream.aclose()
+        assert made.streams.open == 0
+
+
+async def test_while_the_lists_come_in_the_page_counts() -> None:
+    async with console(Lists(objects(), broken=True)) as (client, made):
+        found = await page(client, "workloads")
+        assert found.heading == "The cluster is being read"
+        made.live.trouble = Trouble("Connection refused", NOW, expired=False)
+        assert "No connection to the cluster since" in (await page(client, "workloads")).texts("main")[0]
+        made.live.trouble = Trouble("Unauthorized", NOW, expired=True)
+        assert "Renew them with the command" in (await page(client, "topology")).texts("main")[0]
+
+
+async def test_a_lost_connection_keeps_the_last_picture() -> None:
+    async with console(Lists(objects())) as (client, made):
+        made.live.trouble = Trouble("<b>refused</b>", NOW, expired=False)
+        found = await page(client, "workloads")
+    assert found.heading.startswith("llm-serve waits")
+    assert len(found.all("div", cls="grey")) == 1
+    assert "<b>refused</b>" in found.texts("div", cls="lost")[0]
+
+
+# Topology.
+
+
+async def test_the_topology_has_levels_coverage_and_a_map_of_nodes() -> None:
+    found = await shown("topology")
+    assert found.heading == "64 nodes in 4 zones, 8 blocks and 16 racks; one thing to look at"
+    assert [row.split(" ●")[0].split(" ▲")[0] for row in found.texts("tr")[1:]] == [
+        "zone topology.kubernetes.io/zone 64 of 64 4",
+        "block topology.kubernetes.io/block 64 of 64 8",
+        "rack topology.kubernetes.io/rack 63 of 64 16",
+        "host kubernetes.io/hostname 64 of 64 63",
+    ]
+    cells = [element for element in found.all("i") if element.attributes.get("title", "").startswith("gpu-")]
+    assert len(cells) == 63
+    titles = {cell.attributes["title"]: cell.attributes["class"] for cell in cells}
+    assert titles["gpu-a-01: 0 of 8"] == "f0"
+    assert titles["gpu-b-05: 0 of 8"] == "f0"
+    assert titles["gpu-d-03: 0 of 8, 1 closed"] == "f0 odd"
+    assert titles["gpu-c-16: 8 of 8"] == "f16"
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("pods=4&gpus=8&level=rack", "■ room for 4 pods of 8 GPUs in one rack: none; "),
+        ("pods=3&gpus=8&level=rack", "● room for 3 pods of 8 GPUs in one rack: 10 of 16 racks; "),
+    ],
+)
+async def test_room_is_found(query: str, answer: str) -> None:
+    found = await shown(f"topology?{query}")
+    assert found.texts("output")[0].startswith(answer.split(": ")[0])
+    assert bool(found.all("i", cls="ask")[1:]) == answer.startswith("●")
+
+
+async def test_where_a_set_is_shown_and_domains_are_opened() -> None:
+    async with console(Lists(objects())) as (client, _):
+        of_set = await page(client, "topology?gang=PodCliqueSet/inference/chat-70b")
+        rack = await page(client, "topology?at=zone-a/block-a1/rack-a1")
+        unknown = await page(client, "topology?at=zone-a/nowhere&pods=x&gpus=-1&level=none")
+    asked = {cell.attributes.get("title", "") for cell in of_set.all("i", cls="ask")} - {""}
+    assert {title.partition(":")[0] for title in asked} == {"gpu-a-01", "gpu-a-02", "gpu-a-03"}
+    assert rack.heading == "zone-a/block-a1/rack-a1: 4 nodes, 8 of 32 GPUs free"
+    assert "gpu-a-01 0 of 8 ● takes pods inference/chat-70b-0" in rack.texts("tr")
+    assert unknown.heading.startswith("64 nodes")
+
+
+# Findings.
+
+
+async def test_findings_are_examined_on_demand() -> None:
+    lists = Lists(objects())
+    lists.objects["podgroups"].append(
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": "Upper", "namespace": "research", "resourceVersion": "1"},
+            "spec": {"minMember": 1, "queue": "research", "subGroups": [{"name": "Upper", "minMember": 1}]},
+        }
+    )
+    async with console(lists, configuration=default_configuration()) as (client, made):
+        before = await page(client, "findings")
+        calls = len(lists.calls)
+        answer = await client.post("findings", headers={"origin": f"http://{HOST}"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "findings")
+        await made.findings.finish()
+        found = await page(client, "findings")
+        refused = await page(client, "findings?show=refused")
+        none = await page(client, "findings?q=nothing-like-it")
+    assert before.heading == "1 of the topology; not examined further yet"
+    assert len(lists.calls) > calls
+    assert not {"secrets", "configmaps"} & {resource for _, resource in lists.calls}
+    assert {verb for verb, _ in lists.calls} <= {"get", "list", "read", "create"}
+    created = {resource for verb, resource in lists.calls if verb == "create"}
+    assert {name.partition(".")[0] for name in created} <= {"subjectaccessreviews", "selfsubjectaccessreviews"}
+    assert "PodGroup research/Upper" in " ".join(found.texts("b"))
+    assert [row.split()[0:3] for row in refused.texts("tr")[1:]] == [["■", "refused", "today"]]
+    assert "Nothing matches the filter." in none.texts("p")
+    assert "Secrets and ConfigMaps (never read here)" in " ".join(found.texts("div", cls="note"))
+
+
+# Hostile values.
+
+
+@pytest.mark.parametrize("name", PAGES)
+async def test_values_of_the_cluster_are_text(name: str) -> None:
+    lists = Lists(hostile_objects())
+    async with console(lists, context=HOSTILE) as (client, made):
+        if name == "findings":
+            made.findings.start()
+            await made.findings.finish()
+        answer = await client.get(name)
+        found = Parsed(answer.text)
+    assert "<script>alert" not in answer.text
+    assert "\u202e" not in answer.text
+    assert [element.attributes.get("src") for element in found.all("script")] == ["static/console.js"]
+    assert [e for e in found.elements if any(a.startswith("on") or a == "style" for a in e.attributes)] == []
+    for link in found.all("a"):
+        assert link.attributes["href"].split("?")[0].split(".")[0].strip("#") in (*PAGES, "main", "text")
+    assert "\\u202e" in answer.text
+
+
+async def test_static_files_are_few_and_small() -> None:
+    async with console(Lists({})) as (client, _):
+        sizes = {
+            name: len((await client.get(f"static/{name}")).content)
+            for name in ("console.css", "console.js", "icon.svg")
+        }
+        missing = [
+            (await client.get(f"static/{name}")).status_code for name in ("other.css", "..%2fapp.py", "console.py", "")
+        ]
+        entry = Parsed((await client.get("")).text)
+    assert all(0 < size < 10_000 for size in sizes.values())
+    assert missing == [404, 404, 404, 404]
+    assert entry.all("meta", http_equiv="refresh")[0].attributes["content"] == "0; url=workloads"
+
+
+async def test_paths_that_do_not_exist_say_nothing() -> None:
+    async with console(Lists({})) as (client, _):
+        answers = [await client.get(path) for path in ("nothing", "docs", "openapi.json", "playground.json")]
+    assert {(answer.status_code, answer.content) for answer in answers} <= {(404, b""), (405, b"")}
+
+
+async def test_rights_that_come_later_are_taken_up() -> None:
+    lists = Lists(objects(), denied=("nodes",))
+    async with console(lists, rights_again=0.0) as (client, made):
+        before = await page(client, "topology")
+        lists.denied.clear()
+        async with asyncio.timeout(10):
+            while "nodes" in made.live.snapshot().index.facts.unseen:
+                await made.live.changes(made.live.revision)
+        after = await page(client, "topology")
+    assert before.heading == "The nodes can't be seen with your rights"
+    assert after.heading.startswith("64 nodes in 4 zones")
