@@ -156,9 +156,9 @@ def _alone_in(state_dir: Path) -> Iterator[None]:
 async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Path) -> None:
     async with beside(api, settings.configuration, settings.state_dir) as served:
         url = f"https://localhost:{served.listener.port}"
-        _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
         if settings.fleet:
             await _apply_fleet(api, served.cluster, waits=settings.configuration.cluster_topology.enabled)
+        _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
         print(f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True)
         async with _console(api, settings):
             await signalled()
@@ -180,8 +180,10 @@ async def _console(api: ApiServer, settings: SandboxSettings) -> AsyncIterator[N
     if not settings.console:
         yield
         return
-    from app.console.app import ConsoleSettings, opened
-
+    try:
+        from app.console.app import ConsoleSettings, opened
+    except ImportError as problem:
+        raise UnusableInput(f"the console needs more packages ({problem}): install grove-admission[console]") from None
     asked = ConsoleSettings(settings.configuration, api.kubeconfig, "user", "user")
     async with opened(asked) as console:
         print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)

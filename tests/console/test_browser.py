@@ -89,7 +89,7 @@ async def browser() -> "AsyncIterator[Browser]":
 async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     folder = tmp_path_factory.mktemp("api")
     configuration = with_overrides(default_configuration(), {}, {"host": "127.0.0.1", "port": free_port()})
-    sandbox = Sandbox(webhook_url=f"https://127.0.0.1:{configuration.server.port}", state_dir=folder)
+    sandbox = Sandbox(state_dir=folder)
     await sandbox.start()
     try:
         async with beside(sandbox, configuration, folder):
