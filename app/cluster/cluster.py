@@ -30,7 +30,14 @@ class Cluster:
         self.stores = Stores(FOR_VERDICTS, {NODES: self.node_keys.project})
         self.stores[TOPOLOGIES].subscribe(self.node_keys.topology_changed)
         self.stores[BINDINGS].subscribe(self.node_keys.binding_changed)
-        self.facts = CachedFacts(client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled)
+        self.stores[NODES].subscribe(self.node_keys.node_changed)
+        self.facts = CachedFacts(
+            client,
+            self.stores,
+            topology_name=settings.name,
+            topology_enabled=settings.enabled,
+            node_keys=self.node_keys,
+        )
         self.resources = ClusterMnnvl(client, self.facts, self.stores)
 
     def checks(self) -> dict[str, str | None]:

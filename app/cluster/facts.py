@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.cluster.dialects import dialect_of
-from app.cluster.nodes import NodeSummary
+from app.cluster.nodes import NodeKeys, NodeSummary
 from app.cluster.readers import TopologyMissing
 from app.cluster.stores import Stores
 from app.cluster.table import (
@@ -37,7 +37,16 @@ def ready(store: Store[Any], what: object) -> None:
 class CachedFacts:
     """TopologyReader, PodCliqueSetReader and NodeReader over the caches."""
 
-    def __init__(self, client: Objects, stores: Stores, *, topology_name: str, topology_enabled: bool) -> None:
+    def __init__(
+        self,
+        client: Objects,
+        stores: Stores,
+        *,
+        topology_name: str,
+        topology_enabled: bool,
+        node_keys: NodeKeys | None = None,
+    ) -> None:
+        self._node_keys = node_keys or NodeKeys(topology_name, ())
         self._client = client
         self._stores = stores
         self._summary = NodeSummary(stores[NODES])
@@ -81,13 +90,16 @@ class CachedFacts:
     def nodes(self) -> Nodes:
         return self._summary.nodes()
 
+    def carrying(self, key: str) -> int:
+        return self._node_keys.carrying(key)
+
     def level_problems(self) -> dict[str, list[LevelProblem]]:
         """What the labels of the nodes say against each topology that workloads may refer to."""
         try:
             topologies = self.dialect().in_use(self)
         except Unavailable:
             return {}
-        return {name: coverage_problems(levels, self.nodes()) for name, levels in topologies.items()}
+        return {name: coverage_problems(levels, self.nodes(), self.carrying) for name, levels in topologies.items()}
 
     def level_keys(self) -> tuple[str, ...]:
         try:

@@ -19,7 +19,8 @@ class NodeKeys:
     """The keys of the labels to keep: `configured`, and those of the levels of the ClusterTopology `topology_name` and
     of every ClusterTopologyBinding.
 
-    `changed` is set if nodes have to be listed again, because a key was added.
+    `changed` is set if nodes have to be listed again, because a key was added. Until then, `carrying` says
+    how many nodes have a label that is not kept yet.
     """
 
     def __init__(self, topology_name: str, configured: tuple[str, ...]) -> None:
@@ -28,11 +29,34 @@ class NodeKeys:
         self._managed: Levels = ()
         self._bound: dict[Key, Levels] = {}
         self._keys = tuple(dict.fromkeys((*configured, *ALWAYS)))
+        self._present: dict[str, tuple[str, ...]] = {}
+        self._combinations: Counter[tuple[str, ...]] = Counter()
+        self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def project(self, obj: Object) -> NodeLabels:
         """The labels of a node that are kept."""
         labels = labels_of(obj)
+        self._note(str(obj["metadata"]["name"]), tuple(intern(key) for key in sorted(labels)))
         return {intern(key): intern(labels[key]) for key in self._keys if key in labels}
+
+    def carrying(self, key: str) -> int:
+        """How many nodes have the label `key`, kept or not."""
+        return sum(count for keys, count in self._combinations.items() if key in keys)
+
+    def node_changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
+        if after is None:
+            self._note(key[1], None)
+
+    def _note(self, node: str, keys: tuple[str, ...] | None) -> None:
+        """Nodes mostly have the same labels, so that few combinations of keys are kept."""
+        before = self._present.pop(node, None)
+        if before is not None:
+            self._combinations[before] -= 1
+            if not self._combinations[before]:
+                del self._combinations[before], self._same[before]
+        if keys is not None:
+            self._combinations[keys] += 1
+            self._present[node] = self._same.setdefault(keys, keys)
 
     def topology_changed(self, key: Key, before: Levels | None, after: Levels | None) -> None:
         if key == ("", self._topology_name):

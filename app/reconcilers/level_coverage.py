@@ -45,7 +45,7 @@ class LevelCoverageReconciler:
         dialect = self._topology.dialect()
         with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
             stored = await self._client.get(dialect.resource, key[1])
-            await self._write(stored, coverage_problems(dialect.read_levels(stored), nodes))
+            await self._write(stored, coverage_problems(dialect.read_levels(stored), nodes, self._topology.carrying))
         return None
 
     async def _write(self, stored: Object, problems: list[LevelProblem]) -> None:

@@ -16,12 +16,14 @@ from app.admission.verdict import ALLOWED, Effect, Verdict, bad_request, judged,
 from app.cluster.readers import DeviceClassReader, MnnvlResources, NotOurs, PodCliqueSetReader
 from app.kube.api import ClusterError, Forbidden, Object
 from app.objects.edits import operations
+from app.objects.fields import FieldError
 from app.objects.metadata import annotations_of, labels_of
 from app.rules.labels import read_place
 from app.rules.mnnvl.allocation import ConfiguredMode, allocation_warning, claim_mode
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import Injection, plan_injection, reservation_warning
 from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
+from app.rules.mnnvl.grove_groups import both_vocabularies
 from app.rules.mnnvl.plan import Plan, device_class_of
 from app.rules.podcliqueset import PodCliqueSet
 
@@ -69,6 +71,9 @@ class PodCliqueWebhook:
         self, request: Request, pcs: PodCliqueSet | None, warnings: list[str]
     ) -> Verdict | Coroutine[Any, Any, Verdict]:
         inherited = _inherited(request, pcs)
+        both = both_vocabularies(request.object, inherited)
+        if both is not None:
+            return _judge_both(request, both, inherited)
         device_class = device_class_of(read_mnnvl(annotations_of(request.object)).over(inherited))
         classes = self._classes.device_classes()
         mode = claim_mode(self._configured_mode, device_class, classes)
@@ -98,6 +103,12 @@ class PodCliqueWebhook:
             warnings = [*warnings, _incomplete(plan, problem)]
         effects = [Effect("create", obj) for obj in created]
         return patched(operations(request.object, list(injection.changes)), warnings=warnings, effects=effects)
+
+
+def _judge_both(request: Request, both: FieldError, inherited: MnnvlAnnotations) -> Verdict:
+    """A stored PodClique may stay as it is, without a claim of ours, so that Grove can still change and delete it."""
+    stored = request.old is not None and both_vocabularies(request.old, inherited) is not None
+    return judged([], [f"no claim was injected: {both}"]) if stored else judged([both])
 
 
 def _inherited(request: Request, pcs: PodCliqueSet | None) -> MnnvlAnnotations:

@@ -10,7 +10,7 @@ from app.cluster.facts import CachedFacts
 from app.cluster.stores import Stores
 from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES, read_topology_levels
 from app.config.schema import Configuration
-from app.kube.api import NotFound, Object, Unavailable
+from app.kube.api import NotFound, Object, Unavailable, WatchEvent
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.topology.levels import Level, Topology
 from tests.builders import node, pod_clique_set
@@ -256,3 +256,13 @@ def test_a_level_of_a_binding_asks_for_another_label_of_nodes() -> None:
     cluster.stores[BINDINGS].note(changed)
     assert cluster.node_keys.changed.is_set()
     assert cluster.node_keys.project(node("a", k_block="b", k_other="x")) == {"k/block": "b"}
+
+
+def test_labels_that_nodes_have_but_that_are_not_kept_yet() -> None:
+    cluster = OfflineCluster([BOUND, node("a", k_rack="r1", k_block="b"), node("b", k_block="b"), node("c")])
+    facts = cluster.facts
+    assert [facts.carrying(f"k/{key}") for key in ("rack", "block", "other")] == [1, 2, 0]
+    gone = node("b", k_block="b")
+    gone["metadata"]["resourceVersion"] = "100"
+    cluster.stores[NODES].apply(WatchEvent("DELETED", gone))
+    assert facts.carrying("k/block") == 1

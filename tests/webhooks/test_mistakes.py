@@ -261,6 +261,19 @@ async def test_what_was_stored_before_is_only_warned_about() -> None:
     assert response["warnings"][0].startswith("stored before, and allowed to stay: metadata.annotations")
 
 
+@pytest.mark.parametrize("name", ["podclique.mnnvl-group-own", "podclique.mnnvl-group-of-set"])
+async def test_a_pod_clique_with_both(name: str) -> None:
+    """It is rejected at creation; one that is stored stays as it is, and gets no claim of ours."""
+    code, text = await answer(name, lambda obj: annotated(obj, mnnvl_enabled="true"))
+    assert (code, text.partition(":")[0]) == (422, "metadata.annotations")
+    review = recorded(name)
+    annotated(review["request"]["object"], mnnvl_enabled="true")
+    review["request"] |= {"operation": "UPDATE", "oldObject": copy.deepcopy(review["request"]["object"])}
+    response = await Caller(operator_cluster(OPERATOR)).ask("/mutate/podclique", review)
+    assert (response["allowed"], "patch" in response) == (True, False)
+    assert response["warnings"][0].startswith("no claim was injected: metadata.annotations: Forbidden")
+
+
 async def test_the_claim_of_grove_is_never_changed() -> None:
     for name in ("podclique.claim-restored-by-operator", "podclique.mnnvl-group-own", "podclique.mnnvl-group-of-set"):
         assert await judged(f"{OPERATOR}/{name}", Caller(operator_cluster(OPERATOR))) == {"allowed": True}

@@ -9,9 +9,12 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, forbidden, invalid
+from app.objects.metadata import annotations_of
 from app.objects.names import is_label
 from app.rules.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.rules.mnnvl.annotations import MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_template
 from app.rules.podcliqueset import PodCliqueSet
 
@@ -49,10 +52,24 @@ def _findings(template: Template, others: Iterable[PodCliqueSet]) -> list[FieldE
 # Both vocabularies.
 
 
-def both_vocabularies(annotations: Mapping[str, Any], path: FieldPath) -> FieldError | None:
-    """A finding if one object asks for MNNVL in both vocabularies."""
-    layer = Layer(path, "", annotations)
-    return _both(path, layer.group) if layer.enabled and layer.group else None
+def both_vocabularies(clique: Mapping[str, Any], inherited: MnnvlAnnotations) -> FieldError | None:
+    """A finding if the PodClique asks for MNNVL in our vocabulary, itself or by the annotations that it inherits, and
+    is in a group of Grove's: by its own annotation, or because Grove has injected its claim."""
+    annotations = annotations_of(clique)
+    layer = Layer(FieldPath("metadata.annotations"), "", annotations)
+    if not read_mnnvl(annotations).over(inherited).enables:
+        return None
+    group = _group_of_claim(clique) if layer.group is None else layer.group
+    return _both(layer.path, group) if group else None
+
+
+def _group_of_claim(clique: Mapping[str, Any]) -> str:
+    """The name of the ComputeDomain whose claim Grove has injected, "" if it has injected none."""
+    claims = value_at(clique, ("spec", "podSpec", "resourceClaims"))
+    for claim in claims if isinstance(claims, list) else ():
+        if isinstance(claim, dict) and claim.get("name") == GROVE_CLAIM:
+            return str(claim.get("resourceClaimTemplateName") or "")
+    return ""
 
 
 def _both_vocabularies(template: Template) -> Iterator[FieldError]:

@@ -5,7 +5,7 @@ A scheduler places pods by the values of these labels, so that a level that no n
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.objects.conditions import Condition
@@ -35,19 +35,20 @@ class LevelProblem:
     text: str
 
 
-def coverage_problems(levels: Sequence[Level], nodes: Nodes) -> list[LevelProblem]:
-    """What the labels of `nodes` say against `levels` (broadest first). Nothing if there are no nodes."""
+def coverage_problems(levels: Sequence[Level], nodes: Nodes, carrying: Callable[[str], int]) -> list[LevelProblem]:
+    """What the labels of `nodes` say against `levels` (broadest first). Nothing if there are no nodes. `carrying` says
+    how many nodes have a label, also one that `nodes` don't show."""
     total = sum(count for _, count in nodes)
     if not total:
         return []
     problems: list[LevelProblem] = []
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     for level in shared:
-        carrying = sum(count for labels, count in nodes if level.key in labels)
-        if carrying == 0:
+        number = carrying(level.key)
+        if number == 0:
             problems.append(_without_nodes(level))
-        elif carrying < total:
-            problems.append(_partly(level, total - carrying, total))
+        elif number < total:
+            problems.append(_partly(level, total - number, total))
     for broader, narrower in itertools.pairwise(shared):
         problems += _order_problems(broader, narrower, nodes)
     return problems

@@ -58,7 +58,9 @@ class Design:
             warning = lost_levels_warning(lost, around.sets_naming(lost)) if lost else None
             warnings += [] if warning is None else [warning]
         if operation != "DELETE":
-            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes())]
+            warnings += [
+                problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes(), around.carrying)
+            ]
         return LevelsVerdict(warnings=warnings)
 
     def validate_set(

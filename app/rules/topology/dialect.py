@@ -44,7 +44,11 @@ class Surroundings(Protocol):
         ...
 
     def nodes(self) -> Nodes:
-        """The labels of the nodes that levels refer to. Empty if the nodes are not known."""
+        """The labels of the nodes that stored levels refer to. Empty if the nodes are not known."""
+        ...
+
+    def carrying(self, key: str) -> int:
+        """How many nodes have the label `key`, whether a stored level refers to it or not."""
         ...
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.objects.fields import FieldPath
+from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.rules.mnnvl.grove_groups import both_vocabularies, ignored_annotations, shared_domain, validate_groups
 from app.rules.mnnvl.template import CliqueTemplate, read_template
 from app.rules.podcliqueset import read_pod_clique_set
@@ -125,12 +125,28 @@ def test_what_an_update_leaves_as_it_was_may_stay() -> None:
     assert findings(wrong, pcs(clique("worker"))) == [OF_SET]
 
 
-def test_both_vocabularies_on_one_object() -> None:
-    at = FieldPath("metadata.annotations")
-    assert both_vocabularies({ENABLED: "true", GROUP: "none"}, at) is None
-    finding = both_vocabularies({ENABLED: "true", GROUP: "train"}, at)
-    assert finding is not None
-    assert finding.field == "metadata.annotations"
+GROVES = {"name": "mnnvl-claim", "resourceClaimTemplateName": "nvl-0-train"}
+THEIRS = {"name": "mnnvl-claim", "resourceClaimName": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "inherited", "claims", "both"),
+    [
+        pytest.param({ENABLED: "true", GROUP: "train"}, NO_ANNOTATIONS, [], True, id="both of its own"),
+        pytest.param({ENABLED: "true", GROUP: "none"}, NO_ANNOTATIONS, [], False, id="opted out"),
+        pytest.param({ENABLED: "true"}, NO_ANNOTATIONS, [3, {"name": "a"}, GROVES], True, id="Grove's claim is there"),
+        pytest.param({ENABLED: "true"}, NO_ANNOTATIONS, [THEIRS], False, id="a claim that is not Grove's"),
+        pytest.param({}, MnnvlAnnotations("true"), [GROVES], True, id="ours is inherited"),
+        pytest.param({ENABLED: "false"}, MnnvlAnnotations("true"), [GROVES], False, id="ours is off"),
+        pytest.param({ENABLED: "true"}, NO_ANNOTATIONS, None, False, id="ours alone"),
+    ],
+)
+def test_both_vocabularies_on_one_pod_clique(
+    annotations: dict[str, str], inherited: MnnvlAnnotations, claims: Any, both: bool
+) -> None:
+    obj = {"metadata": {"annotations": annotations}, "spec": {"podSpec": {"resourceClaims": claims}}}
+    finding = both_vocabularies(obj, inherited)
+    assert (None if finding is None else finding.field) == ("metadata.annotations" if both else None)
 
 
 @pytest.mark.parametrize(
