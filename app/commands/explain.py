@@ -8,7 +8,7 @@ import asyncio
 import sys
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import uvloop
@@ -83,7 +83,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
     async with reading_client(ALL, arguments.kubeconfig, arguments.context) as client:
         code = _print(await _facts(client, ref, arguments), ref, arguments)
         if arguments.watch:
-            await _watch(client, ref, arguments)
+            await watch(client, ref, arguments, every=_SECONDS if arguments.no_room else _ROOM_SECONDS)
         return code
 
 
@@ -106,7 +106,8 @@ def _print(facts: Facts, ref: Ref, arguments: argparse.Namespace) -> int:
     return answer.exit_code
 
 
-async def _watch(client: Reader, ref: Ref, arguments: argparse.Namespace) -> None:
+async def watch(client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float) -> NoReturn:
+    """Looks again every so many seconds, and prints a line if the answer is another than before."""
     before = ""
     while True:
         answer = explain(Index(await _facts(client, ref, arguments)), ref)
@@ -114,7 +115,7 @@ async def _watch(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Non
         if before and line != before:
             print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
         before = line
-        await asyncio.sleep(_SECONDS if arguments.no_room else _ROOM_SECONDS)
+        await asyncio.sleep(every)
 
 
 def summary(answer: Answer) -> str:

@@ -14,7 +14,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def _plural(noun: str) -> str:
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
 
 
 def listed(names: Iterable[str], limit: int = 4) -> str:

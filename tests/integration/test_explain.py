@@ -3,6 +3,8 @@
 Also with the rights of people: one who may view everything, one who may view a namespace.
 """
 
+import argparse
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -27,7 +29,7 @@ from tests.explain.fleet import SET_REF, facts
 from tests.explain.objects import objects_of
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
-from tests.integration.system import FAST
+from tests.integration.system import FAST, eventually
 
 BINDINGS = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -296,3 +298,31 @@ async def test_what_a_user_may_not_see_at_all_is_not_found(
     assert explain(Index(read), SET_REF) is None
     assert read.unseen["sets"] == "no right to list"
     assert read.pods == ()
+
+
+async def test_a_line_is_printed_when_the_answer_changes(
+    stage: tuple[str, Sandbox, Stage], capsys: pytest.CaptureFixture[str]
+) -> None:
+    dialect, sandbox, store = stage
+    await store.show(facts(**start(dialect)))
+    arguments, seen = argparse.Namespace(no_room=True), [""]
+
+    async def printed() -> str:
+        seen.append(capsys.readouterr().out)
+        return "".join(seen)
+
+    sandbox.authorizer.granted.clear()
+    async with reading_client(ALL, sandbox.kubeconfig, "operator") as client:
+        watching = asyncio.create_task(command.watch(client, SET_REF, arguments, every=0.05))
+        try:
+            await eventually(lambda: _read(sandbox), lambda seen: ("list", "podgangs") in seen)
+            await store.show(facts(**{**start(dialect), "pods": fleet.placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")}))
+            lines = await eventually(printed, lambda text: "llm: well, 4 of 4 placed" in text)
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+    assert lines.count("llm: waits, 0 of 4 placed") == 0
+
+
+async def _read(sandbox: Sandbox) -> set[tuple[str, str]]:
+    return {(access.verb, access.resource) for access in sandbox.authorizer.granted}

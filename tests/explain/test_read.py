@@ -1,0 +1,155 @@
+"""Reading with whatever rights there are: what is not seen is noted, and nothing else is asked for."""
+
+import gc
+from collections.abc import AsyncGenerator, Collection
+from typing import Any
+
+import pytest
+
+from app.explain.facts import Facts, Ref
+from app.explain.read import cause, collector_paused, facts_of, read_all, read_for
+from app.explain.resources import ALL, NODE, POD, POD_CLIQUE, Resource
+from app.kube.api import Forbidden, NotFound, Object, Page, Unavailable, WatchEvent
+from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, pods
+from tests.explain.objects import objects_of
+
+DENIED = Forbidden("denied", code=403)
+
+
+class Cluster:
+    """A reader of facts as objects. `denied` are (plural, namespace) that may not be listed or read, with namespace
+    None for all namespaces; `broken` are plurals that fail; `unserved` ones don't exist."""
+
+    def __init__(
+        self,
+        given: Facts,
+        *,
+        denied: Collection[tuple[str, str | None]] = (),
+        broken: Collection[str] = (),
+        unserved: Collection[str] = (),
+    ) -> None:
+        self._objects = objects_of(given)
+        self._denied, self._broken, self._unserved = frozenset(denied), frozenset(broken), frozenset(unserved)
+        self.asked: list[tuple[str, str | None]] = []
+
+    def _of(self, resource: Resource, namespace: str | None) -> list[Object]:
+        self.asked.append((resource.plural, namespace))
+        if (resource.plural, namespace) in self._denied:
+            raise DENIED
+        if resource.plural in self._broken:
+            raise Unavailable("the API server is down", code=503)
+        group = resource.group
+        own = [o for o in self._objects if (o["apiVersion"].rpartition("/")[0], o["kind"]) == (group, resource.kind)]
+        found = [obj for obj in own if namespace is None or obj["metadata"].get("namespace") == namespace]
+        return sorted(found, key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        for obj in self._of(resource, namespace):
+            if obj["metadata"]["name"] == name:
+                return obj
+        raise NotFound("not found", code=404)
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        continue_token: str = "",
+        metadata_only: bool = False,
+    ) -> Page:
+        key, _, value = label_selector.partition("=")
+        every = self._of(resource, namespace)
+        found = [obj for obj in every if not key or (obj["metadata"].get("labels") or {}).get(key) == value]
+        begin = int(continue_token or 0)
+        following = str(begin + limit) if begin + limit < len(found) else ""
+        return Page(found[begin : begin + limit], "1", following)
+
+    def watch(self, *_: Any, **__: Any) -> AsyncGenerator[WatchEvent, None]:
+        raise AssertionError("no watch is needed")
+
+    def served_version(self, resource: Resource) -> str | None:
+        return None if resource.plural in self._unserved else resource.versions[0]
+
+
+FULL = facts(pods=(*pods(), *fill("rack-a1", "rack-a2")))
+
+
+async def test_each_kind_is_listed_once() -> None:
+    cluster = Cluster(FULL)
+    read, reading = await read_for(cluster, SET_REF, room=True, now=NOW, page=4)
+    lists = {plural for plural, _ in cluster.asked}
+    assert "nodes" in lists
+    assert not {"secrets", "configmaps", "namespaces", "resourceclaims", "workloads"} & lists
+    assert {(len(read.nodes), len(read.pods), len(read.cliques), len(read.gangs))} == {(16, 12, 2, 1)}
+    assert reading.lists + reading.gets <= 25
+    assert read.unseen == {}
+
+
+async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
+    cluster = Cluster(FULL, denied=[("pods", None)])
+    read, _ = await read_for(cluster, SET_REF, room=True, now=NOW)
+    assert read.unseen == {"room": "no right to list pods of all namespaces"}
+    assert {pod.namespace for pod in read.pods} == {NAMESPACE}
+
+
+async def test_an_error_in_the_middle_is_no_answer() -> None:
+    read, _ = await read_for(Cluster(FULL, broken=["nodes", "pods"]), SET_REF, room=True, now=NOW)
+    assert read.unseen == dict.fromkeys(("nodes", "pods", "room"), "the API server is down")
+
+
+async def test_what_is_not_served_is_absent() -> None:
+    unserved = ["queues", "podgroups", "topologies", "clustertopologybindings"]
+    read, _ = await read_for(Cluster(FULL, unserved=unserved), SET_REF, room=True, now=NOW)
+    assert read.absent == {"kai_topologies", "pod_groups", "queues"}
+    assert read.unseen == {}
+
+
+async def test_all_is_read_by_namespace_if_it_must_be() -> None:
+    denied = [(resource.plural, None) for resource in ALL if resource.namespaced]
+    cluster = Cluster(FULL, denied=[*denied, ("podcliques", "research")])
+    read, _ = await read_all(cluster, (NAMESPACE, "research"), now=NOW)
+    assert len(read.pods) == 12
+    assert read.unseen == {
+        "channels": "no right to list",
+        "cliques": "no right to list in research",
+        "room": "no right to list pods of all namespaces",
+    }
+
+
+async def test_without_namespaces_what_is_denied_is_unseen() -> None:
+    cluster = Cluster(FULL, denied=[("podcliques", None), ("nodes", None)])
+    read, _ = await read_all(cluster, (), now=NOW, only=(NODE, POD_CLIQUE, POD))
+    assert read.unseen == {"cliques": "no right to list", "nodes": "no right to list"}
+    assert {"queues", "sets"} <= read.skipped
+
+
+async def test_an_object_that_is_not_there_has_no_set() -> None:
+    read, _ = await read_for(Cluster(FULL), Ref("Pod", NAMESPACE, "none"), room=False, now=NOW)
+    assert read.sets == ()
+
+
+def test_kinds_without_a_document_are_not_judged() -> None:
+    read = facts_of([obj for obj in objects_of(FULL) if obj["kind"] not in ("Node", "Queue")], NOW)
+    assert {"nodes", "queues", "events", "room", "channels"} <= read.skipped
+    assert "pods" not in read.skipped
+
+
+def test_the_cause_is_short_for_a_missing_right_only() -> None:
+    assert cause(DENIED) == "no right to list"
+    assert cause(Unavailable("broken", code=503)) == "broken"
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_before_once_it_has_rested(enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with collector_paused():
+            assert not gc.isenabled()
+        assert gc.isenabled() is enabled
+    finally:
+        gc.unfreeze()
+        (gc.enable if before else gc.disable)()

@@ -1,0 +1,169 @@
+"""Any object of a workload leads to its gangs; objects without Grove stand for themselves."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from app.explain.answer import explain
+from app.explain.facts import (
+    ComputeDomain,
+    Facts,
+    Place,
+    PodClaim,
+    Ref,
+    ResourceClaim,
+    SubGroup,
+    Told,
+    Workload,
+    WorkloadGroup,
+)
+from app.explain.index import Index
+from app.explain.subject import subject
+from tests.explain.fleet import (
+    GANG,
+    GROUP,
+    NAMESPACE,
+    RACK,
+    SET,
+    WORKERS,
+    answer,
+    facts,
+    pod_group,
+    pods,
+    shape,
+)
+
+CLAIM = PodClaim("mnnvl", "llm-0-mnnvl")
+TEMPLATE = PodClaim("mnnvl", "made", "llm-0-template")
+
+
+def alone(**changes: Any) -> Facts:
+    """Pods without Grove: no set, no gang, no labels."""
+    own = tuple(replace(pod, place=Place(), **changes) for pod in pods())
+    return facts(
+        pods=own, sets=(), gangs=(), cliques=(), pod_groups=(pod_group(owners=(), subgroups=(), told=Told(RACK)),)
+    )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is found for an object: the set, the gangs, and the root of the tree."""
+
+    pcs: str
+    gangs: tuple[str, ...]
+    root: str
+
+
+def claimed(claim: PodClaim) -> tuple[Any, ...]:
+    return tuple(replace(pod, claims=(claim,)) for pod in pods())
+
+
+IN_A_SET = Found(SET, (GANG,), f"PodCliqueSet {SET}")
+CASES: list[tuple[str, Facts, Ref, Found]] = [
+    ("a set", facts(), Ref("PodCliqueSet", NAMESPACE, SET), IN_A_SET),
+    ("a gang", facts(), Ref("PodGang", NAMESPACE, GANG), IN_A_SET),
+    ("a gang without its set", facts(sets=()), Ref("PodGang", NAMESPACE, GANG), Found("", (GANG,), f"PodGang {GANG}")),
+    ("a clique", facts(), Ref("PodClique", NAMESPACE, WORKERS), IN_A_SET),
+    ("a scaling group", facts(), Ref("PodCliqueScalingGroup", NAMESPACE, GROUP), IN_A_SET),
+    ("a pod", facts(), Ref("Pod", NAMESPACE, f"{WORKERS}-1"), IN_A_SET),
+    ("a PodGroup of a gang", facts(), Ref("PodGroup", NAMESPACE, GANG), IN_A_SET),
+    (
+        "a PodGroup of a gang without its set",
+        facts(sets=()),
+        Ref("PodGroup", NAMESPACE, GANG),
+        Found("", (GANG,), f"PodGang {GANG}"),
+    ),
+    ("a PodGroup by itself", alone(), Ref("PodGroup", NAMESPACE, GANG), Found("", (GANG,), f"PodGroup {GANG}")),
+    ("a pod of it", alone(), Ref("Pod", NAMESPACE, f"{WORKERS}-1"), Found("", (GANG,), f"PodGroup {GANG}")),
+    (
+        "a pod in no group",
+        alone(group=""),
+        Ref("Pod", NAMESPACE, f"{WORKERS}-1"),
+        Found("", (f"{WORKERS}-1",), f"Pod {WORKERS}-1"),
+    ),
+    (
+        "a Workload",
+        replace(alone(workload="train"), workloads=(Workload(NAMESPACE, "train"),)),
+        Ref("Workload", NAMESPACE, "train"),
+        Found("", (GANG,), f"PodGroup {GANG}"),
+    ),
+    (
+        "a Workload of groups, whose pods are in no PodGroup of KAI yet",
+        replace(
+            alone(workload_group="train-g", group=""), workload_groups=(WorkloadGroup(NAMESPACE, "train-g", "train"),)
+        ),
+        Ref("Workload", NAMESPACE, "train"),
+        Found("", tuple(sorted(pod.name for pod in pods())), "Workload train"),
+    ),
+    (
+        "a claim that the set's pods share",
+        facts(pods=claimed(CLAIM), claims=(ResourceClaim(NAMESPACE, "llm-0-mnnvl"),)),
+        Ref("ResourceClaim", NAMESPACE, "llm-0-mnnvl"),
+        IN_A_SET,
+    ),
+    (
+        "a claim of pods without Grove",
+        replace(alone(claims=(CLAIM,)), claims=(ResourceClaim(NAMESPACE, "llm-0-mnnvl"),)),
+        Ref("ResourceClaim", NAMESPACE, "llm-0-mnnvl"),
+        Found("", (GANG,), f"PodGroup {GANG}"),
+    ),
+    (
+        "a ComputeDomain that pods use by its template",
+        facts(pods=claimed(TEMPLATE), compute_domains=(ComputeDomain(NAMESPACE, "cd", "u", 0, "llm-0-template"),)),
+        Ref("ComputeDomain", NAMESPACE, "cd"),
+        IN_A_SET,
+    ),
+    (
+        "a ComputeDomain that only its labels connect",
+        facts(compute_domains=(ComputeDomain(NAMESPACE, "cd", place=Place(SET)),)),
+        Ref("ComputeDomain", NAMESPACE, "cd"),
+        IN_A_SET,
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "ref", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_an_object_leads_to_its_gangs(given: Facts, ref: Ref, expected: Found) -> None:
+    index = Index(given)
+    found, explained = subject(index, ref), explain(index, ref)
+    assert found is not None
+    assert explained is not None
+    names = tuple(sorted(gang.ref.name for gang in found.gangs))
+    root = f"{explained.tree.ref.kind} {explained.tree.ref.name}"
+    assert Found(found.pcs.name if found.pcs else "", names, root) == expected
+
+
+@pytest.mark.parametrize("kind", sorted({case[2].kind for case in CASES}))
+def test_what_is_not_there_is_not_found(kind: str) -> None:
+    assert explain(Index(facts()), Ref(kind, NAMESPACE, "none")) is None
+
+
+def test_a_kind_that_is_no_workload_is_not_found() -> None:
+    assert explain(Index(facts()), Ref("Node", "", "gpu-00")) is None
+
+
+def test_a_clique_that_is_in_no_gang_yet() -> None:
+    given = facts(gangs=(), pods=())
+    explained = answer(given, Ref("PodClique", NAMESPACE, WORKERS))
+    assert [child.words for child in explained.tree.children] == ["in no gang yet", "in no gang yet"]
+    assert (explained.placed, explained.total, explained.state) == (0, 4, "waits")
+
+
+def test_replicas_that_are_not_made_yet_are_counted() -> None:
+    given = facts(sets=(replace(facts().sets[0], replicas=3),))
+    assert answer(given).headline == (
+        "llm waits, 0 of 4 pods placed, 2 of 3 replicas not made yet, asked 14 minutes ago"
+    )
+
+
+def test_subgroups_of_a_pod_group_are_parts_with_their_constraints() -> None:
+    group = pod_group(
+        owners=(),
+        subgroups=(SubGroup("pool", told=Told(RACK)), SubGroup(WORKERS, "pool", 3), SubGroup("loop", "loop", 1)),
+    )
+    given = replace(alone(), pod_groups=(group,), pods=tuple(replace(pod, shape=shape(8)) for pod in alone().pods))
+    tree = answer(given, Ref("PodGroup", NAMESPACE, GANG)).tree
+    (replica,) = [child for child in tree.children if child.ref.kind == "Replica"]
+    assert (replica.ref.name, replica.asked, replica.total) == ("pool", "rack required", 3)
+    assert [child.ref.name for child in replica.children] == [WORKERS]

@@ -1,0 +1,120 @@
+"""Quantities, times and requests as Kubernetes has them."""
+
+from typing import Any
+
+import pytest
+
+from app.explain.project.pods import node, pod, pod_requests
+from app.explain.values import amounts, duration, seconds_since_1970, thousandths
+from app.explain.words import ago, amount, clock, counted, listed, plain
+
+
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [
+        ("8", 8000),
+        (8, 8000),
+        (0.5, 500),
+        ("100m", 100),
+        ("1.5", 1500),
+        (".5", 500),
+        ("1Ki", 1_024_000),
+        ("900Gi", 900 * 2**30 * 1000),
+        ("1k", 1_000_000),
+        ("2e3", 2_000_000),
+        ("1E", 10**21),
+        ("1500u", 2),
+        ("-1", -1000),
+        ("", 0),
+        ("many", 0),
+        (".", 0),
+        ("1..2", 0),
+    ],
+)
+def test_quantities_in_thousandths(quantity: str | int | float, expected: int) -> None:
+    assert thousandths(quantity) == expected
+
+
+def test_what_is_no_quantity_is_left_out() -> None:
+    assert amounts({"cpu": "1", "memory": None, "x": {}, "y": []}) == {"cpu": 1000}
+    assert amounts(None) == {}
+
+
+def test_times_and_durations() -> None:
+    assert seconds_since_1970("1970-01-02T00:00:01Z") == 86401.0
+    assert seconds_since_1970("2026-11-21T15:42:00.123456Z") == seconds_since_1970("2026-11-21T15:42:00Z")
+    assert (seconds_since_1970("yesterday"), seconds_since_1970(None)) == (None, None)
+    assert (duration("1h30m"), duration("90s"), duration("250ms"), duration(None)) == (5400.0, 90.0, 0.25, 0.0)
+
+
+def container(cpu: str, **more: Any) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        ({"containers": [container("1"), container("2")]}, 3000),
+        ({"containers": [container("1")], "initContainers": [container("4"), container("2")]}, 4000),
+        ({"containers": [container("1")], "initContainers": [container("1", restartPolicy="Always")]}, 2000),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [container("1", restartPolicy="Always"), container("3")],
+            },
+            4000,
+        ),
+        ({"containers": [container("1")], "overhead": {"cpu": "250m"}}, 1250),
+        ({"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}}, 5000),
+        ({"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}, 2000),
+    ],
+)
+def test_requests_of_a_pod_are_counted_as_the_scheduler_does(spec: dict[str, Any], cpu: int) -> None:
+    assert pod_requests(spec) == {"cpu": cpu, "pods": 1000}
+
+
+def test_of_a_pod_only_what_decides_on_placement_is_kept() -> None:
+    secret = {"env": [{"name": "TOKEN", "value": "secret"}], "args": ["--password=secret"]}
+    obj = {
+        "metadata": {"name": "p", "annotations": {"note": "secret"}, "managedFields": [{"manager": "secret"}]},
+        "spec": {"containers": [container("1", **secret)]},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]},
+    }
+    kept = pod(obj)
+    assert "secret" not in repr(kept)
+    assert (kept.unscheduled, kept.scheduler, kept.phase) == ("no room", "default-scheduler", "Pending")
+
+
+def test_objects_of_another_form_are_read_without_trust() -> None:
+    odd: dict[str, Any] = {"metadata": None, "spec": [], "status": {"conditions": "none", "allocatable": 3}}
+    assert pod(odd).name == ""
+    assert node({"metadata": {"name": "n", "labels": {}}, "status": odd["status"]}).allocatable == {}
+
+
+def test_words() -> None:
+    assert (counted(1, "node"), counted(2_000, "node"), counted(2, "queue entry")) == (
+        "1 node",
+        "2,000 nodes",
+        "2 queue entries",
+    )
+    assert (listed([]), listed(["a"]), listed("ab"), listed("abcdef")) == ("", "a", "a and b", "a, b, c, d and 2 more")
+    assert (plain(8000), plain(1_500), plain(1_000_000)) == ("8", "1.5", "1,000")
+    assert [amount("memory", 512_000), amount("memory", 900 * 2**30 * 1000), amount("memory", 3000 * 2**40 * 1000)] == [
+        "512 B",
+        "900 GiB",
+        "3,000 TiB",
+    ]
+    assert [amount("nvidia.com/gpu", 1000), amount("cpu", 2500), amount("pods", 1000), amount("vendor/x", 2000)] == [
+        "1 GPU",
+        "2.5 CPUs",
+        "1 pod",
+        "2 vendor/x",
+    ]
+    assert [ago(5), ago(119), ago(840), ago(7200), ago(200_000)] == [
+        "5 seconds",
+        "119 seconds",
+        "14 minutes",
+        "2 hours",
+        "2 days",
+    ]
+    assert clock(15 * 3600 + 42 * 60) == "15:42 UTC"
