@@ -21,6 +21,7 @@ from app.rules.topology.dialect import LevelsVerdict, Surroundings
 from app.rules.topology.levels import Level, Topology
 from app.rules.topology.packs import (
     effective_names,
+    former_words,
     is_unchanged,
     needs_names,
     packing_warnings,
@@ -87,7 +88,7 @@ class Bindings:
         warnings = packing_warnings(packings, bindings.get)
         findings = validate_packings(packings, bindings.get, sorted(bindings))
         if old is None:
-            return findings, warnings
+            return [*findings, *former_words(packings)], warnings
         changes = validate_change(packings, before)
         if changes:
             return [*changes, *findings], warnings

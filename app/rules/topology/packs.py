@@ -221,6 +221,13 @@ def _whose(packing: Packing) -> str:
     return "the PodCliqueSet" if kind == "set" else f'scaling group "{name}"' if kind == "group" else f'clique "{name}"'
 
 
+def former_words(packings: Packings) -> list[FieldError]:
+    """Findings about packDomain in a new PodCliqueSet, which the CRD of today's Grove doesn't allow."""
+    text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
+    at = (packing.path.child("packDomain") for packing in packings.constraints if packing.pack_domain)
+    return [forbidden(path, text) for path in at]
+
+
 # What has no effect, or not the one that was meant.
 
 

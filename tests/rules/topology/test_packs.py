@@ -15,6 +15,7 @@ BOUND = {
 AROUND = Around(bound=BOUND)
 OF_SET, OF_POOL = "spec.template.topologyConstraint", "spec.template.podCliqueScalingGroups[0].topologyConstraint"
 OF_ROUTER, OF_LEADER = (f"spec.template.cliques[{position}].topologyConstraint" for position in range(2))
+FORMER_WORD = "Forbidden: packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
 MISSING = "Required value: the name of a ClusterTopologyBinding is needed here or in the topologyConstraint above"
 
 
@@ -77,6 +78,7 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
                 f"has: rack, host",
                 f'{OF_LEADER}.packDomain: Invalid value: "block": not a level of ClusterTopologyBinding "h100", which '
                 f"has: rack, host",
+                f"{OF_LEADER}.packDomain: {FORMER_WORD}",
             ],
             id="unknown levels, all of them",
         ),
@@ -97,7 +99,9 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
             pcs(c("gb200", "", "", "rack"), c("", "", "", "zone")),
             [
                 f'{OF_ROUTER}.packDomain: Invalid value: "zone": broader than the required domain "rack" of the '
-                f"PodCliqueSet; allowed: rack, host"
+                f"PodCliqueSet; allowed: rack, host",
+                f"{OF_SET}.packDomain: {FORMER_WORD}",
+                f"{OF_ROUTER}.packDomain: {FORMER_WORD}",
             ],
             id="packDomain is required",
         ),
@@ -234,10 +238,6 @@ def test_what_is_stored_is_warned_about() -> None:
                 f'{OF_LEADER}.pack.required "rack" allows what scaling group "pool" wants to avoid: it prefers the '
                 f'narrower "host", so that the preference may be ignored for clique "leader"'
             ],
-        ),
-        (
-            pcs(c("gb200", "", "", "zone")),
-            [f"packDomain is deprecated in this release of Grove; use pack.required instead: {OF_SET}.packDomain"],
         ),
     ],
 )
