@@ -13,13 +13,16 @@ from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
 from app.cluster import listed
 from app.cluster.cluster import Cluster
+from app.cluster.dialects import DIALECTS
 from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS
 from app.dry_run.judge import Asker, judge
 from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.kube.pages import pages
+from app.objects.metadata import labels_of
 from app.objects.resource import Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     DEVICE_CLASS,
     POD_CLIQUE,
@@ -28,20 +31,29 @@ from app.rules.kinds import (
     POD_GROUP,
     RESOURCE_CLAIM,
 )
+from app.rules.labels import read_place
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership_problem
 from app.rules.topology.levels import Level
 
-JUDGED = (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GROUP, POD_CLIQUE, POD_GANG)
+JUDGED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP, POD_CLIQUE, POD_GANG)
 OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 
 NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
-    POD_CLIQUE_SET: (CLUSTER_TOPOLOGY,),
+    POD_CLIQUE_SET: (),
     POD_CLIQUE: (POD_CLIQUE_SET, POD_GANG, COMPUTE_DOMAIN, RESOURCE_CLAIM, DEVICE_CLASS),
-    POD_GANG: (CLUSTER_TOPOLOGY, POD_CLIQUE_SET, COMPUTE_DOMAIN, RESOURCE_CLAIM),
+    POD_GANG: (POD_CLIQUE_SET, COMPUTE_DOMAIN, RESOURCE_CLAIM),
     COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
     RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
 }
 """The facts without which nothing can be said of a resource."""
+
+BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
+"""What is judged by the levels of topologies."""
+
+REMARKED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG)
+"""What is listed too if it would be allowed with a warning."""
+
+FORMER_API = "belongs to a former topology API of Grove, which nothing reads any more"
 
 SETTLE = timedelta(minutes=1)
 """What may put itself right is found only in a resource that is older; wide, because clocks differ."""
@@ -72,7 +84,7 @@ class Auditor:
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
         """All findings, resource by resource; `tally` is complete at the end."""
         self._listing = await listed.read(self._cluster, self._client, self._levels, namespace)
-        for resource in JUDGED:
+        for resource in self._resources():
             async for finding in self._judged(resource, namespace):
                 self.tally.add(finding)
                 yield finding
@@ -85,6 +97,12 @@ class Auditor:
         self._progress.clear()
 
     # What would be refused.
+
+    def _resources(self) -> list[Resource]:
+        """What is judged: of the topology APIs, those that are served, and the one in force."""
+        in_force = self._cluster.facts.dialect().resource
+        other = {dialect.resource for dialect in DIALECTS} - {in_force}
+        return [each for each in JUDGED if each not in other or self._client.served_version(each) is not None]
 
     async def _judged(self, resource: Resource, namespace: str | None) -> AsyncIterator[Finding]:
         if self._is_out_of_reach(resource):
@@ -112,10 +130,23 @@ class Auditor:
         if metadata.get("deletionTimestamp") or metadata.get("namespace") in self._exempt:
             return None
         verdict = (await judge(self._routes, obj, self._asker)).verdict
-        if verdict is None or verdict.allowed:
+        if verdict is None:
             return None
+        if verdict.allowed:
+            remarks = [*verdict.warnings, *self._remarks(resource, obj)] if resource in REMARKED else []
+            return _remark(resource.kind, obj, remarks) if remarks else None
         problems = [f"{cause.field}: {cause.message}" for cause in verdict.causes] or [verdict.message]
         return _finding(resource.kind, obj, verdict.code, problems)
+
+    def _remarks(self, resource: Resource, obj: Object) -> list[str]:
+        """What is wrong with an object that would be allowed."""
+        metadata, facts = obj["metadata"], self._cluster.facts
+        if resource is CLUSTER_TOPOLOGY and facts.dialect().resource is not CLUSTER_TOPOLOGY:
+            return [FORMER_API]
+        if resource is POD_GANG:
+            pcs = facts.cached_set(metadata.get("namespace") or "", read_place(labels_of(obj)).pcs)
+            return [] if pcs is None else facts.dialect().drifted(metadata["name"], obj, pcs, facts)
+        return []
 
     # What nobody owns as it should be owned.
 
@@ -161,12 +192,24 @@ class Auditor:
         for fact in needs:
             if fact in self._listing.unread:
                 return f"needs {fact}: {self._listing.unread[fact].message}"
-        if CLUSTER_TOPOLOGY in needs and self._client.served_version(resource) is not None:
-            try:
-                self._cluster.facts.topology()
-            except Unavailable as problem:
-                return problem.message
+        if resource in BY_LEVELS and self._client.served_version(resource) is not None:
+            return self._missing_levels()
         return None
+
+    def _missing_levels(self) -> str | None:
+        dialect = self._cluster.facts.dialect()
+        if dialect.resource in self._listing.unread:
+            return f"needs {dialect.resource}: {self._listing.unread[dialect.resource].message}"
+        try:
+            dialect.in_use(self._cluster.facts)
+        except Unavailable as problem:
+            return problem.message
+        return None
+
+
+def _remark(kind: str, obj: Object, remarks: list[str]) -> Finding:
+    metadata = obj["metadata"]
+    return Finding(kind, metadata.get("namespace") or "", metadata["name"], 0, tuple(remarks), remedy_for(kind, 0))
 
 
 def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:

@@ -1,10 +1,11 @@
 """What to do about a stored object that would be refused: one sentence for each kind."""
 
-from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 
 UNDECIDED = "Look at what stands in the way, and run the audit again."
 
 _BY_KIND = {
+    CLUSTER_TOPOLOGY_BINDING.kind: "Correct its levels; until then every change of its spec is refused.",
     CLUSTER_TOPOLOGY.kind: "Correct its levels; until then every change of it is refused.",
     POD_CLIQUE_SET.kind: (
         "Use levels that the ClusterTopology has, or remove the constraint; until then it can be scaled and deleted, "
@@ -19,6 +20,19 @@ _BY_KIND = {
 }
 
 
+_BY_KIND_IF_ALLOWED = {
+    CLUSTER_TOPOLOGY_BINDING.kind: "Correct its levels, or the labels of the nodes.",
+    CLUSTER_TOPOLOGY.kind: (
+        "If the cluster has ClusterTopologyBindings, delete the CRD clustertopologies.grove.io: the KAI Topology goes "
+        "with it, and a binding of that name can be created. Else correct the labels of the nodes."
+    ),
+    POD_CLIQUE_SET.kind: "See what it asks for; it may not get that.",
+    POD_GANG.kind: "Write the constraint into the PodCliqueSet; the next change of its template resets the PodGang.",
+}
+
+
 def remedy_for(kind: str, code: int) -> str:
-    """For an object of `kind` that is answered with `code`."""
+    """For an object of `kind` that is answered with `code`, or that has a warning (0)."""
+    if code == 0:
+        return _BY_KIND_IF_ALLOWED[kind]
     return UNDECIDED if code >= 500 else _BY_KIND[kind]

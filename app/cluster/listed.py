@@ -8,11 +8,12 @@ from typing import Any
 from app.cluster.cluster import Cluster
 from app.cluster.documents import desired_cluster_topology
 from app.cluster.stores import fill
-from app.cluster.table import NODES, TOPOLOGIES
+from app.cluster.table import TOPOLOGIES
 from app.kube.api import Client, ClusterError, Gone, NotFound
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, Selection, list_into
 from app.objects.resource import Resource
+from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.topology.levels import Level
 
 _TRIES = 3
@@ -29,21 +30,20 @@ class Listing:
 
 async def read(cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None) -> Listing:
     """Reads each fact once, in the order of the table, from `namespace` or from all. A resource that isn't installed
-    counts as read and empty. Nodes are not read, because no stored object is judged by them. If the managed
-    ClusterTopology doesn't exist, one with `levels` takes its place."""
+    counts as read and empty. If the managed ClusterTopology doesn't exist although its API is in force, one with
+    `levels` takes its place."""
     unread: dict[Resource, ClusterError] = {}
     for fact, store in cluster.stores:
-        if fact is NODES:
-            continue
         scope = namespace if fact.resource.namespaced else None
         try:
-            await _fill(client, store, Selection(fact.resource, scope, fact.labels))
+            await _fill(client, store, Selection(fact.resource, scope, fact.labels, metadata_only=fact.metadata_only))
         except NotFound:
             store.mark_not_served()
         except ClusterError as error:
             unread[fact.resource] = error
     topologies = cluster.stores[TOPOLOGIES]
-    missing = topologies.synced and topologies.get("", cluster.topology_name) is None
+    in_force = cluster.facts.dialect().resource is CLUSTER_TOPOLOGY
+    missing = in_force and topologies.synced and topologies.get("", cluster.topology_name) is None
     if missing and levels:
         fill(topologies, [desired_cluster_topology(cluster.topology_name, levels)])
     return Listing(unread, bool(missing and levels))

@@ -1,5 +1,6 @@
 """What an audit finds in a cluster, what it leaves in peace, and what it says where it can't look."""
 
+import copy
 import json
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -20,6 +21,7 @@ from app.rules import kinds
 from app.rules.kinds import POD_GROUP
 from tests import builders
 from tests.kube.memory.client import MemoryClient
+from tests.reviews import load, operator_cluster
 
 TEXT = """
 apiVersion: config.grove.io/v1alpha1
@@ -333,3 +335,48 @@ async def test_the_report_as_text_ends_with_counts(capsys: Any) -> None:
         "ComputeDomain: 0 looked at, 0 found",
         "not installed in this cluster: resourceclaims.resource.k8s.io",
     ]
+
+
+def todays(*objects: Any) -> MemoryClient:
+    """A cluster that serves both topology APIs, with what the real operator was recorded with."""
+    recorded = operator_cluster("grove-fcc3b3bb")
+    held = [obj for resource in recorded.client.served for obj in recorded.client.objects(resource)]
+    return MemoryClient([*held, *objects], served={resource: resource.versions[0] for resource in kinds.ALL})
+
+
+async def found_in(client: MemoryClient, capsys: Any) -> dict[str, list[str]]:
+    """The problems by kind and name, of those that this test is about."""
+    assert await audit(client, Configuration(), None, "json") == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {f"{line['kind']} {line['name']}": line["problems"] for line in lines if "kind" in line}
+
+
+async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
+    name = "grove-fcc3b3bb/podgang.create-base"
+    edited = copy.deepcopy(load(name)["request"]["object"])
+    edited["spec"]["topologyConstraint"]["packConstraint"]["required"] = "edited/by-hand"
+    first = load("grove-fcc3b3bb/clustertopologybinding.host-first")["request"]["object"]
+    legacy = load("grove-fcc3b3bb/podcliqueset.legacy-scale")["request"]["object"]
+    former = builders.cluster_topology("grove-topology", rack="topology.kubernetes.io/rack")
+    problems = await found_in(todays(edited, first, legacy, former), capsys)
+    assert problems.keys() == {
+        "ClusterTopology grove-topology",
+        f"ClusterTopologyBinding {first['metadata']['name']}",
+        "PodCliqueSet legacy",
+        "PodCliqueSet nvl",
+        "PodGang infer-0",
+    }
+    assert problems["PodGang infer-0"] == [
+        "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, and would be "
+        "{required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"
+    ]
+    assert problems["ClusterTopology grove-topology"] == [
+        "belongs to a former topology API of Grove, which nothing reads any more"
+    ]
+    assert len(problems["PodCliqueSet legacy"]) == 8
+
+
+async def test_podgangs_as_grove_writes_them_have_no_findings(capsys: Any) -> None:
+    gangs = [load(f"grove-fcc3b3bb/podgang.create-{name}")["request"]["object"] for name in ("base", "scaled")]
+    problems = await found_in(todays(*gangs), capsys)
+    assert [name for name in problems if name.startswith("PodGang")] == []

@@ -18,6 +18,7 @@ from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.binding_levels import refusal_to_delete, validate_binding
 from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.dialect import LevelsVerdict, Surroundings
+from app.rules.topology.drift import drifted_constraints
 from app.rules.topology.levels import Level, Topology
 from app.rules.topology.packs import (
     effective_names,
@@ -117,6 +118,10 @@ class Bindings:
 
     def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
         return []
+
+    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
+        levels = around.bindings().get(pcs.topology_name)
+        return [] if levels is None else drifted_constraints(name, gang, pcs, levels)
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
         return None

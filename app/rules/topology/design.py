@@ -89,6 +89,9 @@ class Design:
         """Nothing if a constraint of the set is in the words of today's Grove: such a PodGang is Grove's."""
         return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, around.topology())
 
+    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
+        return []
+
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
         return constraint_condition(pcs, topology)
 

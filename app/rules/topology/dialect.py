@@ -127,6 +127,10 @@ class Dialect(Protocol):
         """What has to change in the constraints of a PodGang of `pcs` (None if the set doesn't exist)."""
         ...
 
+    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
+        """Where the constraints of the stored PodGang `name` are not those of its set, and stay so."""
+        ...
+
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
         """Our condition of `pcs`, None if it gets none. `topology` None: the managed topology is not known."""
         ...
