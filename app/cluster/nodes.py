@@ -90,7 +90,7 @@ class NodeSummary:
 
     def nodes(self) -> Nodes:
         if self._nodes is None:
-            self._nodes = [(dict(labels), count) for labels, count in self._counts.items()]
+            self._nodes = Nodes((dict(labels), count) for labels, count in self._counts.items())
         return self._nodes
 
     def _changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:

@@ -5,8 +5,9 @@ A scheduler places pods by the values of these labels, so that a level that no n
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from app.objects.conditions import Condition
 from app.rules.topology.levels import HOSTNAME_KEY, Level
@@ -21,9 +22,29 @@ CONDITION = "LevelsCovered"
 
 _SHOWN = 3
 
-Nodes = Collection[tuple[Mapping[str, str], int]]
-"""Nodes with equal labels, and how many there are. `kubernetes.io/hostname` is left out: every node has it, and no two
-nodes have the same."""
+T = TypeVar("T")
+
+
+class Nodes:
+    """Groups of nodes with equal labels, each with the number of its nodes. `kubernetes.io/hostname` is left out:
+    every node has it and no two nodes have the same.
+
+    `once` keeps what is computed from all groups, so that a verdict doesn't look at each of thousands of nodes.
+    """
+
+    def __init__(self, groups: Iterable[tuple[Mapping[str, str], int]] = ()) -> None:
+        self._groups = tuple(groups)
+        self._computed: dict[Hashable, Any] = {}
+
+    def __iter__(self) -> Iterator[tuple[Mapping[str, str], int]]:
+        return iter(self._groups)
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """The result of `compute`, which is called for the first time that `key` is given."""
+        if key not in self._computed:
+            self._computed[key] = compute()
+        result: T = self._computed[key]
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +146,12 @@ class Room:
 def largest_room(levels: Sequence[Level], domain: str, nodes: Nodes) -> Room | None:
     """The room of the largest domain of the level `domain`: the one with the most GPUs, or with the most nodes if GPUs
     are not known. None if no node has the labels of that level and of all broader ones."""
-    keys = [level.key for level in levels[: 1 + next(i for i, level in enumerate(levels) if level.domain == domain)]]
+    last = next(number for number, level in enumerate(levels) if level.domain == domain)
+    keys = tuple(level.key for level in levels[: last + 1])
+    return nodes.once(("room", keys), lambda: _largest_room(keys, nodes))
+
+
+def _largest_room(keys: Sequence[str], nodes: Nodes) -> Room | None:
     single = HOSTNAME_KEY in keys
     shared = [key for key in keys if key != HOSTNAME_KEY]
     members: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -146,6 +172,10 @@ def largest_room(levels: Sequence[Level], domain: str, nodes: Nodes) -> Room | N
 
 def most_nodes_of_a_value(key: str, nodes: Nodes) -> int:
     """How many nodes share one value of the label `key`, for the value that the most nodes have; 0 without any."""
+    return nodes.once(("most", key), lambda: _most_nodes_of_a_value(key, nodes))
+
+
+def _most_nodes_of_a_value(key: str, nodes: Nodes) -> int:
     counts: dict[str, int] = defaultdict(int)
     for labels, count in nodes:
         if key in labels:
@@ -155,6 +185,10 @@ def most_nodes_of_a_value(key: str, nodes: Nodes) -> int:
 
 def is_within(level: Level, key: str, nodes: Nodes) -> bool | None:
     """Whether every domain of `level` lies within one value of the label `key`; None if no node has that label."""
+    return nodes.once(("within", level.key, key), lambda: _is_within(level, key, nodes))
+
+
+def _is_within(level: Level, key: str, nodes: Nodes) -> bool | None:
     values: dict[str, set[str]] = defaultdict(set)
     for labels, _ in nodes:
         if key in labels and level.key in labels:
@@ -164,6 +198,10 @@ def is_within(level: Level, key: str, nodes: Nodes) -> bool | None:
 
 def most_gpus_of_a_node(nodes: Nodes) -> int | None:
     """The largest number of GPUs that the label of a node gives; None if no node has that label."""
+    return nodes.once("gpus", lambda: _most_gpus_of_a_node(nodes))
+
+
+def _most_gpus_of_a_node(nodes: Nodes) -> int | None:
     counts = [_gpus(labels) for labels, _ in nodes if GPU_COUNT in labels]
     return max(counts, default=None)
 

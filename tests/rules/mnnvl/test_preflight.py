@@ -19,10 +19,10 @@ def node(number: int = 1, zone: str = "z", rack: str = "r", **labels: str) -> tu
     return {"k/zone": zone, "k/rack": rack, **{f"nvidia.com/gpu.{key}": value for key, value in labels.items()}}, number
 
 
-def warned(obj: Any, required: dict[tuple[str, str], str], nodes: Nodes) -> list[str]:
+def warned(obj: Any, required: dict[tuple[str, str], str], nodes: Any) -> list[str]:
     template = read_template(obj)
     placement = Placement(LEVELS, required_levels(template, required, LEVELS))
-    return preflight_warnings(template, placement, nodes)
+    return preflight_warnings(template, placement, Nodes(nodes))
 
 
 RACK = {OF_SET: "rack"}
@@ -184,7 +184,7 @@ POOLED = pcs(
     ],
 )
 def test_capacity(required: dict[tuple[str, str], str], nodes: Nodes, warnings: list[str]) -> None:
-    assert capacity_warnings(read_template(POOLED), required, LEVELS, nodes) == warnings
+    assert capacity_warnings(read_template(POOLED), required, LEVELS, Nodes(nodes)) == warnings
 
 
 def test_the_narrowest_required_level_of_each_clique() -> None:

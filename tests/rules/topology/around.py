@@ -17,7 +17,7 @@ class Around:
     bound: Mapping[str, Sequence[Level]] = field(default_factory=dict)
     kai: Mapping[str, KaiTopology] = field(default_factory=dict)
     sets: Sequence[PodCliqueSet] = ()
-    counted: Nodes = ()
+    counted: Nodes = field(default_factory=Nodes)
 
     def topology(self) -> Topology:
         return self.managed

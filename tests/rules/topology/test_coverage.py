@@ -1,5 +1,7 @@
 """What the labels of nodes say about levels, and how much room they leave."""
 
+from collections.abc import Iterator, Mapping
+
 import pytest
 
 from app.objects.conditions import Condition
@@ -23,10 +25,10 @@ GPUS, NVLINK = "nvidia.com/gpu.count", "nvidia.com/gpu.clique"
 
 def nodes(*labelled: tuple[str, int]) -> Nodes:
     """Nodes from texts such as `zone=a rack=r`."""
-    return [
+    return Nodes(
         ({f"k/{key}": value for key, value in (item.split("=") for item in text.split())}, count)
         for text, count in labelled
-    ]
+    )
 
 
 TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1))
@@ -91,7 +93,7 @@ def test_coverage(levels: tuple[Level, ...], labelled: Nodes, problems: list[str
 
 
 def test_the_condition_of_a_topology() -> None:
-    problems = coverage_problems(LEVELS, [({}, 1)], lambda key: 0)
+    problems = coverage_problems(LEVELS, Nodes([({}, 1)]), lambda key: 0)
     covered = Condition("LevelsCovered", "True", "NodesHaveLevels", "The labels of the nodes carry all levels", 3)
     assert coverage_condition([], 3) == covered
     condition = coverage_condition(problems, 4)
@@ -111,11 +113,11 @@ def test_the_condition_of_a_topology() -> None:
         ("rack", nodes(("zone=a", 4)), None),
         (
             "rack",
-            [({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2), ({"k/zone": "a", "k/rack": "s"}, 3)],
+            Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2), ({"k/zone": "a", "k/rack": "s"}, 3)]),
             Room(3, (8, 8)),
         ),
-        ("host", [({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)], Room(1, (8,))),
-        ("host", [({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)], Room(1, (0,))),
+        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)]), Room(1, (8,))),
+        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)]), Room(1, (0,))),
     ],
 )
 def test_the_largest_domain(domain: str, labelled: Nodes, room: Room | None) -> None:
@@ -128,18 +130,34 @@ def test_how_many_pods_a_domain_can_hold() -> None:
 
 
 def test_nodes_of_an_nvlink_domain() -> None:
-    labelled: list[tuple[dict[str, str], int]] = [
+    groups: list[tuple[dict[str, str], int]] = [
         ({NVLINK: "a", "k/rack": "r"}, 3),
         ({NVLINK: "b", "k/rack": "r"}, 1),
         ({"k/zone": "z"}, 9),
     ]
+    labelled = Nodes(groups)
     assert most_nodes_of_a_value(NVLINK, labelled) == 3
     assert most_nodes_of_a_value("other", labelled) == 0
     assert is_within(RACK, NVLINK, labelled) is False
-    assert is_within(RACK, NVLINK, labelled[:1]) is True
+    assert is_within(RACK, NVLINK, Nodes(groups[:1])) is True
     assert is_within(ZONE, NVLINK, labelled) is None
 
 
 def test_gpus_of_a_node() -> None:
-    assert most_gpus_of_a_node([({GPUS: "4"}, 1), ({GPUS: "8"}, 1), ({}, 1)]) == 8
-    assert most_gpus_of_a_node([({}, 1)]) is None
+    assert most_gpus_of_a_node(Nodes([({GPUS: "4"}, 1), ({GPUS: "8"}, 1), ({}, 1)])) == 8
+    assert most_gpus_of_a_node(Nodes([({}, 1)])) is None
+
+
+def test_what_is_computed_from_all_nodes_is_computed_once() -> None:
+    class Counted(Nodes):
+        walks = 0
+
+        def __iter__(self) -> Iterator[tuple[Mapping[str, str], int]]:
+            self.walks += 1
+            return super().__iter__()
+
+    labelled = Counted(nodes(("zone=a rack=r", 2), ("zone=a rack=s", 1)))
+    first = largest_room(LEVELS, "rack", labelled)
+    walks = labelled.walks
+    assert [largest_room(LEVELS, "rack", labelled) for _ in range(3)] == [first] * 3
+    assert labelled.walks == walks
