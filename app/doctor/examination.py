@@ -6,7 +6,7 @@ from datetime import datetime
 
 from app import __version__
 from app.config.schema import Configuration
-from app.doctor import apis, certificate, grove, leader, permissions, replicas, service, topology, webhooks
+from app.doctor import apis, certificate, dialects, grove, leader, permissions, replicas, service, topology, webhooks
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
 from app.doctor.permissions import Account
@@ -53,6 +53,7 @@ async def examine(patient: Patient) -> list[Check]:
         client, cluster_topology.name, enabled=cluster_topology.enabled, levels=configuration.levels
     )
     checks += await _attempted(topology.SUBJECT, there)
+    checks += await _attempted(dialects.SUBJECT, dialects.check_dialects(client))
     return checks + await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
 
 

@@ -1,0 +1,89 @@
+"""The dialect in force, what a former one has left, and what objects report."""
+
+from typing import Any
+
+import pytest
+
+from app.doctor.dialects import check_dialects
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN
+from tests import builders
+from tests.kube.memory.client import MemoryClient
+
+Object = dict[str, Any]
+FORMER = [builders.cluster_topology(f"t{number}", rack="k/rack") for number in range(7)]
+
+
+def binding(status: str) -> Object:
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopologyBinding",
+        "metadata": {"name": "gb200"},
+        "spec": {"levels": []},
+        "status": {"conditions": [{"type": "LevelsCovered", "status": status, "message": "no node has it"}]},
+    }
+
+
+def domain(name: str, *finalizers: str) -> Object:
+    metadata = {"name": name, "namespace": "ml", "finalizers": list(finalizers)}
+    return {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": metadata}
+
+
+async def said(client: MemoryClient) -> list[tuple[str, str]]:
+    checks = await check_dialects(client)
+    assert all(check.remedy for check in checks if check.status != "ok")
+    return [(check.status, check.message) for check in checks]
+
+
+@pytest.mark.parametrize(
+    ("bindings", "objects", "messages"),
+    [
+        pytest.param(
+            False, FORMER[:1], [("ok", 'Grove\'s topology API is read in the dialect "design"')], id="the design"
+        ),
+        pytest.param(
+            True,
+            [*FORMER, binding("False")],
+            [
+                ("ok", 'Grove\'s topology API is read in the dialect "bindings"'),
+                (
+                    "warning",
+                    "ClusterTopologies are left over from a former release of Grove: t0, t1, t2, t3, t4 and 2 more",
+                ),
+                ("warning", "ClusterTopologyBinding gb200: no node has it"),
+            ],
+            id="an upgrade that has left something, and levels without nodes",
+        ),
+        pytest.param(
+            True,
+            [binding("True")],
+            [("ok", 'Grove\'s topology API is read in the dialect "bindings"')],
+            id="today's Grove",
+        ),
+    ],
+)
+async def test_what_is_said(bindings: bool, objects: list[Object], messages: list[tuple[str, str]]) -> None:
+    client = MemoryClient()
+    if bindings:
+        client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
+    client.load(objects)
+    assert await said(client) == messages
+
+
+async def test_nothing_installed() -> None:
+    client = MemoryClient()
+    for resource in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN):
+        del client.served[resource]
+    assert await said(client) == [("ok", 'Grove\'s topology API is read in the dialect "none"')]
+
+
+async def test_compute_domains_that_groves_finalizer_holds() -> None:
+    client = MemoryClient([domain("ours", "a/b"), domain("theirs", "grove.io/computedomain-finalizer")])
+    assert len(await said(client)) == 1
+    for name in ("ours", "theirs"):
+        await client.delete(COMPUTE_DOMAIN, name, "ml")
+    assert (await said(client))[1:] == [
+        (
+            "problem",
+            "ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others: ml/theirs",
+        )
+    ]
