@@ -1,5 +1,6 @@
 """WatchStore: what it keeps, in which order versions win, and what subscribers hear."""
 
+import gc
 import tracemalloc
 from typing import NamedTuple
 
@@ -190,6 +191,7 @@ def test_a_cached_object_costs_less_than_a_kibibyte() -> None:
     before = tracemalloc.get_traced_memory()[0]
     for number in range(count):
         store.apply(WatchEvent("ADDED", obj(f"workload-0-decode-{number:06d}", 1_000_000 + number, f"owner-{number}")))
+    gc.collect()
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert used / count < 1024
