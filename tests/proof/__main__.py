@@ -1,0 +1,74 @@
+"""`./scripts/proof`: random schedules over the sandbox or a real API server, a line for each, and what was broken."""
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import TextIO
+
+import uvloop
+
+from app.sandbox.real import RealApiServer, find_binaries
+from tests.proof.schedule import Report, Schedule, operator_token, run_seed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="proof", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=50, metavar="N", help="how many schedules (default: 50)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default: 0)")
+    parser.add_argument("--at-once", type=int, default=3, metavar="N", help="schedules at a time, on the sandbox")
+    parser.add_argument("--real", action="store_true", help="the API server of KUBEBUILDER_ASSETS, one at a time")
+    arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    table = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # verdicts are logged there
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    return uvloop.run(_run(seeds, arguments.at_once, arguments.real, table))
+
+
+async def _run(seeds: Iterable[int], at_once: int, real: bool, table: TextIO) -> int:
+    """Prints a line as soon as a schedule has ended. 1 if an invariant was broken."""
+    reports: list[Report] = []
+    with tempfile.TemporaryDirectory(prefix="grove-admission-proof-") as name:
+        folder = Path(name)
+        async for report in _on_real(seeds, folder) if real else _on_sandboxes(seeds, folder, at_once):
+            reports.append(report)
+            print(report.line(), *report.broken, sep="\n    ", file=table)
+    broken = [str(report.seed) for report in reports if report.broken]
+    faults, settled = sum(report.faults for report in reports), sorted(report.settled for report in reports)
+    print(
+        f"{len(reports)} schedules, {faults:,} faults, settled after {settled[len(settled) // 2]:.1f} s (median), "
+        f"{settled[-1]:.1f} s (longest), slowest request {max(report.slowest for report in reports):.1f} s; "
+        f"broken: {', '.join(broken) or 'none'}",
+        file=table,
+    )
+    return 1 if broken else 0
+
+
+async def _on_sandboxes(seeds: Iterable[int], folder: Path, at_once: int) -> AsyncIterator[Report]:
+    turns = asyncio.Semaphore(at_once)
+
+    async def run(seed: int) -> Report:
+        async with turns:
+            return await run_seed(seed, folder / str(seed))
+
+    for done in asyncio.as_completed([run(seed) for seed in seeds]):
+        yield await done
+
+
+async def _on_real(seeds: Iterable[int], folder: Path) -> AsyncIterator[Report]:
+    api = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder)
+    try:
+        await api.start()
+        for seed in seeds:
+            yield await Schedule(api, seed, folder / str(seed), operator_token(api)).run()
+    finally:
+        await api.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Grove's operator and its users, for one namespace: what is desired, and what the operator does about it again and
+again, whether it succeeds or not."""
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from app.kube.api import ClusterError, NotFound, Object
+from app.kube.client import HttpClient
+from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG
+from tests import builders
+
+MEMBERS = ("worker", "leader")
+
+
+@dataclass
+class DesiredSet:
+    """A PodCliqueSet as a user wants it. If `inherited`, it has the MNNVL annotations itself, else its PodCliques."""
+
+    replicas: int
+    scope: str = "replica"
+    inherited: bool = False
+    domain: str | None = None
+
+    def annotations(self) -> dict[str, str]:
+        return {"grove.io/mnnvl-enabled": "true", "grove.io/mnnvl-scope": self.scope}
+
+
+class Operator:
+    """`sets` is what is desired, by name. `slowest` is the longest that any request took, in seconds."""
+
+    def __init__(self, client: HttpClient, namespace: str) -> None:
+        self.sets: dict[str, DesiredSet | None] = {}
+        self.slowest = 0.0
+        self.refusals: list[str] = []
+        """What was rejected although it was right."""
+        self._client, self._namespace = client, namespace
+
+    async def run(self) -> NoReturn:
+        while True:
+            for name, desired in list(self.sets.items()):
+                with suppress(ClusterError):
+                    await self._reconcile(name, desired)
+            await asyncio.sleep(0.05)
+
+    async def _reconcile(self, name: str, desired: DesiredSet | None) -> None:
+        if desired is None:
+            with suppress(NotFound):
+                await self._timed(self._client.delete(POD_CLIQUE_SET, name, self._namespace))
+            return
+        pcs = await self._write_set(name, desired)
+        for replica in range(desired.replicas):
+            for member in MEMBERS:
+                with suppress(ClusterError):
+                    await self._write_clique(pcs, replica, member, desired)
+            with suppress(ClusterError):
+                await self._write_gang(pcs, replica)
+        await self._scale_in(name, desired.replicas)
+
+    async def _scale_in(self, name: str, replicas: int) -> None:
+        for resource in (POD_GANG, POD_CLIQUE):
+            selector = f"app.kubernetes.io/part-of={name}"
+            for item in (await self._client.list(resource, self._namespace, label_selector=selector)).items:
+                if int(item["metadata"]["name"].removeprefix(f"{name}-").split("-")[0]) >= replicas:
+                    await self._timed(self._client.delete(resource, item["metadata"]["name"], self._namespace))
+
+    async def _write_set(self, name: str, desired: DesiredSet) -> Object:
+        pcs = builders.pod_clique_set(name, domain=desired.domain, replicas=desired.replicas)
+        keys = ("enabled", "scope")
+        annotations = desired.annotations() if desired.inherited else {f"grove.io/mnnvl-{key}": None for key in keys}
+        pcs["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
+        try:
+            stored = await self._client.get(POD_CLIQUE_SET, name, self._namespace)
+        except NotFound:
+            created: Object = await self._timed(self._client.create(POD_CLIQUE_SET, pcs, self._namespace))
+            return created
+        patch = {"metadata": {"annotations": annotations}, "spec": pcs["spec"]}
+        if stored["metadata"].get("deletionTimestamp"):
+            raise NotFound("it is being deleted")
+        patched: Object = await self._timed(self._client.patch(POD_CLIQUE_SET, name, patch, self._namespace))
+        return patched
+
+    async def _write_clique(self, pcs: Object, replica: int, member: str, desired: DesiredSet) -> None:
+        """Creates the PodClique, or sets its spec to that of the template."""
+        name = pcs["metadata"]["name"]
+        labels = builders.labels(name, replica, f"{name}-{replica}", grove=True)
+        clique = builders.pod_clique(f"{name}-{replica}-{member}", labels, scope=desired.scope)
+        clique["metadata"] |= {"ownerReferences": [_reference(pcs)], "annotations": {}}
+        if not desired.inherited:
+            clique["metadata"]["annotations"] = desired.annotations()
+        reset = {**clique["spec"]["podSpec"], "resourceClaims": None}
+        removed: dict[str, Any] = dict.fromkeys(desired.annotations())
+        patch = {
+            "metadata": {"annotations": {**removed, **clique["metadata"]["annotations"]}},
+            "spec": {"podSpec": reset},
+        }
+        await self._write(POD_CLIQUE, clique, patch)
+
+    async def _write_gang(self, pcs: Object, replica: int) -> None:
+        """Creates the PodGang, or replaces its labels and what the operator thinks is the spec."""
+        name = pcs["metadata"]["name"]
+        gang = builders.pod_gang(
+            f"{name}-{replica}", builders.gang_labels(name), *(f"{name}-{replica}-{member}" for member in MEMBERS)
+        )
+        gang["metadata"]["ownerReferences"] = [_reference(pcs)]
+        await self._write(POD_GANG, gang, {"spec": {**gang["spec"], "topologyConstraint": None}})
+
+    async def _write(self, resource: Any, obj: Object, patch: Object) -> None:
+        name = obj["metadata"]["name"]
+        try:
+            stored = await self._client.get(resource, name, self._namespace)
+        except NotFound:
+            await self._timed(self._client.create(resource, obj, self._namespace))
+            return
+        if not stored["metadata"].get("deletionTimestamp"):
+            await self._timed(self._client.patch(resource, name, patch, self._namespace))
+
+    async def _timed(self, call: Any) -> Any:
+        begin = time.monotonic()
+        try:
+            return await call
+        except ClusterError as error:
+            self._judge(error)
+            raise
+        finally:
+            self.slowest = max(self.slowest, time.monotonic() - begin)
+
+    def _judge(self, error: ClusterError) -> None:
+        """Sets may be rejected, because another dialect has other rules. PodCliques and PodGangs may not, except while
+        nobody answers."""
+        ours = "podclique.mutate" in error.message or "podgang.mutate" in error.message
+        if ours and "failed calling webhook" not in error.message:
+            self.refusals.append(error.message)
+
+
+def _reference(pcs: Object) -> Object:
+    metadata = pcs["metadata"]
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

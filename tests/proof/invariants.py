@@ -1,0 +1,141 @@
+"""What holds after every schedule, read from the API server alone."""
+
+from collections.abc import Mapping
+
+from app.kube.api import ClusterError, Object
+from app.kube.client import HttpClient
+from app.objects.metadata import labels_of
+from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.mnnvl.demand import Demand, base_of, read_demand
+from app.rules.mnnvl.plan import claim_name, domain_name
+from app.rules.podcliqueset import read_pod_clique_set
+from app.rules.topology.levels import Topology, read_levels
+from app.rules.topology.podgang import constraint_changes
+from tests.proof.grove import MEMBERS, DesiredSet
+
+MANAGED = "grove.io/mnnvl-managed"
+
+
+class Foreign:
+    """Objects of others, which look more or less like ours and must stay as they are."""
+
+    def __init__(self, client: HttpClient, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._before: dict[str, str] = {}
+
+    async def create(self) -> None:
+        labels = {"grove.io/pcs-name": "train", "grove.io/pcs-replica-index": "0", MANAGED: "true"}
+        channel = {"channel": {"resourceClaimTemplate": {"name": "theirs"}}}
+        spec = {"numNodes": 4, **channel}
+        for name, given in (("foreign", {}), ("foreign-train-0-cd", labels)):
+            metadata = {"name": name, "labels": given}
+            await self._client.create(COMPUTE_DOMAIN, {"metadata": metadata, "spec": spec}, self._namespace)
+            await self._client.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": {}}, self._namespace)
+        self._before = await self._versions()
+
+    async def _versions(self) -> dict[str, str]:
+        items = [
+            item
+            for kind in (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+            for item in await listed(self._client, kind, self._namespace)
+        ]
+        foreign = (item for item in items if item["metadata"]["name"].startswith("foreign"))
+        return {f"{item['kind']} {item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in foreign}
+
+    async def changed(self) -> list[str]:
+        after = await self._versions()
+        return [
+            f"{name} of somebody else was changed" for name in self._before if after.get(name) != self._before[name]
+        ]
+
+
+async def listed(client: HttpClient, resource: object, namespace: str) -> list[Object]:
+    return (await client.list(resource, namespace, limit=0)).items  # type: ignore[arg-type]
+
+
+async def violations(
+    client: HttpClient,
+    namespace: str,
+    levels: Mapping[str, str],
+    desired: Mapping[str, DesiredSet | None],
+    foreign: Foreign,
+) -> list[str]:
+    """Every invariant that does not hold now, in words."""
+    try:
+        sets = {item["metadata"]["name"]: item for item in await listed(client, POD_CLIQUE_SET, namespace)}
+        cliques = {item["metadata"]["name"]: item for item in await listed(client, POD_CLIQUE, namespace)}
+        gangs = {item["metadata"]["name"]: item for item in await listed(client, POD_GANG, namespace)}
+        domains = {item["metadata"]["name"]: item for item in await listed(client, COMPUTE_DOMAIN, namespace)}
+        claims = {item["metadata"]["name"]: item for item in await listed(client, RESOURCE_CLAIM, namespace)}
+        topologies = (await client.list(CLUSTER_TOPOLOGY)).items
+    except ClusterError as error:
+        return [f"not readable: {error.message}"]
+    broken = _as_desired(desired, sets, cliques, gangs) + await foreign.changed()
+    demands = {name: read_demand(item) for name, item in cliques.items()}
+    broken += _complete(demands, desired, domains, claims)
+    bases = {demand.base_name for demand in demands.values() if demand is not None}
+    for item in (*domains.values(), *claims.values()):
+        if not item["metadata"]["name"].startswith("foreign"):
+            broken += _owned(item, bases, sets, gangs)
+    stored = read_levels(topologies[0]["spec"]["levels"]) if topologies else ()
+    if {level.domain: level.key for level in stored} != levels:
+        broken.append(f"the levels are {stored}")
+    topology = Topology("grove-topology", enabled=True, levels=stored)
+    return broken + [found for gang in gangs.values() for found in _constrained(gang, sets, topology)]
+
+
+def _as_desired(
+    desired: Mapping[str, DesiredSet | None],
+    sets: Mapping[str, Object],
+    cliques: Mapping[str, Object],
+    gangs: Mapping[str, Object],
+) -> list[str]:
+    """The operator got through with everything."""
+    living = {name: wish.replicas for name, wish in desired.items() if wish is not None}
+    replicas = {f"{name}-{replica}" for name, count in living.items() for replica in range(count)}
+    members = {f"{replica}-{member}" for replica in replicas for member in MEMBERS}
+    pairs = (
+        (set(living), set(sets), "sets"),
+        (replicas, set(gangs), "PodGangs"),
+        (members, set(cliques), "PodCliques"),
+    )
+    return [f"{what}: {sorted(stored)}, not {sorted(right)}" for right, stored, what in pairs if right != stored]
+
+
+def _complete(
+    demands: Mapping[str, Demand | None],
+    desired: Mapping[str, DesiredSet | None],
+    domains: Mapping[str, Object],
+    claims: Mapping[str, Object],
+) -> list[str]:
+    """Every stored PodClique asked for MNNVL: it has the claim of its scope, and what the claim names is there."""
+    broken: list[str] = []
+    for name, demand in demands.items():
+        if demand is None:
+            broken.append(f"PodClique {name} has no claim")
+            continue
+        wish = desired.get(demand.member.place.pcs)
+        if wish is not None and wish.scope != demand.scope:
+            broken.append(f"PodClique {name} has scope {demand.scope}, not {wish.scope}")
+        for stored, needed in ((domains, domain_name(demand.base_name)), (claims, claim_name(demand.base_name))):
+            if needed not in stored or stored[needed]["metadata"].get("deletionTimestamp"):
+                broken.append(f"PodClique {name} needs {needed}, which is not there")
+    return broken
+
+
+def _owned(item: Object, bases: set[str], sets: Mapping[str, Object], gangs: Mapping[str, Object]) -> list[str]:
+    """It is asked for, and its one owner is its PodGang if that exists, else its PodCliqueSet."""
+    name, labels = item["metadata"]["name"], labels_of(item)
+    broken = [] if base_of(item["kind"], name) in bases else [f"{name} is not asked for by anybody"]
+    right = gangs.get(labels["grove.io/podgang"]) or sets.get(labels["grove.io/pcs-name"])
+    uids = [reference["uid"] for reference in item["metadata"].get("ownerReferences", ())]
+    if right is None or uids != [right["metadata"]["uid"]]:
+        broken.append(f"{name} belongs to {item['metadata'].get('ownerReferences')}")
+    return broken
+
+
+def _constrained(gang: Object, sets: Mapping[str, Object], topology: Topology) -> list[str]:
+    """Its constraints are what the rule asks for."""
+    pcs = sets.get(labels_of(gang)["app.kubernetes.io/part-of"])
+    changes = constraint_changes(gang, None if pcs is None else read_pod_clique_set(pcs), topology)
+    return [f"PodGang {gang['metadata']['name']} lacks {changes}"] if changes else []
