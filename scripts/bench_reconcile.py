@@ -38,6 +38,7 @@ from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests import builders
 
 GANGS_OF_A_SET = 100
+QUIET_SECONDS = 60
 WORKERS = 16
 WRITES = ("create", "patch", "delete")
 LEVELS = {
@@ -73,6 +74,7 @@ async def main() -> None:
             async with await connect(directory) as client:
                 bench = Bench(directory, port, client)
                 await bench.adoption(arguments.adoptions)
+                await bench.restore(arguments.adoptions)
                 await bench.killed_while_adopting(arguments.adoptions)
                 await bench.level_change(arguments.gangs)
                 await bench.killed_leader(arguments.gangs)
@@ -186,6 +188,35 @@ class Bench:
         print(
             f"adoption, PodGang stored -> both owned: p50 {statistics.median(taken):.0f} ms, p99 {p99:.0f} ms ({count})"
         )
+        server.stop()
+
+    async def restore(self, count: int) -> None:
+        """ComputeDomains and claims are deleted one after the other, while their PodCliques are stored."""
+        server = Server(self.directory, self.port, LEVELS)
+        await server.ready()
+        await until(lambda: server.value("leader") == 1)
+        await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("restored"), "default")
+        labels = [builders.labels("restored", number, f"restored-{number}", grove=True) for number in range(count)]
+        cliques = (builders.pod_clique(f"restored-{number}-worker", labels[number]) for number in range(count))
+        await self._all(POD_CLIQUE, cliques)
+        names = [(COMPUTE_DOMAIN, f"restored-{n}-cd") for n in range(count)]
+        names += [(RESOURCE_CLAIM, f"restored-{n}-mnnvl-claim") for n in range(count)]
+        watching = Restored()
+        async with watching.running(self.client):
+            deleted: dict[str, float] = {}
+            for resource, name in names:
+                deleted[name] = time.monotonic()
+                await self.client.delete(resource, name, "default")
+                await asyncio.sleep(0.01)
+            await until(lambda: len(watching.created) == len(names))
+        taken = sorted((watching.created[name] - deleted[name]) * 1000 for name in deleted)
+        p99 = statistics.quantiles(taken, n=100)[98]
+        print(
+            f"restore, deleted -> there again: p50 {statistics.median(taken):.0f} ms, p99 {p99:.0f} ms ({len(names)})"
+        )
+        before = server.writes()
+        await asyncio.sleep(QUIET_SECONDS)
+        print(f"  writes in {QUIET_SECONDS} quiet seconds after that: {server.writes() - before}")
         server.stop()
 
     async def killed_while_adopting(self, count: int) -> None:
@@ -372,6 +403,20 @@ class Owned:
         if gang in self._half:
             self.owned[gang] = time.monotonic()
         self._half.add(gang)
+
+
+class Restored(Owned):
+    """When each ComputeDomain and claim was created."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.created: dict[str, float] = {}
+
+    async def _watch(self, client: HttpClient, resource: Resource) -> None:
+        version = (await client.list(resource, "default", limit=1)).resource_version
+        async for event in client.watch(resource, "default", resource_version=version):
+            if event.type == "ADDED":
+                self.created[event.object["metadata"]["name"]] = time.monotonic()
 
 
 def gang(number: int, sets: int) -> dict[str, Any]:

@@ -128,10 +128,9 @@ class Operator:
             self.slowest = max(self.slowest, time.monotonic() - begin)
 
     def _judge(self, error: ClusterError) -> None:
-        """Sets may be rejected, because another dialect has other rules. PodCliques and PodGangs may not, except while
-        nobody answers."""
-        ours = "podclique.mutate" in error.message or "podgang.mutate" in error.message
-        if ours and "failed calling webhook" not in error.message:
+        """Sets may be rejected, because another dialect has other rules, and a PodGang as long as the levels do not
+        exist, because the scheduler must not see it without its constraints. A PodClique may not."""
+        if "podclique.mutate" in error.message and "failed calling webhook" not in error.message:
             self.refusals.append(error.message)
 
 

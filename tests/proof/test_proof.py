@@ -3,11 +3,15 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.proof.schedule import Report, run_seed
 
 SEEDS, AT_ONCE = range(10), 5
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a killed server closes nothing
 async def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) -> None:
     """Several at a time: a schedule mostly waits."""
     turns = asyncio.Semaphore(AT_ONCE)
