@@ -5,22 +5,26 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from app.cluster.cluster import Cluster
+from app.cluster.dialects import dialect_of
 from app.cluster.stores import fill
 from app.config.schema import Configuration
 from app.kube.api import Conflict, Key, NotFound, Object, Patch
 from app.objects.jsonpatch import apply_json_patch, apply_merge_patch
 from app.objects.resource import Resource
-from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
+from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Level, desired_levels
 
 
 def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
     """A cluster that holds just `documents`. If there is no ClusterTopology of the managed name among them, one with
-    the configured levels takes its place, as the leader would create it."""
+    the configured levels takes its place, as the leader would create it; or a ClusterTopologyBinding, if today's API is
+    in force."""
     objects = DocumentObjects(documents)
     name, levels = configuration.cluster_topology.name, configuration.levels
-    if levels and not objects.has(CLUSTER_TOPOLOGY, name):
-        objects.add(desired_cluster_topology(name, levels))
+    resource = dialect_of(objects).resource
+    if levels and not objects.has(resource, name):
+        objects.add({**desired_cluster_topology(name, levels), "kind": resource.kind})
     cluster = Cluster(objects, configuration)
     fill_from(cluster, objects.of)
     return cluster
@@ -65,9 +69,15 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """The best version. The API of bindings is served if there is a binding among the documents."""
-        served = resource is not CLUSTER_TOPOLOGY_BINDING or bool(self._objects.get(resource))
+        """The best version. The API of bindings is served if there is a binding among the documents, or a PodCliqueSet
+        in its words."""
+        served = resource is not CLUSTER_TOPOLOGY_BINDING or self._is_todays()
         return resource.versions[0] if served else None
+
+    def _is_todays(self) -> bool:
+        if self._objects.get(CLUSTER_TOPOLOGY_BINDING):
+            return True
+        return any(read_pod_clique_set(obj).uses_pack for obj in self._objects.get(POD_CLIQUE_SET, {}).values())
 
     async def get(
         self,

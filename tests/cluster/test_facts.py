@@ -9,7 +9,7 @@ from app.cluster.documents import cluster_of as documents_cluster
 from app.cluster.facts import CachedFacts
 from app.cluster.stores import Stores
 from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES, read_topology_levels
-from app.config.schema import Configuration
+from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.kube.api import NotFound, Object, Unavailable, WatchEvent
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.topology.levels import Level, Topology
@@ -266,3 +266,14 @@ def test_labels_that_nodes_have_but_that_are_not_kept_yet() -> None:
     gone["metadata"]["resourceVersion"] = "100"
     cluster.stores[NODES].apply(WatchEvent("DELETED", gone))
     assert facts.carrying("k/block") == 1
+
+
+def test_documents_in_the_words_of_todays_grove_are_judged_in_its_dialect() -> None:
+    using = pod_clique_set("using")
+    using["spec"]["template"]["topologyConstraint"] = {"topologyName": "grove-topology", "pack": {"required": "rack"}}
+    levels = ClusterTopology(enabled=True, levels=(TopologyLevel(domain="rack", key="k/rack"),))
+    configuration = Configuration().model_copy(update={"cluster_topology": levels})
+    facts = documents_cluster(configuration, [using]).facts
+    assert (facts.dialect().name, facts.bindings()) == ("bindings", {"grove-topology": (Level("rack", "k/rack"),)})
+    facts = documents_cluster(configuration, [pod_clique_set("using", domain="rack")]).facts
+    assert (facts.dialect().name, facts.topology().levels) == ("design", (Level("rack", "k/rack"),))

@@ -4,6 +4,7 @@ A module's tests share an API server, our server and an event loop; each test ha
 wants another configuration defines the fixture `configuration` itself.
 """
 
+import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator
@@ -16,7 +17,9 @@ import yaml
 from app.commands.sandbox import ApiServer, beside
 from app.config.read import read_configuration
 from app.config.schema import Configuration
-from app.kube.api import Object
+from app.kube.api import NotFound, Object
+from app.objects.resource import CRD
+from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
@@ -100,9 +103,18 @@ async def api(
         await server.start()
         if crds is not None:
             await server.apply([yaml.safe_load((MANIFESTS / "crds" / "grove.io_clustertopologies.yaml").read_text())])
+            await without_bindings(server)
         yield server
     finally:
         await server.stop()
+
+
+async def without_bindings(server: ApiServer) -> None:
+    """Every suite begins in the dialect of the designs, also with today's CRDs; `test_dialects` installs the
+    CRD of bindings itself."""
+    async with users(server) as clients:
+        with contextlib.suppress(NotFound):
+            await clients.admin.delete(CRD, str(CLUSTER_TOPOLOGY_BINDING))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

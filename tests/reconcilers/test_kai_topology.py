@@ -294,3 +294,13 @@ async def test_it_belongs_to_grove_where_bindings_are_served() -> None:
     client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
     assert await reconciler(client).reconcile(KEY) is None
     assert client.writes() == []
+
+
+async def test_aliases_of_levels_are_peoples() -> None:
+    client = MemoryClient([TOPOLOGY])
+    stored = kai("k/rack", "kubernetes.io/hostname", uid=uid_of(client))
+    stored["spec"]["levels"][0]["alias"] = "rack"
+    client.load([stored])
+    await reconciler(client).reconcile(KEY)
+    assert [call.resource for call in client.writes() if call.resource is KAI_TOPOLOGY] == []
+    assert client.objects(KAI_TOPOLOGY)[0]["spec"] == stored["spec"]
