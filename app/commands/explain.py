@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
     try:
         if arguments.offline:
-            documents = [one for _, one in documents_of(arguments.offline)]
+            documents = [document for _, document in documents_of(arguments.offline)]
             ref = reference(arguments.object, arguments.namespace or "")
             ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(documents, ref))
             return _print(facts_of(documents, time.time()), ref, arguments)
@@ -74,8 +74,8 @@ def reference(given: str, namespace: str) -> Ref:
 
 def _namespace_in(documents: list[dict[str, Any]], ref: Ref) -> str:
     """The namespace of the object in files, `default` if it is in none or in several."""
-    named = [one.get("metadata") for one in documents if one.get("kind") == ref.kind]
-    namespaces = {str(one.get("namespace")) for one in named if isinstance(one, dict) and one.get("name") == ref.name}
+    named = [document.get("metadata") for document in documents if document.get("kind") == ref.kind]
+    namespaces = {str(m.get("namespace")) for m in named if isinstance(m, dict) and m.get("name") == ref.name}
     return namespaces.pop() if len(namespaces) == 1 else "default"
 
 

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     levels = levels_of(arguments.levels, arguments.name) if arguments.levels else None
     try:
         if arguments.offline:
-            facts = facts_of((one for _, one in documents_of(arguments.offline)), time.time())
+            facts = facts_of((document for _, document in documents_of(arguments.offline)), time.time())
         else:
             facts = uvloop.run(_read(arguments, sets=levels is not None))
     except (ClusterError, OSError) as problem:
@@ -58,9 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
-    wanted = (*TOPOLOGY, NODE, POD, *([POD_CLIQUE_SET] if sets else []))
+    resources = (*TOPOLOGY, NODE, POD, *([POD_CLIQUE_SET] if sets else []))
     async with reading_client(ALL, arguments.kubeconfig, arguments.context) as client:
-        facts, _ = await read_all(client, (), now=time.time(), only=wanted)
+        facts, _ = await read_all(client, (), now=time.time(), only=resources)
         return facts
 
 
@@ -113,7 +113,9 @@ def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
     if not keys:
         raise UnusableInput(f"{given!r}: {level} is no level; there are {_levels(topology)}")
     depth = index.domains(topology.keys).depth(keys[0]) or 1
-    reports = [one for one in domain_reports(index, topology, depth) if value in (one.path[-1], "/".join(one.path))]
+    reports = [
+        report for report in domain_reports(index, topology, depth) if value in (report.path[-1], "/".join(report.path))
+    ]
     if not reports:
         raise UnusableInput(f"{given!r}: no node has {keys[0]}={value}")
     return reports

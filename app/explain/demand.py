@@ -11,13 +11,13 @@ from app.explain.gang import Gang, Member, Unit
 @dataclass(frozen=True)
 class Demand:
     """`pods` (shape and count) and `parts` go together into one domain of the level `key`, into the whole cluster if
-    it is "". `held` are nodes that already have pods of it: the rest must join their domain."""
+    it is "". `occupied` are nodes that already have pods of it: the rest must join their domain."""
 
     name: str
     key: str
     pods: tuple[tuple[Shape, int], ...] = ()
     parts: tuple["Demand", ...] = ()
-    held: frozenset[str] = frozenset()
+    occupied: frozenset[str] = frozenset()
 
     @cached_property
     def count(self) -> int:
@@ -34,7 +34,7 @@ class Demand:
     @cached_property
     def profile(self) -> tuple[object, ...]:
         """Equal for demands that differ only in their names."""
-        return (self.key, self.pods, tuple(part.profile for part in self.parts), self.held)
+        return (self.key, self.pods, tuple(part.profile for part in self.parts), self.occupied)
 
     @cached_property
     def constrained(self) -> bool:
@@ -62,11 +62,11 @@ def _of_unit(unit: Unit, *, extra: bool, anew: bool) -> Demand | None:
         return None
     free = [part for part in parts if not part.key and not part.parts]
     bound = tuple(part for part in parts if part.key or part.parts)
-    held = frozenset(pod.node for member in unit.all_members() for pod in member.placed)
+    occupied = frozenset(pod.node for member in unit.all_members() for pod in member.placed)
     pods: dict[Shape, int] = {}
     for shape, count in (pair for part in free for pair in part.pods):
         pods[shape] = pods.get(shape, 0) + count
-    return Demand(unit.name, unit.told.required, tuple(pods.items()), bound, frozenset() if anew else held)
+    return Demand(unit.name, unit.told.required, tuple(pods.items()), bound, frozenset() if anew else occupied)
 
 
 def _of_member(member: Member, *, extra: bool, anew: bool) -> Demand | None:
@@ -74,5 +74,5 @@ def _of_member(member: Member, *, extra: bool, anew: bool) -> Demand | None:
     count = min(1, max(member.replicas, len(member.pods)) - placed) if extra else member.minimum - placed
     if count <= 0:
         return None
-    held = frozenset() if anew else frozenset(pod.node for pod in member.placed)
-    return Demand(member.name, member.told.required, ((member.shape, count),), (), held)
+    occupied = frozenset() if anew else frozenset(pod.node for pod in member.placed)
+    return Demand(member.name, member.told.required, ((member.shape, count),), (), occupied)

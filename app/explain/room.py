@@ -121,11 +121,11 @@ class Board:
         if depth is None:
             return [scope]
         domains = self._domains.within(depth, scope.path[:depth])
-        if not demand.held:
+        if not demand.occupied:
             return domains
         positions = self._domains.positions
-        held = {self._domains.domain_of(positions[name], depth) for name in demand.held if name in positions}
-        return [domain for domain in domains if domain.path in held]
+        occupied = {self._domains.domain_of(positions[name], depth) for name in demand.occupied if name in positions}
+        return [domain for domain in domains if domain.path in occupied]
 
     def _place(self, demand: Demand, domain: Domain) -> int:
         """Places as much of a demand as goes into a domain; gives the number of pods."""

@@ -58,8 +58,8 @@ def _domain_line(index: Index, topology: Topology, report: DomainReport, *, ever
     cells.append(_free(report))
     if report.closed:
         cells.append(f"{report.closed} closed")
-    most = sorted((one for one in inside if one.free), key=lambda one: (-(one.free or 0), one.path))
-    names = [f"{one.path[-1]} {plain(one.free or 0)}" for one in (most if everything else most[:MOST_INSIDE])]
+    most = sorted((report for report in inside if report.free), key=lambda report: (-(report.free or 0), report.path))
+    names = [f"{within.path[-1]} {plain(within.free or 0)}" for within in (most if everything else most[:MOST_INSIDE])]
     more = " …" if len(most) > len(names) else ""
     return "   ".join([*cells, *([", ".join(names) + more] if names else [])])
 

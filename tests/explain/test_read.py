@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from app.explain.facts import Facts, Ref
-from app.explain.read import cause, collector_paused, facts_of, read_all, read_for
+from app.explain.read import facts_of, read_all, read_for
+from app.explain.reading import cause, collector_paused
 from app.explain.resources import ALL, NODE, POD, POD_CLIQUE, Resource
 from app.kube.api import Forbidden, NotFound, Object, Page, Unavailable, WatchEvent
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, pods

@@ -141,10 +141,10 @@ def claim_full(case: Case) -> Iterator[Reason]:
     """More pods want a claim than may reserve it."""
     for claim, pods in _shared(case):
         users = {pod.name for pod in case.index.pods_of_claim.get((claim.namespace, claim.name), ())}
-        wanted = len(users | {consumer.name for consumer in claim.consumers})
-        if wanted <= MOST_CONSUMERS:
+        total = len(users | {consumer.name for consumer in claim.consumers})
+        if total <= MOST_CONSUMERS:
             continue
-        text = f"{len(claim.consumers)} pods share the claim {claim.name}, {wanted} want to, and {MOST_CONSUMERS} may"
+        text = f"{len(claim.consumers)} pods share the claim {claim.name}, {total} want to, and {MOST_CONSUMERS} may"
         evidence = (Evidence(claim_ref(claim), "status.reservedFor", str(len(claim.consumers))),)
         remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
         yield Reason("ClaimFull", refs(pods), text, remedy, "you", evidence)

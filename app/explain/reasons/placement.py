@@ -66,7 +66,7 @@ def _oversize(places: Places, demand: Demand) -> str | None:
 def no_domain_fits(case: Case) -> Iterator[Reason]:
     """No domain has room now, one could have, and nothing of the part is placed yet."""
     short = _short(case)
-    if short is None or short.held or case.places is None:
+    if short is None or short.occupied or case.places is None:
         return
     places, level = case.places, level_of(case, short)
     if places.any_pool.fits or _missing_resource(case) is not None:
@@ -106,18 +106,18 @@ def _free_there(case: Case, places: Places, short: Demand) -> str:
     if best is None or not best.domain.nodes or best.domain.path == ():
         return ""
     missing = short.count - best.pods
-    held = Counter(
+    counts = Counter(
         pod.group or pod.namespace
         for node in nodes_in(places, best.domain)
         for pod in case.index.pods_on.get(node.name, ())
         if gpus_of(dict(pod.shape.requests))
     )
-    holders = listed(f"{name} has {counted(count, 'pod')} there" for name, count in _most(held))
+    holders = listed(f"{name} has {counted(count, 'pod')} there" for name, count in _most(counts))
     return f"free room for {missing} more in {best.domain}" + (f" ({holders})" if holders else "")
 
 
-def _most(held: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(held.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
+def _most(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
 
 
 def _wider(case: Case, short: Demand) -> str:
@@ -147,7 +147,7 @@ def bound_to_domain(case: Case) -> Iterator[Reason]:
     short = _short(case)
     if (
         short is None
-        or not short.held
+        or not short.occupied
         or case.places is None
         or case.gang is None
         or short.key not in case.topology.keys
