@@ -24,7 +24,8 @@ class Places:
         self.domains: Domains = index.domains(topology.keys)
         self._index = index
         self._shapes = [shape for shape, _ in demand.shapes]
-        self.names = tuple(sorted({name for shape in self._shapes for name, _ in shape.requests}))
+        names = {name for shape in self._shapes for name, _ in shape.requests}
+        self.names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))  # the scarce ones first
 
     def free(self, position: int) -> Amounts:
         """What a node has left of the resources that the demand is about."""

@@ -172,7 +172,7 @@ class Board:
                 if capacity:
                     takers.append((capacity, position))
         if mixed:
-            takers.sort()
+            takers.sort(key=lambda taker: (taker[0], free[taker[1]], taker[1]))
         left = count
         for capacity, position in takers:
             taken = min(capacity, left)

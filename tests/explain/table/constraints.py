@@ -108,7 +108,7 @@ CONSTRAINTS = (
         {"gangs": (gang(told=Told()),)},
         "The PodGang llm-0 is scheduled without regard to zone, which the set asks for",
         "platform",
-        {"gangs": (gang(told=Told(RACK)),)},
+        {"gangs": (gang(told=Told(RACK)),), "pod_groups": (pod_group(told=Told(RACK)),)},
     ),
     Row(
         "GangUnconstrained",
@@ -116,7 +116,10 @@ CONSTRAINTS = (
         {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(ZONE)),)),)},
         "The PodGang llm-0 is scheduled without regard to rack, which the set asks for",
         "platform",
-        {"gangs": (gang(groups=(replace(gang().groups[0], told=Told(HOST)),)),)},
+        {
+            "gangs": (gang(groups=(replace(gang().groups[0], told=Told(HOST)),)),),
+            "pod_groups": (pod_group(subgroups=()),),
+        },
     ),
     Row(
         "GangUnconstrained",
