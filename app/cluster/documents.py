@@ -8,7 +8,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.dialects import dialect_of
 from app.cluster.stores import fill
 from app.config.schema import Configuration
-from app.kube.api import Conflict, Key, NotFound, Object, Patch
+from app.kube.api import Conflict, Key, NotFound, Object, Patch, WatchEvent
 from app.objects.jsonpatch import apply_json_patch, apply_merge_patch
 from app.objects.resource import Resource
 from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
@@ -28,6 +28,16 @@ def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Clu
     cluster = Cluster(objects, configuration)
     fill_from(cluster, objects.of)
     return cluster
+
+
+def take_in(cluster: Cluster, document: Object) -> None:
+    """Adds a document to a cluster that `cluster_of` made, in place of the one of its name."""
+    objects, resource = cluster.client, _resource_of(document)
+    assert isinstance(objects, DocumentObjects)
+    stored = objects.add(document)
+    for fact, store in cluster.stores:
+        if stored is not None and fact.resource == resource:
+            store.apply(WatchEvent("MODIFIED", stored))
 
 
 def fill_from(cluster: Cluster, objects_of: Any) -> None:
@@ -57,10 +67,12 @@ class DocumentObjects:
         for document in documents:
             self.add(document)
 
-    def add(self, document: Object) -> None:
+    def add(self, document: Object) -> Object | None:
+        """The document as it is stored now; None if it is left out."""
         resource, metadata = _resource_of(document), document.get("metadata")
         if resource is not None and isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
-            self._store(resource, document, metadata.get("namespace") or "")
+            return self._store(resource, document, metadata.get("namespace") or "")
+        return None
 
     def has(self, resource: Resource, name: str, namespace: str = "") -> bool:
         return (namespace, name) in self._objects.get(resource, {})

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.cluster import documents
+from app.commands.audit_log import is_audit_log, report_on
 from app.commands.files import documents_of
 from app.commands.options import REFUSED, UNUSABLE, Command
 from app.config.read import configuration_or_defaults
@@ -20,7 +21,8 @@ from app.webhooks.registry import routes_over
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILES", help="YAML or JSON files, directories of them, or -")
+    files = "YAML or JSON files, directories of them, or -; or audit logs of Kubernetes, also gzipped"
+    parser.add_argument("files", nargs="+", metavar="FILES", help=files)
     parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
     operations = ("CREATE", "UPDATE", "DELETE")
     parser.add_argument("--operation", default="CREATE", choices=operations, help="what is asked for (default: CREATE)")
@@ -32,7 +34,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     configuration = configuration_or_defaults(arguments.config)
-    sourced = documents_of(arguments.files)
+    logs = [name for name in arguments.files if is_audit_log(name)]
+    sourced = documents_of([name for name in arguments.files if name not in logs])
+    if logs:
+        return _check_logs(logs, [document for _, document in sourced], configuration, arguments.output)
     old = tuple(document for _, document in documents_of([arguments.old])) if arguments.old else ()
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
     asker = Asker(user, tuple(filter(None, arguments.groups.split(","))), arguments.operation, old)
@@ -45,6 +50,14 @@ def run(arguments: argparse.Namespace) -> int:
         _print_text([name for name, _ in sourced], judged, outcomes)
     sys.stdout.flush()
     return UNUSABLE if outcomes["failed"] else REFUSED if outcomes["refused"] else 0
+
+
+def _check_logs(logs: Sequence[str], facts: Sequence[Object], configuration: Configuration, output: str) -> int:
+    """Exit code 2 if nothing of the logs could be judged."""
+    report = asyncio.run(report_on(logs, facts, configuration))
+    print(json.dumps(report.json(), indent=2) if output == "json" else "\n".join(report.lines()))
+    sys.stdout.flush()
+    return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
 
 async def check(configuration: Configuration, objects: Sequence[Object], asker: Asker) -> list[Judgement]:
@@ -73,7 +86,9 @@ def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str
 
 
 COMMAND = Command(
-    "Verdicts on the documents of FILES, with no cluster. The documents are facts for each other. "
+    "Verdicts on the documents of FILES, with no cluster. The documents are facts for each other. If a file is an "
+    "audit log of Kubernetes (audit.k8s.io/v1, one event a line), reports what this version would have rejected, "
+    "changed or warned of; the other documents are facts. "
     "Topology support counts as enabled unless --config says otherwise. Schemas are not checked. "
     "Exit code: 0 all allowed, 1 a refusal, 2 unusable input, or facts missing for a verdict.",
     add_options,

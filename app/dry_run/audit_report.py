@@ -1,0 +1,150 @@
+"""What a whole audit log comes to: counts for each user and namespace, and what was found, with an example."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.admission.verdict import Verdict
+from app.dry_run.audit_log import Write
+from app.kube.api import Object
+from app.objects.fields import FieldError
+
+OUTCOMES = ("rejected", "changed", "warned")
+_MOST_ROWS = 50
+
+
+@dataclass(slots=True)
+class Counts:
+    judged: int = 0
+    rejected: int = 0
+    changed: int = 0
+    warned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One message about objects of one kind. `outcome` is rejected, changed or warned."""
+
+    outcome: str
+    kind: str
+    message: str
+
+
+@dataclass(slots=True)
+class Report:
+    """Of one or several logs. `events` are all events, `unreadable` lines that are no audit event. `not_judged` has
+    writes by the reason why they could not be judged."""
+
+    events: int = 0
+    unreadable: int = 0
+    places: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    findings: Counter[Finding] = field(default_factory=Counter)
+    examples: dict[Finding, str] = field(default_factory=dict)
+    not_judged: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def judged(self) -> int:
+        return sum(counts.judged for counts in self.places.values())
+
+    @property
+    def rejected(self) -> int:
+        return sum(counts.rejected for counts in self.places.values())
+
+    def skip(self, reason: str) -> None:
+        self.not_judged[reason] += 1
+
+    def add(self, write: Write, verdict: Verdict) -> None:
+        """A write and what this version says of it. A verdict that failed counts as not judged."""
+        if verdict.outcome == "failed":
+            self.skip(verdict.message)
+            return
+        counts = self.places.setdefault((write.user, write.namespace), Counts())
+        counts.judged += 1
+        counts.rejected += not verdict.allowed
+        counts.changed += verdict.allowed and bool(verdict.patch)
+        counts.warned += bool(verdict.warnings)
+        for finding in _findings(write, verdict):
+            self.findings[finding] += 1
+            place = "/".join(filter(None, (write.namespace, write.name)))
+            self.examples.setdefault(finding, f"{write.operation} {place} by {write.user} at {write.time}")
+
+    def json(self) -> Object:
+        return {
+            "events": self.events,
+            "unreadable": self.unreadable,
+            "judged": self.judged,
+            "users": [
+                {"user": user, "namespace": namespace, "judged": counts.judged, **_shown(counts)}
+                for (user, namespace), counts in self._ordered()
+            ],
+            "findings": [
+                {
+                    "outcome": finding.outcome,
+                    "kind": finding.kind,
+                    "message": finding.message,
+                    "count": count,
+                    "example": self.examples[finding],
+                }
+                for finding, count in self.findings.most_common()
+            ],
+            "notJudged": dict(self.not_judged.most_common()),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        writes = self.judged + sum(self.not_judged.values())
+        yield f"{self.events:,} events, {writes:,} writes that a webhook looks at, {self.judged:,} of them judged"
+        if self.unreadable:
+            yield f"{self.unreadable:,} lines are no audit event"
+        if self.places:
+            yield ""
+            yield from self._table()
+        for outcome in OUTCOMES:
+            yield from self._messages(outcome)
+        if self.not_judged:
+            yield "\nnot judged"
+            yield from (f"  {count:>6,}  {reason}" for reason, count in self.not_judged.most_common())
+
+    def _table(self) -> Iterator[str]:
+        rows: list[tuple[str, ...]] = [("user", "namespace", "judged", *OUTCOMES)]
+        for (user, namespace), counts in self._ordered()[:_MOST_ROWS]:
+            numbers = (counts.judged, counts.rejected, counts.changed, counts.warned)
+            rows.append((user or "-", namespace or "-", *(f"{number:,}" for number in numbers)))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        for row in rows:
+            left = [f"{cell:{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
+            right = [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
+            yield "  ".join([*left, *right])
+        if len(self.places) > _MOST_ROWS:
+            yield f"… {len(self.places) - _MOST_ROWS:,} more: --output json"
+
+    def _messages(self, outcome: str) -> Iterator[str]:
+        findings = [(finding, count) for finding, count in self.findings.most_common() if finding.outcome == outcome]
+        if findings:
+            yield f"\n{outcome}"
+        for finding, count in findings[:_MOST_ROWS]:
+            yield f"  {count:>6,}  {finding.kind}: {finding.message}"
+            yield f"          first: {self.examples[finding]}"
+
+    def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
+        """Those with rejections first."""
+        return sorted(self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0]))
+
+
+def _shown(counts: Counts) -> dict[str, Any]:
+    return {name: getattr(counts, name) for name in OUTCOMES}
+
+
+def _findings(write: Write, verdict: Verdict) -> Iterator[Finding]:
+    if not verdict.allowed:
+        texts = [_cause(cause) for cause in verdict.causes] or [verdict.message]
+        yield from (Finding("rejected", write.kind, text) for text in texts)
+    elif verdict.patch:
+        paths = ", ".join(dict.fromkeys(operation["path"] for operation in verdict.patch))
+        yield Finding("changed", write.kind, paths)
+    yield from (Finding("warned", write.kind, warning) for warning in verdict.warnings)
+
+
+def _cause(cause: FieldError) -> str:
+    return f"{cause.field}: {cause.text or cause.message}" if cause.text else str(cause)

@@ -1,0 +1,188 @@
+"""Audit logs: events become writes, and writes become a report."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from app.dry_run.audit_log import (
+    COLLECTION,
+    DRY_RUN,
+    NO_OBJECT,
+    NO_OLD_OBJECT,
+    NO_RESPONSE,
+    REJECTED_THEN,
+    TRUNCATED,
+    History,
+)
+
+GROUP = ("scheduling.run.ai", "podgroups", "")
+TARGETS = {GROUP: ("CREATE", "UPDATE"), ("", "pods", "binding"): ("CREATE",)}
+TOPOLOGY = """\
+apiVersion: grove.io/v1alpha1
+kind: ClusterTopology
+metadata: {name: grove-topology}
+spec: {levels: [{domain: rack, key: example.com/rack}, {domain: host, key: kubernetes.io/hostname}]}
+"""
+
+
+def pod_group(*names: str, name: str = "a") -> dict[str, Any]:
+    spec = {"minMember": 1, "queue": "q", "subGroups": [{"name": one, "minMember": 1} for one in names]}
+    metadata = {"name": name, "namespace": "team"}
+    return {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def event(verb: str = "create", obj: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    ref = {"resource": "podgroups", "namespace": "team", "name": "a", "apiGroup": GROUP[0], "apiVersion": "v2alpha2"}
+    made: dict[str, Any] = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "level": "Request",
+        "auditID": "1",
+        "stage": "ResponseComplete",
+        "requestURI": "/apis/scheduling.run.ai/v2alpha2/namespaces/team/podgroups",
+        "verb": verb,
+        "user": {"username": "alice", "groups": ["system:authenticated"]},
+        "objectRef": ref,
+        "responseStatus": {"code": 201},
+        "requestReceivedTimestamp": "2026-11-21T10:00:00.000000Z",
+    }
+    made |= {"requestObject": obj} if obj is not None else {}
+    return {**made, **changes}
+
+
+GOOD, BAD = pod_group("workers"), pod_group("Workers")
+STATUS = {"kind": "Status", "metadata": {}, "status": "Success"}
+
+
+@pytest.mark.parametrize(
+    ("events", "problems"),
+    [
+        ([event(obj=GOOD)], [""]),
+        ([event(obj=GOOD), event("update", BAD)], ["", ""]),
+        ([event("update", GOOD), event("update", BAD)], [NO_OLD_OBJECT, ""]),
+        ([event(obj=GOOD), event("patch", {"spec": {}})], ["", NO_RESPONSE]),
+        ([event(obj=GOOD), event("patch", {"spec": {}}, responseObject=BAD)], ["", ""]),
+        ([event(obj=GOOD), event("patch")], ["", NO_OBJECT]),
+        ([event(obj=GOOD), event("delete", responseObject=STATUS), event("update", GOOD)], ["", "", NO_OLD_OBJECT]),
+        ([event()], [NO_OBJECT]),
+        ([event(annotations={"audit.k8s.io/truncated": "true"})], [TRUNCATED]),
+        ([event(obj=GOOD, responseStatus={"code": 403})], [REJECTED_THEN]),
+        ([event(obj=GOOD, requestURI="/apis/x?fieldManager=k&dryRun=All")], [DRY_RUN]),
+        ([event("deletecollection")], [COLLECTION]),
+        ([event("get")], []),
+        ([event(obj=GOOD, stage="RequestReceived")], []),
+        ([event(obj=GOOD, objectRef={"resource": "secrets", "namespace": "team", "name": "a"})], []),
+        ([event(obj=GOOD, objectRef={**event()["objectRef"], "namespace": "kube-system"})], []),
+        ([{"kind": "Event", "objectRef": [], "user": 3}], []),
+    ],
+)
+def test_what_can_be_judged_and_why_not(events: Sequence[dict[str, Any]], problems: list[str]) -> None:
+    history = History(TARGETS, ("kube-system",))
+    writes = [write for item in events if (write := history.write_of(item)) is not None]
+    assert [write.problem for write in writes] == problems
+
+
+def test_a_review_has_what_the_api_server_would_have_sent() -> None:
+    history = History(TARGETS)
+    history.write_of(event(obj=GOOD, responseObject={**GOOD, "status": {}}))
+    impersonated = event("update", BAD, impersonatedUser={"username": "robot", "groups": ["bots"]})
+    write = history.write_of(impersonated)
+    assert write is not None
+    assert write.review is not None
+    assert write.review["request"] == {
+        "uid": "1",
+        "kind": {"group": "scheduling.run.ai", "version": "v2alpha2", "kind": "PodGroup"},
+        "resource": {"group": "scheduling.run.ai", "version": "v2alpha2", "resource": "podgroups"},
+        "subResource": "",
+        "name": "a",
+        "namespace": "team",
+        "operation": "UPDATE",
+        "userInfo": {"username": "robot", "groups": ["bots"]},
+        "object": BAD,
+        "oldObject": {**GOOD, "status": {}},
+        "dryRun": True,
+    }
+    assert (write.user, write.time) == ("robot", "2026-11-21T10:00:00.000000Z")
+
+
+def pcs_event(domain: str, user: str, code: int = 201) -> dict[str, Any]:
+    template = {"topologyConstraint": {"packDomain": domain}, "cliques": [{"name": "w", "spec": {"replicas": 1}}]}
+    metadata = {"generateName": "llm-", "namespace": "team"}
+    obj = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": metadata}
+    obj |= {"spec": {"replicas": 1, "template": template}}
+    ref = {"resource": "podcliquesets", "namespace": "team", "apiGroup": "grove.io", "apiVersion": "v1alpha1"}
+    response = {**obj, "metadata": {**metadata, "name": "llm-x"}}
+    status = {"code": code}
+    return event(obj=obj, objectRef=ref, responseObject=response, user={"username": user}, responseStatus=status)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_the_report_counts_by_user_and_namespace(
+    packed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [
+        event(obj=GOOD),
+        event("update", BAD),
+        pcs_event("rack", "bob"),
+        pcs_event("block", "bob"),
+        pcs_event("block", "bob", 422),
+        event(),
+        event("get"),
+    ]
+    log, facts = tmp_path / "audit.log", tmp_path / "facts.yaml"
+    text = "\n".join([*map(json.dumps, events), "{not json", ""]).encode()
+    log.write_bytes(gzip.compress(text) if packed else text)
+    facts.write_text(TOPOLOGY)
+    assert main(["check", str(log), str(facts), "--output", "json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["events"], report["unreadable"], report["judged"]) == (7, 1, 4)
+    assert report["users"] == [
+        {"user": "alice", "namespace": "team", "judged": 2, "rejected": 1, "changed": 0, "warned": 0},
+        {"user": "bob", "namespace": "team", "judged": 2, "rejected": 1, "changed": 0, "warned": 0},
+    ]
+    assert report["notJudged"] == {REJECTED_THEN: 1, NO_OBJECT: 1}
+    assert {(finding["outcome"], finding["kind"]) for finding in report["findings"]} == {
+        ("rejected", "PodGroup"),
+        ("rejected", "PodCliqueSet"),
+    }
+    assert "CREATE team/llm-x by bob at 2026-11-21T10:00:00.000000Z" in [f["example"] for f in report["findings"]]
+    assert main(["check", str(log), str(facts)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "7 events, 6 writes that a webhook looks at, 4 of them judged"
+    assert "alice  team            2         1        0       0" in lines
+
+
+def test_facts_of_the_log_count_for_what_follows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ref = {"resource": "clustertopologies", "name": "grove-topology", "apiGroup": "grove.io", "apiVersion": "v1alpha1"}
+    levels = [{"domain": "rack", "key": "example.com/rack"}]
+    metadata = {"name": "grove-topology"}
+    topology = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": metadata}
+    operator = {"username": "system:serviceaccount:grove-system:grove-admission"}
+    made = event(obj={**topology, "spec": {"levels": levels}}, objectRef=ref, user=operator)
+    log = tmp_path / "audit.log"
+    log.write_text("\n".join(map(json.dumps, [pcs_event("rack", "eve"), made, pcs_event("rack", "bob")])))
+    main(["check", str(log), "--output", "json"])
+    report = json.loads(capsys.readouterr().out)
+    bob = [row for row in report["users"] if row["user"] == "bob"]
+    assert [(row["judged"], row["rejected"]) for row in bob] == [(1, 0)]
+    assert sum(report["notJudged"].values()) == 1
+
+
+def test_a_log_of_which_nothing_can_be_judged_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "audit.log"
+    log.write_text(json.dumps(event()))
+    assert main(["check", str(log)]) == 2
+    assert NO_OBJECT in capsys.readouterr().out
+
+
+def test_a_log_that_is_cut_off_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "audit.log.gz"
+    noise = [{**event(obj=GOOD), "auditID": str(number * 7919)} for number in range(3000)]
+    log.write_bytes(gzip.compress("\n".join(map(json.dumps, noise)).encode())[:-2000])
+    assert main(["check", str(log)]) == 2
+    assert "can't be read" in capsys.readouterr().err
