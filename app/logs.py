@@ -6,6 +6,10 @@ import logging
 import sys
 import time
 import traceback
+from typing import TextIO
+
+_SHOWN = 160
+"""Characters of an unimportant message on a terminal."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -24,16 +28,46 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class ReadableFormatter(logging.Formatter):
+    """One short line a record, for a terminal: `12:00:01  warning  what happened`; the level only from warnings on.
+    Traces follow on lines of their own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = f"{record.levelname.lower()}  " if record.levelno >= logging.WARNING else ""
+        message = one_line(record.getMessage())
+        if record.levelno < logging.WARNING and len(message) > _SHOWN:
+            message = f"{message[: _SHOWN - 1]}…"
+        line = f"{time_of_day(record.created)}  {level}{message}"
+        if record.exc_info and record.exc_info[0] is not None:
+            line += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        return line
+
+
+def is_readable(log_format: str, stream: TextIO) -> bool:
+    """Whether lines to `stream` are for people: `log_format` is json, text, or "" to choose by the stream."""
+    return log_format == "text" or (not log_format and stream.isatty())
+
+
+def one_line(text: str) -> str:
+    """Text with control characters shown as codes, so that nobody's name starts a new line or colours a terminal."""
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+
+
+def time_of_day(seconds: float) -> str:
+    """Local, because people read it where it was written."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
 def timestamp(seconds: float) -> str:
     """RFC 3339 in UTC with milliseconds."""
     whole = int(seconds)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1000):03d}Z"
 
 
-def set_up(level: str) -> None:
-    """Sends all loggers to stderr as JSON."""
+def set_up(level: str, log_format: str = "") -> None:
+    """Sends all loggers to stderr: as readable lines on a terminal, else as JSON, unless `log_format` says which."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(ReadableFormatter() if is_readable(log_format, sys.stderr) else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

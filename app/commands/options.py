@@ -39,6 +39,9 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 def add_log_level(parser: argparse.ArgumentParser) -> None:
     levels = ("debug", "info", "warning", "error")
     parser.add_argument("--log-level", default="info", choices=levels, help="of all but verdicts (default: info)")
+    parser.add_argument(
+        "--log-format", default="", choices=("text", "json"), help="default: text on a terminal, json elsewhere"
+    )
 
 
 def port_number(text: str) -> int:

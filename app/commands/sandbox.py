@@ -74,7 +74,8 @@ class ApiServer(Protocol):
 class SandboxSettings:
     """What `sandbox` was asked for. `state_dir` gets kubeconfig, certificates and, once all is ready, ready.json.
     `real` asks for a real API server, `crds` is a folder with CRDs of the neighbours in place of our minimal ones.
-    `fleet` fills the cluster with nodes and workloads to look at, and `console` opens a console for the user."""
+    `fleet` fills the cluster with nodes and workloads to look at, and `console` opens a console for the user.
+    A `readable` log of verdicts is for people."""
 
     configuration: Configuration
     state_dir: Path
@@ -83,6 +84,7 @@ class SandboxSettings:
     real: bool = False
     fleet: bool = False
     console: bool = False
+    readable: bool = False
 
 
 def default_configuration() -> Configuration:
@@ -154,7 +156,7 @@ def _alone_in(state_dir: Path) -> Iterator[None]:
 
 
 async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Path) -> None:
-    async with beside(api, settings.configuration, settings.state_dir) as served:
+    async with beside(api, settings.configuration, settings.state_dir, settings.readable) as served:
         url = f"https://localhost:{served.listener.port}"
         if settings.fleet:
             await _apply_fleet(api, served.cluster, waits=settings.configuration.cluster_topology.enabled)
@@ -191,20 +193,24 @@ async def _console(api: ApiServer, settings: SandboxSettings) -> AsyncIterator[N
 
 
 @contextlib.asynccontextmanager
-async def beside(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Running]:
+async def beside(
+    api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool = False
+) -> AsyncIterator[Running]:
     """Our server beside `api`, as the operator's user, with its webhooks registered, while the block runs."""
-    async with unregistered(api, configuration, state_dir) as served:
+    async with unregistered(api, configuration, state_dir, readable) as served:
         await api.apply(registered(api, served, served.certificate.ca_bundle() or b""))
         yield served
 
 
 @contextlib.asynccontextmanager
-async def unregistered(api: ApiServer, configuration: Configuration, state_dir: Path) -> AsyncIterator[Running]:
+async def unregistered(
+    api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool = False
+) -> AsyncIterator[Running]:
     """Our server, ready; the API server asks it nothing yet."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
     async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)) as client:
         cluster = Cluster(client, configuration, client.discovery)
-        async with serving(configuration, state_dir / "webhook", cluster, client) as served:
+        async with serving(configuration, state_dir / "webhook", cluster, client, readable) as served:
             async with asyncio.timeout(READY_SECONDS):
                 await _until(lambda: served.readiness.is_ready)
             yield served
@@ -281,7 +287,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logs.set_up(arguments.log_level)
+    logs.set_up(arguments.log_level, arguments.log_format)
     flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
     configuration = load_configuration(arguments.config) if arguments.config else default_configuration()
     configuration = with_overrides(configuration, {}, flags)
@@ -293,6 +299,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.real,
         arguments.fleet,
         arguments.console,
+        logs.is_readable(arguments.log_format, sys.stdout),
     )
     try:
         uvloop.run(run_sandbox(settings))

@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.config is None and arguments.objects is None:
         raise UnusableInput("for a cluster, serve needs --config FILE; without a cluster, --objects DIR")
-    logs.set_up(arguments.log_level)
+    logs.set_up(arguments.log_level, arguments.log_format)
     flags = {"host": arguments.host, "port": arguments.port}
     try:
         configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     objects = None
     if arguments.objects is not None:
         objects = tuple(document for _, document in documents_of([str(arguments.objects)]))
-    settings = ServeSettings(configuration, arguments.certs, objects, arguments.kubeconfig, arguments.context)
+    readable = logs.is_readable(arguments.log_format, sys.stdout)
+    settings = ServeSettings(configuration, arguments.certs, objects, arguments.kubeconfig, arguments.context, readable)
     try:
         uvloop.run(serve(settings))
     except (OSError, ClusterError, CreationFailed) as problem:

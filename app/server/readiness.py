@@ -58,6 +58,7 @@ class Readiness:
         failing = {name: f"{name} {problem}" for name, problem in checks.items() if problem is not None}
         if failing.keys() != self._failing:
             level = logging.WARNING if failing and self._was_ready else logging.INFO
-            logger.log(level, "%s", f"not ready: {'; '.join(failing.values())}" if failing else "ready")
+            state = "not ready" if self._was_ready else "starting"
+            logger.log(level, "%s", f"{state}: {'; '.join(failing.values())}" if failing else "ready")
         self._was_ready |= not failing
         self._failing = frozenset(failing)

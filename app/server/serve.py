@@ -46,6 +46,8 @@ class ServeSettings:
     objects: tuple[Object, ...] | None = None
     kubeconfig: Path | None = None
     context: str | None = None
+    readable: bool = False
+    """Whether the log of verdicts is for people."""
 
 
 async def serve(settings: ServeSettings) -> None:
@@ -74,7 +76,7 @@ def alone(kind: type[Exception]) -> Iterator[None]:
 async def _serve(settings: ServeSettings, server: Server) -> None:
     async with (
         connected(settings) as (cluster, client),
-        serving(settings.configuration, settings.certificates, cluster, client) as served,
+        serving(settings.configuration, settings.certificates, cluster, client, settings.readable) as served,
     ):
         settle_garbage_collector()
         logger.info("serving on https://%s:%d", server.host, served.listener.port)
@@ -106,14 +108,18 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def serving(
-    configuration: Configuration, certificates: Path, cluster: Cluster, client: HttpClient | None = None
+    configuration: Configuration,
+    certificates: Path,
+    cluster: Cluster,
+    client: HttpClient | None = None,
+    readable: bool = False,
 ) -> AsyncIterator[Running]:
     """The server over `cluster`, while the block runs. With `client`, watches of it fill the caches and this process
-    can lead. The end of any task of the server ends the block."""
+    can lead. The end of any task of the server ends the block. A `readable` log of verdicts is for people."""
     metrics = Metrics()
     source = certificate_source(configuration, certificates, client, metrics)
     sock = bind(configuration.server.host, configuration.server.port)
-    log = VerdictLog(sys.stdout.buffer)
+    log = VerdictLog(sys.stdout.buffer, readable=readable)
     readiness = Readiness([CertificatePart(source), cluster])
     routes = routes_over(configuration, cluster)
     only_known = bool(configuration.server.client_ca_file)

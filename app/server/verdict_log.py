@@ -10,6 +10,7 @@ from typing import BinaryIO
 from app.admission.review import Request, dumps
 from app.admission.verdict import Verdict
 from app.kube.gauge import Gauge
+from app.logs import one_line, time_of_day
 
 _MAX_MESSAGE = 1000
 _FLUSH_LINES = 256
@@ -28,8 +29,10 @@ class VerdictLog:
     time, because the code and data for them are no longer in its caches.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, *, readable: bool = False) -> None:
+        """`readable` lines are short, for a terminal; else each line is JSON."""
         self._stream = stream
+        self._form = self._readable if readable else self._line
         self._records: list[tuple[float, str, str, _Asked | None, Verdict, float]] = []
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
         self.lost = 0
@@ -52,9 +55,20 @@ class VerdictLog:
         if self._records:
             records, self._records = self._records, []
             try:
-                self._queue.put_nowait(b"\n".join([*(self._line(*record) for record in records), b""]))
+                self._queue.put_nowait(b"\n".join([*(self._form(*record) for record in records), b""]))
             except queue.Full:
                 self.lost += len(records)
+
+    def _readable(
+        self, at: float, path: str, uid: str, asked: _Asked | None, verdict: Verdict, seconds: float
+    ) -> bytes:
+        user, operation, namespace, name, dry_run = asked or ("somebody", "a request", "", "", False)
+        what = "/".join(filter(None, (namespace, name)))
+        kind = path.rpartition("/")[2]
+        line = f"{time_of_day(at)}  {verdict.outcome:8} {operation} {kind} {what} by {user}"
+        line += " (dry run)" if dry_run else ""
+        line += f": {verdict.message[:_MAX_MESSAGE]}" if verdict.message else ""
+        return one_line(line).encode("utf-8", "replace")
 
     def _line(self, at: float, path: str, uid: str, asked: _Asked | None, verdict: Verdict, seconds: float) -> bytes:
         line: dict[str, object] = {

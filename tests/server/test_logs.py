@@ -11,7 +11,7 @@ import pytest
 
 from app.admission.review import Request, parse
 from app.admission.verdict import FAILED, Verdict, not_allowed, patched
-from app.logs import JsonFormatter, set_up, timestamp
+from app.logs import JsonFormatter, ReadableFormatter, is_readable, set_up, timestamp
 from app.server.verdict_log import VerdictLog
 from tests.reviews import load
 
@@ -178,3 +178,48 @@ def test_set_up_sends_everything_to_stderr_as_json(capsys: pytest.CaptureFixture
     assert str(line.pop("time")).endswith("Z")
     assert line == {"level": "warning", "logger": "a.b", "message": "but this", "uid": "u", "path": "/p"}
     assert printed.out == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("given", "stream", "readable"),
+    [
+        ("", Terminal(), True),
+        ("", io.StringIO(), False),
+        ("json", Terminal(), False),
+        ("text", io.StringIO(), True),
+    ],
+)
+def test_lines_are_for_people_on_a_terminal_only(given: str, stream: io.StringIO, readable: bool) -> None:
+    assert is_readable(given, stream) is readable
+
+
+def test_readable_lines_are_short_and_name_the_level_from_warnings_on() -> None:
+    def line(level: int, message: str) -> str:
+        record = logging.LogRecord("name", level, "file", 1, message, (), None)
+        return ReadableFormatter().format(record)[8:]
+
+    assert line(logging.INFO, "serving") == "  serving"
+    assert line(logging.WARNING, "slow\n\x1b[31m") == "  warning  slow\\u000a\\u001b[31m"
+    assert len(line(logging.INFO, "x" * 1000)) == 162
+    assert len(line(logging.ERROR, "x" * 1000)) > 1000
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        failed = logging.LogRecord("name", logging.ERROR, "file", 1, "failed", (), sys.exc_info())
+    assert ReadableFormatter().format(failed).endswith("ValueError: broken")
+
+
+def test_a_readable_verdict_says_who_what_and_why_on_one_line() -> None:
+    stream = Kept()
+    log = VerdictLog(stream, readable=True)
+    log.record("/validate/clustertopology", "u", request(), not_allowed("no\nway"), 0.001)
+    log.record("/validate/clustertopology", "u", None, FAILED, 0.001)
+    log.close()
+    first, second = stream.getvalue().decode().splitlines()
+    assert first[8:] == "  refused  UPDATE clustertopology grove-topology by alice: no\\u000away"
+    assert second[8:].startswith("  failed   a request clustertopology  by somebody: grove-admission failed")
