@@ -75,6 +75,9 @@ def measure(pods: int) -> None:
             used = run(command)
             stall = json.loads(used.printed)["stall"]
             report(f"read all, {pods:,} pods, {CLIQUES:,} PodCliques", used, counts(directory), stall)
+            used = run([sys.executable, str(ROOT / "scripts" / "bench_pages.py"), str(directory)])
+            report(f"console, {pods:,} pods: all of the below", used, counts(directory))
+            report_pages(json.loads(used.printed))
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,14 @@ def report(label: str, used: Used, calls: Counter[str], stall: float | None = No
     shown = "" if stall is None else f"{stall * 1000:10.1f}"
     numbers = f"{used.seconds:9.2f}{used.cpu:7.2f}{used.peak / 2**20:10.1f}{first:7}{sum(calls.values()):7}{shown}"
     print(f"{label:44}{numbers}", flush=True)
+
+
+def report_pages(found: Object) -> None:
+    print(f"  ready after {found.pop('ready'):.1f} s, {found.pop('read MiB'):.0f} MiB by then", end="")
+    print(f"; idle {found.pop('idle') * 100:.2f} % of a core; {found.pop('calls')} calls, watches among them")
+    for name, page in found.items():
+        if isinstance(page, dict):
+            print(f"  page {name:22}" + ", ".join(f"{what} {value:,.1f}" for what, value in page.items()), flush=True)
 
 
 def run(command: list[str]) -> Used:
@@ -256,6 +267,10 @@ class Lists:
         if parts.path == "/apis":
             groups = [{"name": g, "versions": [{"version": v} for v in versions]} for g, versions in GROUPS.items()]
             return 200, json.dumps({"kind": "APIGroupList", "groups": groups}).encode()
+        group_version = parts.path.rstrip("/")
+        plurals = [path.rpartition("/")[2] for path in self._lists if path.rpartition("/")[0] == group_version]
+        if plurals:
+            return 200, json.dumps({"resources": [{"name": plural} for plural in plurals]}).encode()
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path, namespace, name = split(parts.path)
         if name:
@@ -309,6 +324,12 @@ async def serve(directory: Path, pods: int) -> None:
                 url = head.split(b" ", 2)[1].decode()
                 with log.open("a") as calls:
                     calls.write(f"{url}\n")
+                if "watch=true" in url:  # nothing ever changes
+                    writer.write(
+                        b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+                    )
+                    await reader.read()
+                    return
                 code, body = lists.answer(url)
                 writer.write(
                     b"HTTP/1.1 %d x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (code, len(body))

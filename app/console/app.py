@@ -25,6 +25,7 @@ from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.explain.resources import ALL
+from app.kube.client import HttpClient
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 
@@ -66,25 +67,33 @@ class Opened:
 @contextlib.asynccontextmanager
 async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
     """The console, while the block runs. ClusterError without credentials, OSError if the port can't be had."""
-    sock = _bind(settings)
-    token = secrets.token_urlsafe(TOKEN_BYTES)
-    host, port = sock.getsockname()[:2]
-    url = f"http://{'[::1]' if settings.ipv6 else host}:{port}/{token}/"
-    resources = (*ALL, NAMESPACE)
-    async with console_client(resources, settings.kubeconfig, settings.context) as client:
-        live = Live(ReadOnlyClient(client), settings.namespaces, client.discovery)
-        looking = LookingClient(client, hidden=HIDDEN)
-        streams = Streams(live)
-        examination = Examination(looking, client.read, settings.configuration, live)
-        judge = Judge(looking, settings.configuration, live)
-        console = Console(live, streams, examination, judge, settings.context_name or "default", __version__)
-        with _redirecting_file(url) as file:
-            async with (
-                _background(client.discovery.run(), live.run()),
-                _serving(build_app(console, token), sock, streams),
-            ):
-                yield Opened(url, file, live, client.calls)
-                examination.stop()
+    with contextlib.closing(_bind(settings)) as sock:
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        host, port = sock.getsockname()[:2]
+        url = f"http://{'[::1]' if settings.ipv6 else host}:{port}/{token}/"
+        async with console_client((*ALL, NAMESPACE), settings.kubeconfig, settings.context) as client:
+            console = _console(client, settings)
+            with _redirecting_file(url) as file:
+                async with (
+                    _background(client.discovery.run(), console.live.run()),
+                    _serving(build_app(console, token), sock, console.streams),
+                ):
+                    yield Opened(url, file, console.live, client.calls)
+                    console.findings.stop()
+
+
+def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
+    """The parts of a console. None of them can write through `client`."""
+    live = Live(ReadOnlyClient(client), settings.namespaces, client.discovery)
+    looking = LookingClient(client, hidden=HIDDEN)
+    return Console(
+        live,
+        Streams(live),
+        Examination(looking, client.read, settings.configuration, live),
+        Judge(looking, settings.configuration, live),
+        settings.context_name or "default",
+        __version__,
+    )
 
 
 def _bind(settings: ConsoleSettings) -> socket.socket:

@@ -1,0 +1,43 @@
+"""Clients that only read."""
+
+import pytest
+
+from app.kube.api import Forbidden
+from app.kube.readonly import LookingClient, ReadOnlyClient
+from app.objects.resource import ACCESS_REVIEW, CONFIG_MAP, NODE, POD, SECRET, SELF_ACCESS_REVIEW
+from tests.console.fake import Lists
+
+
+async def test_a_looking_client_sends_reads_and_access_reviews_only() -> None:
+    lists = Lists({})
+    client = LookingClient(lists, hidden=(SECRET,))
+    await client.list(NODE)
+    await client.create(ACCESS_REVIEW, {})
+    await client.create(SELF_ACCESS_REVIEW, {})
+    sent = list(lists.calls)
+    for refused in (
+        client.create(POD, {}, "default"),
+        client.patch(POD, "a", {}, "default"),
+        client.delete(POD, "a", "default"),
+        client.get(SECRET, "a", "default"),
+        client.list(SECRET),
+    ):
+        with pytest.raises(Forbidden):
+            await refused
+    with pytest.raises(Forbidden):
+        client.watch(SECRET, resource_version="1")
+    assert lists.calls == sent
+    await client.list(CONFIG_MAP)
+    assert len(lists.calls) == len(sent) + 1
+
+
+def test_a_read_only_client_has_no_method_that_writes() -> None:
+    names = {name for name in dir(ReadOnlyClient) if not name.startswith("_")}
+    client = ReadOnlyClient(_Counting({}))
+    assert names | {name for name in vars(client) if not name.startswith("_")} == {
+        *("get", "list", "watch", "served_version", "calls"),
+    }
+
+
+class _Counting(Lists):
+    calls: dict[tuple[str, str, str], int]  # type: ignore[assignment]
