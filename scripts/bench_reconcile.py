@@ -134,9 +134,17 @@ class Server:
 
     def writes(self) -> int:
         """Calls that change something, but for leases and events."""
-        verbs = sum(self.value("api_requests_total", verb=verb) for verb in WRITES)
         free = (str(LEASE), str(EVENT))
-        return int(verbs - sum(self.value("api_requests_total", verb=v, resource=r) for v in WRITES for r in free))
+        return int(
+            sum(
+                sample.value
+                for family in text_string_to_metric_families(self.metrics())
+                for sample in family.samples
+                if sample.name == "grove_admission_api_requests_total"
+                and sample.labels["verb"] in WRITES
+                and sample.labels["resource"] not in free
+            )
+        )
 
     def patches(self) -> int:
         return int(self.value("api_requests_total", verb="patch", resource=str(POD_GANG), code="200"))
