@@ -4,6 +4,7 @@ Exit codes: 0 after SIGTERM, 1 if it can't run.
 """
 
 import argparse
+import asyncio
 import contextlib
 import os
 import sys
@@ -63,7 +64,7 @@ async def _run(arguments: argparse.Namespace) -> None:
         print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
         if sys.stdout.isatty() and not arguments.no_browser:
             with contextlib.suppress(OSError):
-                console.open_browser()
+                await asyncio.to_thread(console.open_browser)
         await signalled()
 
 

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import html
+import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import webbrowser
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
@@ -60,7 +62,10 @@ class Opened:
     calls: dict[tuple[str, str, str], int]
 
     def open_browser(self) -> bool:
-        """Opens the file, not the URL: the arguments of a browser are visible to other users."""
+        """Opens the file, not the URL: the arguments of a browser are visible to other users. False if there is no
+        display: a browser in the terminal would take it over."""
+        if sys.platform == "linux" and not ({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
+            return False
         return webbrowser.open(self.file.as_uri())
 
 

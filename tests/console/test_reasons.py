@@ -1,0 +1,38 @@
+"""Every reason of the table is shown by the Workloads page, in the words of the command."""
+
+import pytest
+
+from app.console import workloads
+from app.console.live import Snapshot
+from app.console.rendering import environment
+from app.explain.answer import explain
+from app.explain.index import Index
+from app.explain.text import text
+from tests.console.parsed import Parsed
+from tests.explain.fleet import NOW, SET_REF, facts
+from tests.explain.table.row import Row
+from tests.explain.test_reasons import ROWS, start
+
+CASES = [pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})") for row in ROWS for dialect in row.dialects]
+ENVIRONMENT = environment()
+OBJECT = f"PodCliqueSet/{SET_REF.namespace}/{SET_REF.name}"
+
+
+@pytest.mark.parametrize(("row", "dialect"), CASES)
+def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
+    index = Index(facts(**{**start(dialect), **row.hit}))
+    answer = explain(index, SET_REF)
+    assert answer is not None
+    snapshot = Snapshot(1, index, NOW)
+    values = {"layout": "fragment.html", "trouble": None, **workloads.PAGE.read(snapshot, {"object": OBJECT})}
+    page = Parsed(ENVIRONMENT.get_template("workloads.html").render(values))
+    assert page.heading == answer.headline
+    assert page.texts("code", cls="id") == [reason.id for reason in answer.reasons]
+    shown = " ".join(section.text for section in page.all("section", cls="reason"))
+    for reason in answer.reasons:
+        assert f"{' '.join(reason.text.split())}." in shown
+        assert " ".join(reason.remedy.split()) in shown
+        assert [command for command in reason.commands if command not in page.texts("code")] == []
+    printed = workloads.printed(snapshot, OBJECT)
+    assert printed is not None
+    assert printed.text == text(answer)
