@@ -1,5 +1,7 @@
 """Paths and findings."""
 
+from typing import Any
+
 import pytest
 
 from app.objects.edits import ABSENT, value_at
@@ -43,3 +45,10 @@ def test_values_at_paths() -> None:
     assert value_at(obj, ("a", "b")) is ABSENT
     assert value_at(obj, ("a", 0, "b", "c")) is ABSENT
     assert repr(ABSENT) == "ABSENT"
+
+
+def test_a_value_that_is_nested_too_deeply_is_not_shown() -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert quote(nested) == "(nested too deeply to be shown)"

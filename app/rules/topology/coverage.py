@@ -39,6 +39,9 @@ class Nodes:
     def __iter__(self) -> Iterator[tuple[Mapping[str, str], int]]:
         return iter(self._groups)
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
         """The result of `compute`, which is called for the first time that `key` is given."""
         if key not in self._computed:
