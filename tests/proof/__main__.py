@@ -20,7 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="proof", description=__doc__)
     parser.add_argument("--seeds", type=int, default=50, metavar="N", help="how many schedules (default: 50)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default: 0)")
-    parser.add_argument("--at-once", type=int, default=3, metavar="N", help="schedules at a time, on the sandbox")
+    parser.add_argument("--at-once", type=int, default=2, metavar="N", help="schedules at a time, on the sandbox")
     parser.add_argument("--real", action="store_true", help="the API server of KUBEBUILDER_ASSETS, one at a time")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)

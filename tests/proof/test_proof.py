@@ -7,7 +7,7 @@ import pytest
 
 from tests.proof.schedule import Report, run_seed
 
-SEEDS, AT_ONCE = range(10), 5
+SEEDS, AT_ONCE = range(10), 4
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
