@@ -33,6 +33,10 @@ class Operator:
 
     def __init__(self, client: HttpClient, namespace: str) -> None:
         self.sets: dict[str, DesiredSet | None] = {}
+        self.resets = True
+        """Whether it writes again what is as it should be. If not, our webhooks are not asked about it."""
+        self.rounds = 0
+        """How often it has looked at everything."""
         self.slowest = 0.0
         self.refusals: list[str] = []
         """What was rejected although it was right."""
@@ -43,6 +47,7 @@ class Operator:
             for name, desired in list(self.sets.items()):
                 with suppress(ClusterError):
                     await self._reconcile(name, desired)
+            self.rounds += 1
             await asyncio.sleep(0.05)
 
     async def _reconcile(self, name: str, desired: DesiredSet | None) -> None:
@@ -114,7 +119,9 @@ class Operator:
         except NotFound:
             await self._timed(self._client.create(resource, obj, self._namespace))
             return
-        if not stored["metadata"].get("deletionTimestamp"):
+        given = obj["metadata"].get("annotations", {})
+        as_it_should_be = given.items() <= stored["metadata"].get("annotations", {}).items()
+        if not stored["metadata"].get("deletionTimestamp") and (self.resets or not as_it_should_be):
             await self._timed(self._client.patch(resource, name, patch, self._namespace))
 
     async def _timed(self, call: Any) -> Any:

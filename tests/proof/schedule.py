@@ -142,7 +142,7 @@ class Schedule:
                 await foreign.create()
                 playing = [asyncio.create_task(operator.run()), asyncio.create_task(self._count_leaders())]
                 await self._chaos(admin, operator)
-                await self._calm(admin)
+                await self._calm(admin, operator)
                 await self._settle(admin, operator, foreign)
             finally:
                 for task in playing:
@@ -267,10 +267,19 @@ class Schedule:
 
     # And then.
 
-    async def _calm(self, admin: HttpClient) -> None:
+    async def _calm(self, admin: HttpClient, operator: Operator) -> None:
+        """The network is well and the operator has nothing to do; the last deletions by hand are left to us."""
         await self._toggle_bindings(admin, install=False)
         for number in range(2):
             await self._replace(number, share=0.0)
+        await until(lambda: len(self._balancer.ports) == 2 and any(replica.leads for replica in self._replicas))
+        rounds = operator.rounds
+        await until(lambda: operator.rounds > rounds + 2)
+        operator.resets = False
+        rounds = operator.rounds
+        await until(lambda: operator.rounds > rounds + 1)
+        for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+            await self._delete_one(admin, resource)
 
     async def _settle(self, admin: HttpClient, operator: Operator, foreign: Foreign) -> None:
         begin = time.monotonic()
