@@ -1,6 +1,7 @@
 """Fills the stores of a cluster from watches, and keeps them in step."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any, NoReturn
 
 from app.cluster.cluster import Cluster
@@ -23,15 +24,17 @@ async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
 
 
 async def follow(fact: Fact[Any], store: WatchStore[Any], client: Client, discovery: Discovery) -> NoReturn:
-    """Keeps the store of one fact in step."""
-    await run_store(
-        client,
-        store,
-        fact.resource,
-        label_selector=fact.labels,
-        metadata_only=fact.metadata_only,
-        served_changed=discovery.changed,
-    )
+    """Keeps the store of one fact in step. It is listed again if its CRD has changed."""
+    while True:
+        watching = run_store(
+            client,
+            store,
+            fact.resource,
+            label_selector=fact.labels,
+            metadata_only=fact.metadata_only,
+            served_changed=discovery.changed,
+        )
+        await _until(watching, discovery.redefined(fact.resource))
 
 
 async def _nodes(cluster: Cluster, client: Client, discovery: Discovery) -> NoReturn:
@@ -41,13 +44,17 @@ async def _nodes(cluster: Cluster, client: Client, discovery: Discovery) -> NoRe
     changed = cluster.node_keys.changed
     while True:
         changed.clear()
-        watching = asyncio.create_task(follow(NODES, cluster.stores[NODES], client, discovery))
-        waiting = asyncio.create_task(changed.wait())
-        try:
-            await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                await watching
-        finally:
-            for task in (watching, waiting):
-                task.cancel()
-            await asyncio.gather(watching, waiting, return_exceptions=True)
+        await _until(follow(NODES, cluster.stores[NODES], client, discovery), changed.wait())
+
+
+async def _until(watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]) -> None:
+    """Runs `watch` until `happened` returns. What `watch` raises is raised."""
+    watching, waiting = asyncio.create_task(watch), asyncio.create_task(happened)
+    try:
+        await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            await watching
+    finally:
+        for task in (watching, waiting):
+            task.cancel()
+        await asyncio.gather(watching, waiting, return_exceptions=True)

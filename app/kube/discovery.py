@@ -8,9 +8,9 @@ import asyncio
 import logging
 import random as system_random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from app.kube.api import Client, ClusterError, NotFound, Object
+from app.kube.api import Client, ClusterError, Key, NotFound, Object
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
@@ -47,6 +47,7 @@ class Discovery:
         self._refreshing = asyncio.Lock()
         self._triggered = asyncio.Event()
         self._changed = asyncio.Event()
+        self._redefined: dict[str, asyncio.Event] = {}
         self._subscribers: list[Served] = []
         self.problem = ""
         """Why the last refresh failed, for people; empty if it didn't."""
@@ -75,6 +76,16 @@ class Discovery:
     async def changed(self) -> None:
         """Returns when the set of served resources or their versions has changed."""
         await self._changed.wait()
+
+    def note_redefined(self, crd: str) -> None:
+        """The spec of the CRD with this name has changed."""
+        self._redefined.pop(crd, asyncio.Event()).set()
+
+    async def redefined(self, resource: Resource) -> None:
+        """Returns some seconds after the spec of the CRD of `resource` has changed. Until it is opened anew, a watch of
+        `resource` goes on with the former schema, and leaves out what that does not have."""
+        await self._redefined.setdefault(str(resource), asyncio.Event()).wait()
+        await asyncio.sleep(2 * self._settle)
 
     async def run(self) -> NoReturn:
         """Refreshes now, every `interval` seconds, and within moments of a trigger; for ever.
@@ -162,11 +173,18 @@ async def watch_crds(client: Client, discovery: Discovery, *, pace: Pace | None 
     """Triggers `discovery` whenever the CRD of a resource that we know comes, changes or goes; for ever."""
     names = {str(resource) for resource in discovery.resources}
 
-    def version_if_known(crd: Object) -> str | None:
-        return str(crd["metadata"].get("resourceVersion")) if crd["metadata"]["name"] in names else None
+    def state_if_known(crd: Object) -> tuple[Any, Any] | None:
+        metadata = crd["metadata"]
+        known = metadata["name"] in names
+        return (metadata.get("generation"), metadata.get("resourceVersion")) if known else None
 
-    store = WatchStore(version_if_known)
-    store.subscribe(lambda _key, _before, _after: discovery.trigger())
+    def changed(key: Key, before: tuple[Any, Any] | None, after: tuple[Any, Any] | None) -> None:
+        discovery.trigger()
+        if before is not None and after is not None and before[0] != after[0]:
+            discovery.note_redefined(key[1])
+
+    store = WatchStore(state_if_known)
+    store.subscribe(changed)
     await run_store(client, store, CRD, metadata_only=True, pace=pace)
 
 

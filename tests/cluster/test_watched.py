@@ -11,7 +11,7 @@ from app.cluster import watched
 from app.cluster.cluster import Cluster
 from app.cluster.table import TOPOLOGIES
 from app.kube.api import Object, Unavailable
-from app.objects.resource import NODE
+from app.objects.resource import CRD, NODE
 from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, POD_CLIQUE_SET
 from app.rules.topology.levels import Level
 from tests.cluster.offline import configured
@@ -133,3 +133,18 @@ async def test_a_fault_of_our_own_is_raised() -> None:
     cluster.stores[TOPOLOGIES].subscribe(broken)
     with pytest.raises(ExceptionGroup, match="unhandled errors"):
         await asyncio.wait_for(watched.run(cluster, client, client.discovery), 10)
+
+
+async def test_a_resource_is_listed_again_after_its_crd_has_changed() -> None:
+    """A watch that is open goes on with the former schema, and would miss the fields that are new."""
+    crd = {"metadata": {"name": str(POD_CLIQUE_SET), "generation": 1}, "spec": {}}
+    client = WatchedMemory([topology(RACK), {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD.kind, **crd}])
+    async with running(client):
+        client.calls.clear()
+        client.discovery.note_redefined(str(POD_CLIQUE_SET))
+
+        def lists() -> list[str]:
+            return [str(call.resource) for call in client.calls if call.verb == "list"]
+
+        await until(lambda: str(POD_CLIQUE_SET) in lists())
+        assert str(CLUSTER_TOPOLOGY) not in lists()

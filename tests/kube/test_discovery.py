@@ -202,3 +202,29 @@ def test_an_api_server_that_is_down_is_asked_again() -> None:
             assert given.served_version(POD) is None
 
     virtual.run(main())
+
+
+@pytest.mark.parametrize(
+    ("change", "redefined"),
+    [
+        pytest.param({"spec": {"group": "other"}}, True, id="another spec"),
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, False, id="another label"),
+    ],
+)
+def test_a_crd_that_has_changed_is_told_of(change: Object, redefined: bool) -> None:
+    async def main() -> None:
+        server, client = ApiServer(), MemoryClient()
+        given = discovery(server)
+        async with running(given), asyncio.timeout(100):
+            await client.create(CRD, {"metadata": {"name": str(COMPUTE_DOMAIN)}, "spec": {"group": "one"}})
+            watching = asyncio.create_task(watch_crds(client, given))
+            waiting = asyncio.create_task(given.redefined(COMPUTE_DOMAIN))
+            await asyncio.sleep(3)
+            await client.patch(CRD, str(COMPUTE_DOMAIN), change)
+            await asyncio.sleep(10)
+            assert waiting.done() is redefined
+            for task in (watching, waiting):
+                task.cancel()
+            await asyncio.gather(watching, waiting, return_exceptions=True)
+
+    virtual.run(main())
