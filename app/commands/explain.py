@@ -27,9 +27,8 @@ from app.explain.resources import ALL
 from app.explain.subject import KINDS
 from app.explain.text import text
 from app.explain.words import listed
-from app.kube.api import ClusterError
+from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of
-from app.kube.readonly import Reader
 
 _ROOM_SECONDS, _SECONDS = 30.0, 5.0
 """How often --watch looks: seldom if the whole cluster is read for it."""

@@ -16,9 +16,8 @@ from app.explain.index import Index
 from app.explain.project import BY_RESOURCE
 from app.explain.resources import POD
 from app.explain.words import listed
-from app.kube.api import ClusterError, Forbidden, Object, Page, WatchEvent
+from app.kube.api import ClusterError, Forbidden, Object, Page, Reader, WatchEvent
 from app.kube.discovery import Discovery
-from app.kube.readonly import Reader
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
 from app.objects.resource import NAMESPACE, Resource

@@ -35,8 +35,7 @@ from app.explain.resources import (
     Resource,
 )
 from app.explain.values import at, items, text
-from app.kube.api import Object
-from app.kube.readonly import Reader
+from app.kube.api import Object, Reader
 
 MOST_GETS = 12
 """Without room, so many nodes are read one by one, and not more."""

@@ -14,9 +14,8 @@ from app.explain.resources import (
     RESOURCE_CLAIM,
     Resource,
 )
-from app.kube.api import ClusterError, Forbidden, NotFound, NotServed, Object
+from app.kube.api import ClusterError, Forbidden, NotFound, NotServed, Object, Reader
 from app.kube.pages import pages
-from app.kube.readonly import Reader
 
 PAGE = 500
 AT_ONCE = 100

@@ -131,8 +131,11 @@ class Objects(Protocol):
         ...
 
 
-class Client(Objects, Protocol):
-    """Objects, lists and watches. In `list` and `watch`, `namespace` None means all namespaces."""
+class Reader(Protocol):
+    """The part of `Client` that sends GET requests and nothing else. In `list` and `watch`, `namespace` None means all
+    namespaces."""
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
 
     async def list(
         self,
@@ -160,6 +163,12 @@ class Client(Objects, Protocol):
         """The changes after `resource_version`, bookmarks included, until the server ends the stream. A caller that
         stops early closes it (`contextlib.aclosing`). Raises Gone if the version is too old."""
         ...
+
+    def served_version(self, resource: Resource) -> str | None: ...
+
+
+class Client(Objects, Reader, Protocol):
+    """All calls: single objects, lists, watches and deletion."""
 
     async def delete(
         self,

@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncGenerator
 
-from app.kube.api import Gone, Object, Page
-from app.kube.readonly import Reader
+from app.kube.api import Gone, Object, Page, Reader
 from app.objects.resource import Resource
 
 PAGE = 500

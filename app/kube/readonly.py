@@ -3,40 +3,8 @@
 from collections.abc import AsyncGenerator, Collection
 from typing import Protocol
 
-from app.kube.api import Client, Forbidden, Object, Page, Patch, PatchKind, WatchEvent
+from app.kube.api import Client, Forbidden, Object, Page, Patch, PatchKind, Reader, WatchEvent
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
-
-
-class Reader(Protocol):
-    """The part of `Client` that sends GET requests and nothing else."""
-
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
-
-    async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        continue_token: str = "",
-        metadata_only: bool = False,
-    ) -> Page: ...
-
-    def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        metadata_only: bool = False,
-        timeout_seconds: int = 270,
-    ) -> AsyncGenerator[WatchEvent, None]: ...
-
-    def served_version(self, resource: Resource) -> str | None: ...
 
 
 class CountingReader(Reader, Protocol):

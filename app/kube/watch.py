@@ -19,9 +19,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from app.kube.api import ClusterError, Gone, NotFound, Object, Unavailable, WatchEvent
+from app.kube.api import ClusterError, Gone, NotFound, Object, Reader, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
-from app.kube.readonly import Reader
 from app.kube.store import Replacement, WatchStore
 from app.objects.resource import Resource
 
