@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app import __version__
 from app.config.schema import Configuration
+from app.kube.api import ClusterError
 from app.kube.client import HttpClient, Limits
 from app.kube.credentials import from_kubeconfig, in_cluster, is_in_cluster
 from app.kube.readonly import ReadOnlyClient
@@ -67,6 +68,17 @@ async def console_client(
     known = tuple(dict.fromkeys((*resources, *ALL)))
     async with HttpClient(credentials, known, _READING, user_agent=user_agent) as client:
         yield client
+
+
+def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
+    """The command that renews the credentials, if `problem` is that they are missing or not accepted and the kubeconfig
+    names a command; otherwise ""."""
+    expired = isinstance(problem, ClusterError) and (problem.code == 401 or problem.reason == "Credentials")
+    if not expired or (is_in_cluster() and kubeconfig is None and context is None):
+        return ""
+    from app.kube.kubeconfig import renewal_of  # loads kubernetes_asyncio, which a server in a Pod doesn't need
+
+    return renewal_of(kubeconfig, context)
 
 
 def limits(configuration: Configuration) -> Limits:

@@ -17,6 +17,7 @@ from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of
 from app.commands.options import UNUSABLE, Command, add_reading_options
+from app.commands.reading import unreadable
 from app.dry_run.documents import UnusableInput
 from app.explain.answer import TITLES, Answer, explain
 from app.explain.facts import Facts, Ref
@@ -58,8 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
         return int(uvloop.run(_run(reference(arguments.object, namespace), arguments)))
     except (ClusterError, OSError) as problem:
-        print(f"can't explain: {problem}", file=sys.stderr)
-        return UNUSABLE
+        return unreadable("can't explain", problem, arguments)
 
 
 def reference(given: str, namespace: str) -> Ref:

@@ -15,7 +15,8 @@ import uvloop
 from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of
-from app.commands.options import UNUSABLE, Command, add_reading_options
+from app.commands.options import Command, add_reading_options
+from app.commands.reading import unreadable
 from app.dry_run.documents import UnusableInput
 from app.explain.facts import ClusterTopology, Facts
 from app.explain.index import Index, Topology
@@ -52,8 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             facts = uvloop.run(_read(arguments, sets=levels is not None))
     except (ClusterError, OSError) as problem:
-        print(f"can't read the topology: {problem}", file=sys.stderr)
-        return UNUSABLE
+        return unreadable("can't read the topology", problem, arguments)
     return _report(Index(facts), levels, arguments)
 
 

@@ -5,6 +5,8 @@ APIs, which need 38 MiB and half of the start-up time of a server that runs in a
 """
 
 import asyncio
+import itertools
+import shlex
 import ssl
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,24 @@ from typing import Any
 import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
-from kubernetes_asyncio.config.kube_config import list_kube_config_contexts, load_kube_config
+from kubernetes_asyncio.config.kube_config import (
+    KUBE_CONFIG_DEFAULT_LOCATION,
+    KubeConfigMerger,
+    list_kube_config_contexts,
+    load_kube_config,
+)
 
 from app.kube.api import ClusterError, Unavailable
+
+_LOGINS = {
+    "aws": "aws sso login",
+    "aws-iam-authenticator": "aws sso login",
+    "gke-gcloud-auth-plugin": "gcloud auth login",
+    "doctl": "doctl auth init",
+    "oci": "oci session authenticate",
+    "tsh": "tsh login",
+}
+"""The command that renews the credentials of well-known exec plugins, which don't ask for a password themselves."""
 
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 
@@ -32,7 +49,7 @@ class KubeconfigCredentials:
         try:
             await self._read()
         except _UNREADABLE as error:
-            raise ClusterError(f"no credentials for the cluster: {error}") from error
+            raise ClusterError(f"no credentials for the cluster: {error}", reason="Credentials") from error
 
     async def _read(self) -> None:
         self._need_file()
@@ -105,3 +122,29 @@ def context_of(path: Path | None = None, context: str | None = None) -> str:
     except _UNREADABLE:
         return ""
     return str((active or {}).get("name") or "")
+
+
+def renewal_of(path: Path | None = None, context: str | None = None) -> str:
+    """The command that renews the credentials of a kubeconfig's context: the login command of a well-known exec plugin,
+    or else the plugin itself with its subcommands, which asks for what it needs if a person runs it. "" if there is no
+    exec plugin, as with a token or a certificate, or if the file can't be read."""
+    try:
+        plugin = _user_of(path, context)["exec"].value
+        command, arguments = str(plugin["command"]), [str(argument) for argument in plugin.get("args") or ()]
+        variables = {item["name"]: str(item["value"]) for item in plugin.get("env") or ()}
+    except (*_UNREADABLE, LookupError):
+        return ""
+    login = _LOGINS.get(Path(command).name)
+    if login is None:
+        # Options are left out: they may contain secrets.
+        return shlex.join([command, *itertools.takewhile(lambda argument: not argument.startswith("-"), arguments)])
+    options = dict(itertools.pairwise(arguments))
+    profile = options.get("--profile") or variables.get("AWS_PROFILE", "")
+    return f"{login} --profile {shlex.quote(profile)}" if profile and login.startswith("aws ") else login
+
+
+def _user_of(path: Path | None, context: str | None) -> Any:
+    """The user of a context, as a node of the merged kubeconfig. One of `_UNREADABLE` if there is none."""
+    merged: Any = KubeConfigMerger(str(path or KUBE_CONFIG_DEFAULT_LOCATION)).config
+    chosen = merged["contexts"].get_with_name(context or merged["current-context"])
+    return merged["users"].get_with_name(chosen["context"]["user"])["user"]

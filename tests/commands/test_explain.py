@@ -8,9 +8,11 @@ import pytest
 import yaml
 
 from app.cli import main
+from app.cluster.connect import how_to_renew
 from app.commands.explain import reference, summary
 from app.dry_run.documents import UnusableInput
 from app.explain.facts import Facts, Ref
+from app.kube.api import Forbidden
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods
 from tests.explain.objects import objects_of
@@ -213,3 +215,30 @@ def test_room_is_not_known_without_pods(tmp_path: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr()
     assert printed.err == "room is not known: not all nodes and pods can be read\n"
     assert "64 GPUs, free: not known" in printed.out
+
+
+@pytest.mark.parametrize("command", [["explain", "llm"], ["topology"]])
+def test_credentials_that_fail_name_the_command_that_renews_them(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config"
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false", "args": ["login"]}}
+    document = {
+        "current-context": "a",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    assert main([*command, "--kubeconfig", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "renew your credentials: false login"
+
+
+def test_only_rejected_credentials_are_to_be_renewed(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    user = {"name": "u", "user": {"exec": {"command": "tsh", "args": ["kube", "credentials"]}}}
+    context = {"name": "a", "context": {"user": "u"}}
+    path.write_text(yaml.safe_dump({"current-context": "a", "contexts": [context], "users": [user]}))
+    assert how_to_renew(Forbidden("not accepted", code=401), path, None) == "tsh login"
+    assert how_to_renew(Forbidden("no right", code=403), path, None) == ""
