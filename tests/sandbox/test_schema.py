@@ -333,6 +333,8 @@ def ruled(part: Object, *rules: Object) -> Object:
 
 SAME: Object = {"rule": "self == oldSelf", "message": "is immutable"}
 SMALL: Object = {"rule": "self.a < 10"}
+NOT_NEW: Object = {"rule": "oldSelf.hasValue() || !has(self.b)", "optionalOldSelf": True, "message": "is deprecated"}
+KEPT: Object = {"rule": "oldSelf.orValue(self) == self", "optionalOldSelf": True, "message": "is immutable"}
 
 
 @pytest.mark.parametrize(
@@ -384,6 +386,25 @@ SMALL: Object = {"rule": "self.a < 10"}
         pytest.param(node(a=ruled(NUMBER, SAME)), {"a": 1}, {"a": 1}, [], id="it has not changed"),
         pytest.param(node(a=ruled(NUMBER, SAME)), None, {"a": 2}, [], id="it is new"),
         pytest.param(node(a=ruled(NUMBER, SAME)), {}, {"a": 2}, [], id="it was not set before"),
+        pytest.param(
+            ruled(node(a=NUMBER, b=NUMBER), NOT_NEW),
+            None,
+            {"b": 1},
+            ['spec: Invalid value: "object": is deprecated'],
+            id="with optionalOldSelf a rule is evaluated for a new object too",
+        ),
+        pytest.param(ruled(node(b=NUMBER), NOT_NEW), None, {}, [], id="with optionalOldSelf, a new object that is right"),
+        pytest.param(
+            ruled(node(a=NUMBER, b=NUMBER), NOT_NEW), {"a": 1}, {"b": 1}, [], id="with optionalOldSelf, there is a before"
+        ),
+        pytest.param(node(a=ruled(NUMBER, KEPT)), {}, {"a": 2}, [], id="with optionalOldSelf, it was not set before"),
+        pytest.param(
+            node(a=ruled(NUMBER, KEPT)),
+            {"a": 1},
+            {"a": 2},
+            ["spec.a: Invalid value: 2: is immutable"],
+            id="with optionalOldSelf, the value of before is compared",
+        ),
         pytest.param(
             node(a={"type": "array", "items": ruled(node(a=NUMBER), SMALL)}),
             None,

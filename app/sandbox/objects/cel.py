@@ -1,6 +1,6 @@
 """CEL through common-expression-language: compiled once, asked often.
 
-The library knows the language and its standard macros, not Kubernetes' extra functions (quantity, url, ip, ...),
+The library knows the language, its standard macros and optional values, not Kubernetes' extra functions (quantity, url, ip, ...),
 optional field selection (`.?x`) or the authorizer: an expression that needs them fails, and is reported as such.
 """
 
@@ -22,6 +22,16 @@ class _Program(Protocol):
 def _compiled(expression: str) -> _Program:
     program: _Program = cel.compile(expression)
     return program
+
+
+def optional(value: Any) -> Any:
+    """An optional value, as a rule with `optionalOldSelf` gets it: `hasValue()` is true of it."""
+    return cel.OptionalValue.of(value)
+
+
+def nothing() -> Any:
+    """The optional value of which `hasValue()` is false."""
+    return cel.OptionalValue.none()
 
 
 def check(expression: str) -> None:

@@ -252,9 +252,12 @@ def _broken(rule: Object, steps: Steps, obj: Object, old: Object | None, correla
     transition = re.search(r"\boldSelf\b", rule["rule"]) is not None
     for value, before, path in _values(obj, _NOTHING if old is None else old, steps, ()):
         known = correlated and before is not _NOTHING
-        if (transition and not known) or (not transition and known and before == value):
+        optional = transition and bool(rule.get("optionalOldSelf"))
+        if (transition and not known and not optional) or (not transition and known and before == value):
             continue
         variables = {"self": value, **({"oldSelf": before} if known else {})}
+        if optional:
+            variables["oldSelf"] = cel.optional(before) if known else cel.nothing()
         try:
             if cel.holds(rule["rule"], variables):
                 continue
