@@ -393,9 +393,15 @@ KEPT: Object = {"rule": "oldSelf.orValue(self) == self", "optionalOldSelf": True
             ['spec: Invalid value: "object": is deprecated'],
             id="with optionalOldSelf a rule is evaluated for a new object too",
         ),
-        pytest.param(ruled(node(b=NUMBER), NOT_NEW), None, {}, [], id="with optionalOldSelf, a new object that is right"),
         pytest.param(
-            ruled(node(a=NUMBER, b=NUMBER), NOT_NEW), {"a": 1}, {"b": 1}, [], id="with optionalOldSelf, there is a before"
+            ruled(node(b=NUMBER), NOT_NEW), None, {}, [], id="with optionalOldSelf, a new object that is right"
+        ),
+        pytest.param(
+            ruled(node(a=NUMBER, b=NUMBER), NOT_NEW),
+            {"a": 1},
+            {"b": 1},
+            [],
+            id="with optionalOldSelf, there is a before",
         ),
         pytest.param(node(a=ruled(NUMBER, KEPT)), {}, {"a": 2}, [], id="with optionalOldSelf, it was not set before"),
         pytest.param(

@@ -79,7 +79,8 @@ class Bindings:
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
     ) -> tuple[list[FieldError], list[str]]:
         """Grove allows hardly any change of a constraint. What an update leaves as it was is only warned about, so that
-        workloads stay scalable if their binding has changed."""
+        workloads stay scalable if their binding has changed. As in Grove, a stored set that needs a topologyName has to
+        get it with its next update."""
         findings: list[FieldError] = []
         packings = read_packings(obj, findings)
         before = read_packings(old or {}, [])
@@ -93,13 +94,8 @@ class Bindings:
         changes = validate_change(packings, before)
         if changes:
             return [*changes, *findings], warnings
-        if not is_unchanged(packings, before):  # a set from before there were names got its names
+        if needs_names(before) or not is_unchanged(packings, before):
             return findings, warnings
-        if needs_names(before):
-            warnings.append(
-                "Grove's own webhook rejects every update of this PodCliqueSet until a topologyName is added to its "
-                "constraints"
-            )
         return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 
     def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:

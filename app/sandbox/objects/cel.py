@@ -1,7 +1,8 @@
 """CEL through common-expression-language: compiled once, asked often.
 
-The library knows the language, its standard macros and optional values, not Kubernetes' extra functions (quantity, url, ip, ...),
-optional field selection (`.?x`) or the authorizer: an expression that needs them fails, and is reported as such.
+The library knows the language, its standard macros and optional values, not Kubernetes' extra functions (quantity,
+url, ip, ...), optional field selection (`.?x`) or the authorizer: an expression that needs them fails, and is reported
+as such.
 """
 
 from functools import lru_cache

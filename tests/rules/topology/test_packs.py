@@ -166,7 +166,19 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             ],
             id="added",
         ),
-        pytest.param(FORMER, FORMER, [], id="a packDomain without a name may stay"),
+        pytest.param(
+            FORMER,
+            FORMER,
+            [f"{OF_SET}.topologyName: {MISSING}", f"{OF_ROUTER}.topologyName: {MISSING}"],
+            id="a packDomain without a name",
+        ),
+        pytest.param(
+            FORMER,
+            pcs(c("", "zone"), c("", "", "", "rack")),
+            [f"{OF_SET}.topologyName: {MISSING}", f"{OF_ROUTER}.topologyName: {MISSING}"],
+            id="it becomes pack.required, still without a name",
+        ),
+        pytest.param(NAMED, NAMED, [], id="a packDomain with a name may stay"),
         pytest.param(FORMER, NAMED, [], id="it gets its name"),
         pytest.param(NAMED, pcs(c("gb200", "zone"), c("", "", "", "rack")), [], id="packDomain becomes pack.required"),
         pytest.param(
@@ -208,14 +220,6 @@ def test_what_is_stored_is_warned_about() -> None:
     assert warnings == [
         f'topology constraint stored before, and allowed to stay: {OF_SET}.topologyName: Invalid value: "gone": '
         f"ClusterTopologyBinding not found; these exist: gb200, h100"
-    ]
-    _, warnings = BINDINGS.validate_set(FORMER, FORMER, AROUND)
-    assert [warning.partition(":")[0] for warning in warnings] == [
-        "topology constraint stored before, and allowed to stay",
-        "topology constraint stored before, and allowed to stay",
-        "packDomain is deprecated in this release of Grove; use pack.required instead",
-        "Grove's own webhook rejects every update of this PodCliqueSet until a topologyName is added to its "
-        "constraints",
     ]
 
 
