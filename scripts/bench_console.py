@@ -361,9 +361,9 @@ async def serve(directory: Path, pods: int) -> None:
 
 def read(directory: Path) -> Object:
     from app.cluster.connect import reading_client
+    from app.explain.facts import RESOURCES
     from app.explain.index import Index
     from app.explain.read import read_all
-    from app.explain.resources import ALL
 
     async def reading() -> Object:
         longest, done = 0.0, False
@@ -376,7 +376,7 @@ def read(directory: Path) -> Object:
                 longest = max(longest, time.thread_time() - before)
 
         watching = asyncio.create_task(watch())
-        async with reading_client(ALL, directory / "kubeconfig", None) as client:
+        async with reading_client(RESOURCES, directory / "kubeconfig", None) as client:
             facts, _ = await read_all(client, (), now=time.time(), page=PAGE)
         done = True
         await watching
@@ -392,9 +392,9 @@ def reasons(gangs: int) -> float:
     from dataclasses import replace
 
     from app.explain.answer import explain
-    from app.explain.facts import Facts, Ref
+    from app.explain.facts import Facts, projected
+    from app.explain.facts.common import Ref
     from app.explain.index import Index
-    from app.explain.project import projected
 
     workers = [f"{SET}-0-g-{number}-w" for number in range(gangs)]
     documents = [obj | {"apiVersion": "v1", "kind": "Node"} for obj in map(node, range(NODES))]

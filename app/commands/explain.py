@@ -20,11 +20,11 @@ from app.commands.options import UNUSABLE, Command, add_reading_options
 from app.commands.reading import unreadable
 from app.dry_run.documents import UnusableInput
 from app.explain.answer import TITLES, Answer, explain
-from app.explain.facts import Facts, Ref
+from app.explain.facts import RESOURCES, Facts
+from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.json import document
 from app.explain.read import facts_of, read_for
-from app.explain.resources import ALL
 from app.explain.subject import KINDS
 from app.explain.text import text
 from app.explain.words import listed
@@ -79,7 +79,7 @@ def _namespace_in(documents: list[dict[str, Any]], ref: Ref) -> str:
 
 
 async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
-    async with reading_client(ALL, arguments.kubeconfig, arguments.context) as client:
+    async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
         code = _print(await _facts(client, ref, arguments), ref, arguments)
         if arguments.watch:
             await watch(client, ref, arguments, every=_SECONDS if arguments.no_room else _ROOM_SECONDS)

@@ -18,17 +18,18 @@ from app.commands.files import documents_of
 from app.commands.options import Command, add_reading_options
 from app.commands.reading import unreadable
 from app.dry_run.documents import UnusableInput
-from app.explain.facts import ClusterTopology, Facts
+from app.explain.facts import RESOURCES, Facts
+from app.explain.facts.grove import ClusterTopology, cluster_topology, cluster_topology_binding
 from app.explain.index import Index, Topology
 from app.explain.json import preview_document, room_document, survey_document
 from app.explain.preview import preview
-from app.explain.project.grove import cluster_topology, cluster_topology_binding
 from app.explain.read import TOPOLOGY, facts_of, read_all
-from app.explain.resources import ALL, NODE, POD, POD_CLIQUE_SET
 from app.explain.topology import DomainReport, RoomAnswer, domain_reports, find_room, survey
 from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text
 from app.explain.words import listed
 from app.kube.api import ClusterError
+from app.objects.resource import NODE, POD
+from app.rules.kinds import POD_CLIQUE_SET
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
     resources = (*TOPOLOGY, NODE, POD, *([POD_CLIQUE_SET] if sets else []))
-    async with reading_client(ALL, arguments.kubeconfig, arguments.context) as client:
+    async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
         facts, _ = await read_all(client, (), now=time.time(), only=resources)
         return facts
 

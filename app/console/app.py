@@ -26,7 +26,7 @@ from app.console.findings import Examination
 from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
-from app.explain.resources import ALL
+from app.explain.facts import RESOURCES
 from app.kube.client import HttpClient
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
@@ -76,7 +76,7 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         host, port = sock.getsockname()[:2]
         url = f"http://{'[::1]' if settings.ipv6 else host}:{port}/{token}/"
-        async with console_client((*ALL, NAMESPACE), settings.kubeconfig, settings.context) as client:
+        async with console_client((*RESOURCES, NAMESPACE), settings.kubeconfig, settings.context) as client:
             console = _console(client, settings)
             with _redirecting_file(url) as file:
                 async with (

@@ -11,16 +11,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from app.explain.facts import ROOM, Facts
+from app.explain.facts import BY_RESOURCE, ROOM, Facts
 from app.explain.index import Index
-from app.explain.project import BY_RESOURCE
-from app.explain.resources import POD
 from app.explain.words import listed
 from app.kube.api import ClusterError, Forbidden, Object, Page, Reader, WatchEvent
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
-from app.objects.resource import NAMESPACE, Resource
+from app.objects.resource import NAMESPACE, POD, Resource
 
 NO_RIGHT = "no right to list"
 RIGHTS_AGAIN = 60.0

@@ -17,7 +17,7 @@ from app.console.source import difference, line_of, masked, roots
 from app.dry_run.documents import UnusableInput, read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.answer import explain
-from app.explain.facts import Ref
+from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.planned import PLACEMENT, planned
 from app.kube.api import Client, Object

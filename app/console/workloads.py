@@ -7,7 +7,8 @@ from typing import Any
 from app.console.live import Snapshot
 from app.console.page import Page, Query
 from app.explain.answer import TITLES, Answer, explain
-from app.explain.facts import Facts, Ref
+from app.explain.facts import Facts
+from app.explain.facts.common import Ref
 from app.explain.json import document, reason_document
 from app.explain.room import Room
 from app.explain.subject import KINDS

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.explain.case import Case
-from app.explain.facts import Facts, Ref
+from app.explain.facts import Facts
+from app.explain.facts.common import Ref
 from app.explain.gang import gang_of
 from app.explain.index import Index
 from app.explain.reason import Reason

@@ -6,7 +6,10 @@ from functools import cached_property
 
 from app.explain.demand import Demand, demand_of
 from app.explain.domains import Domains
-from app.explain.facts import Amounts, Node, PodCliqueSet, Ref, Shape
+from app.explain.facts.common import Amounts, Ref
+from app.explain.facts.grove import PodCliqueSet
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Shape
 from app.explain.fitness import is_fit
 from app.explain.gang import Gang
 from app.explain.index import Index, Topology

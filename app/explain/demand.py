@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.facts import Shape
+from app.explain.facts.pods import Shape
 from app.explain.gang import Gang, Member, Unit
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.facts import Node
+from app.explain.facts.nodes import Node
 
 Path = tuple[str, ...]
 """The label values of a domain, the broadest level first. () is the whole cluster."""

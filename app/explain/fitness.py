@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from app.explain.facts import Node, Requirement, Shape, Taint, Term, Toleration
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Shape
+from app.explain.facts.selectors import Requirement, Taint, Term, Toleration
 
 NAME_FIELD = "metadata.name"
 

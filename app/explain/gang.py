@@ -4,19 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.facts import (
-    NO_SHAPE,
-    UNBOUND,
-    KaiPodGroup,
-    Pod,
-    PodClique,
-    PodCliqueSet,
-    PodGang,
-    Ref,
-    Shape,
-    SubGroup,
-    Told,
-)
+from app.explain.facts.common import UNBOUND, Ref, Told
+from app.explain.facts.grove import PodClique, PodCliqueSet, PodGang
+from app.explain.facts.kai import KaiPodGroup, SubGroup
+from app.explain.facts.pods import NO_SHAPE, Pod, Shape
 from app.explain.index import Index, Topology
 
 

@@ -7,22 +7,15 @@ from functools import cached_property
 from typing import Protocol, TypeVar, cast
 
 from app.explain.domains import Domains
-from app.explain.facts import (
-    Amounts,
-    ClusterTopology,
-    Event,
-    Facts,
-    KaiPodGroup,
-    KaiTopology,
-    Level,
-    Node,
-    Pod,
-    PodClique,
-    PodCliqueSet,
-    PodGang,
-    Queue,
-)
+from app.explain.facts import Facts
+from app.explain.facts.common import Amounts
+from app.explain.facts.devices import Event
+from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang
+from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Pod
 from app.explain.words import gpus_of
+from app.rules.topology.levels import Level
 
 DEFAULT_TOPOLOGY = "grove-topology"
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.explain.answer import Answer
-from app.explain.facts import Facts, Ref
+from app.explain.facts import Facts
+from app.explain.facts.common import Ref
 from app.explain.preview import Preview
 from app.explain.reason import Reason
 from app.explain.topology import DomainReport, RoomAnswer, Survey

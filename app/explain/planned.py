@@ -4,24 +4,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.explain.facts import (
+from app.explain.facts import Facts
+from app.explain.facts.common import Place, Told
+from app.explain.facts.grove import (
     Asked,
     CliqueTemplate,
-    Facts,
     GangGroup,
     GangPart,
     GroupTemplate,
-    Place,
     PodClique,
     PodCliqueSet,
     PodGang,
-    Shape,
-    Told,
+    pod_clique_set,
 )
+from app.explain.facts.pods import Shape, shape
+from app.explain.facts.values import at, items, mapping, text
 from app.explain.index import Index, Topology
-from app.explain.project.grove import pod_clique_set
-from app.explain.project.pods import shape
-from app.explain.values import at, items, mapping, text
 
 PLACEMENT = ("LevelUnknown", "MinAboveReplicas", "NeverFits", "NoDomainFits", "OtherResource", "NodesUnfit")
 """The reasons that can hold for a set before it exists."""

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from app.explain.facts import Asked, ClusterTopology, KaiTopology, PodCliqueSet, Ref
+from app.explain.facts.common import Ref
+from app.explain.facts.grove import Asked, ClusterTopology, PodCliqueSet
+from app.explain.facts.kai import KaiTopology
 from app.explain.index import Index, Topology
 from app.explain.reason import Reason
 from app.explain.reasons.constraints import asked_of

@@ -8,22 +8,22 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from app.explain.facts import CHANNELS, ROOM, Facts, Pod, Ref
-from app.explain.project import BY_RESOURCE, projected
-from app.explain.project.pods import place
+from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM, Facts, projected
+from app.explain.facts.common import Ref, place
+from app.explain.facts.pods import Pod
+from app.explain.facts.values import at, items, text
 from app.explain.reading import PAGE, Reading, collector_paused, facts_from
-from app.explain.resources import (
+from app.kube.api import Object, Reader
+from app.objects.resource import EVENT, NODE, POD, Resource
+from app.rules.kinds import (
     CLAIM_TEMPLATE,
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     DEVICE_CLASS,
     DOMAIN_CLIQUE,
-    EVENT,
     K8S_POD_GROUP,
     KAI_TOPOLOGY,
-    NODE,
-    POD,
     POD_CLIQUE,
     POD_CLIQUE_SCALING_GROUP,
     POD_CLIQUE_SET,
@@ -32,10 +32,7 @@ from app.explain.resources import (
     QUEUE,
     RESOURCE_CLAIM,
     WORKLOAD,
-    Resource,
 )
-from app.explain.values import at, items, text
-from app.kube.api import Object, Reader
 
 MOST_GETS = 12
 """Without room, so many nodes are read one by one, and not more."""

@@ -7,15 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.explain.facts import CHANNELS, ROOM, Facts
-from app.explain.project import BY_RESOURCE
-from app.explain.resources import (
-    POD,
-    RESOURCE_CLAIM,
-    Resource,
-)
+from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM, Facts
 from app.kube.api import ClusterError, Forbidden, NotFound, NotServed, Object, Reader
 from app.kube.pages import pages
+from app.objects.resource import POD, Resource
+from app.rules.kinds import RESOURCE_CLAIM
 
 PAGE = 500
 AT_ONCE = 100

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.explain.case import Case
-from app.explain.facts import Ref
+from app.explain.facts.common import Ref
 
 Who = Literal["you", "platform", "wait"]
 """Who can act: the owner of the workload, the owners of the cluster, or nobody, because it resolves by itself."""

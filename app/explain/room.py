@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.explain.demand import Demand
 from app.explain.domains import Domain, Domains
-from app.explain.facts import Shape
+from app.explain.facts.pods import Shape
 
 Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.explain.facts import Place, Pod, PodCliqueSet, Ref
+from app.explain.facts.common import Place, Ref
+from app.explain.facts.grove import PodCliqueSet
+from app.explain.facts.pods import Pod
 from app.explain.gang import Gang, gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
 from app.explain.index import Index
 

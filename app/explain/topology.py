@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from app.explain.case import Places
 from app.explain.demand import Demand
 from app.explain.domains import Domain, Path
-from app.explain.facts import ROOM, ClusterTopology, Facts, KaiTopology, Level, Shape
+from app.explain.facts import ROOM, Facts
+from app.explain.facts.grove import ClusterTopology
+from app.explain.facts.kai import KaiTopology
+from app.explain.facts.pods import Shape
 from app.explain.index import Index, Topology
 from app.explain.reason import Reason
 from app.explain.reasons import Unknown
@@ -19,6 +22,7 @@ from app.explain.reasons.topology import (
 )
 from app.explain.room import Room
 from app.explain.words import gpus_of
+from app.rules.topology.levels import Level
 
 GPU = "nvidia.com/gpu"
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.explain.case import Case
-from app.explain.facts import Asked, KaiPodGroup, Pod, PodClique, Queue, Ref, Told
+from app.explain.facts.common import Ref, Told
+from app.explain.facts.grove import Asked, PodClique
+from app.explain.facts.kai import KaiPodGroup, Queue
+from app.explain.facts.pods import Pod
 from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index, Topology
 from app.explain.reason import Reason

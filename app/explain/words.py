@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.explain.facts import Amounts, Shape
+from app.explain.facts.common import Amounts
+from app.explain.facts.pods import Shape
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 _FIXED = ("cpu", "memory", "ephemeral-storage", "pods")

@@ -30,9 +30,14 @@ POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha
 
 KAI_TOPOLOGY = Resource("kai.scheduler", "topologies", "Topology", False, ("v1alpha1",))
 POD_GROUP = Resource("scheduling.run.ai", "podgroups", "PodGroup", True, ("v2alpha2",))
+QUEUE = Resource("scheduling.run.ai", "queues", "Queue", False, ("v2",))
 
 COMPUTE_DOMAIN = Resource("resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",))
+DOMAIN_CLIQUE = Resource("resource.nvidia.com", "computedomaincliques", "ComputeDomainClique", True, ("v1beta1",))
 RESOURCE_CLAIM = Resource("resource.k8s.io", "resourceclaims", "ResourceClaim", True, ("v1", "v1beta2", "v1beta1"))
+CLAIM_TEMPLATE = Resource(
+    "resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate", True, ("v1", "v1beta2", "v1beta1")
+)
 DEVICE_CLASS = Resource("resource.k8s.io", "deviceclasses", "DeviceClass", False, ("v1", "v1beta2", "v1beta1"))
 
 WORKLOAD = Resource("scheduling.k8s.io", "workloads", "Workload", True, ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"))

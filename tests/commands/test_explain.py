@@ -11,7 +11,8 @@ from app.cli import main
 from app.cluster.connect import how_to_renew
 from app.commands.explain import reference, summary
 from app.dry_run.documents import UnusableInput
-from app.explain.facts import Facts, Ref
+from app.explain.facts import Facts
+from app.explain.facts.common import Ref
 from app.kube.api import Forbidden
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods

@@ -11,7 +11,7 @@ from app.console.events import MOST_STREAMS
 from app.console.live import Trouble
 from app.console.page import PAGES
 from app.explain.answer import explain
-from app.explain.facts import Ref
+from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.read import read_for
 from app.explain.text import text

@@ -9,32 +9,25 @@ from dataclasses import replace
 from typing import Any
 
 from app.explain.answer import Answer, explain
-from app.explain.facts import (
+from app.explain.facts import Facts
+from app.explain.facts.common import Condition, Place, Ref, Told
+from app.explain.facts.devices import DeviceClass
+from app.explain.facts.grove import (
     Asked,
     CliqueTemplate,
     ClusterTopology,
-    Condition,
-    DeviceClass,
-    Facts,
     GangGroup,
     GangPart,
     GroupTemplate,
-    KaiPodGroup,
-    KaiTopology,
-    Level,
-    Node,
-    Place,
-    Pod,
     PodClique,
     PodCliqueSet,
     PodGang,
-    Queue,
-    Ref,
-    Shape,
-    SubGroup,
-    Told,
 )
+from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, SubGroup
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Pod, Shape
 from app.explain.index import Index
+from app.rules.topology.levels import Level
 
 ZONE, RACK, HOST = "topology.kubernetes.io/zone", "example.com/rack", "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"

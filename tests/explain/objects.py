@@ -4,24 +4,14 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from app.explain import facts as kinds
-from app.explain.facts import (
-    Asked,
-    ClusterTopology,
-    Facts,
-    KaiPodGroup,
-    Node,
-    Place,
-    Pod,
-    PodClique,
-    PodCliqueSet,
-    PodGang,
-    Requirement,
-    ResourceClaim,
-    Shape,
-    Term,
-    Told,
-)
+from app.explain.facts import Facts
+from app.explain.facts.common import Place, Told
+from app.explain.facts.devices import ClaimTemplate, ComputeDomain, Event, ResourceClaim
+from app.explain.facts.grove import Asked, ClusterTopology, PodClique, PodCliqueSet, PodGang
+from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Said, Workload, WorkloadGroup
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Pod, PodClaim, Shape
+from app.explain.facts.selectors import Requirement, Term
 
 Object = dict[str, Any]
 
@@ -77,7 +67,7 @@ def topology(one: ClusterTopology) -> Object:
     return made("grove.io/v1alpha1", one.kind, "", one.name, one.uid, spec=spec, **status)
 
 
-def kai_topology(one: kinds.KaiTopology) -> Object:
+def kai_topology(one: KaiTopology) -> Object:
     owners = [
         {"apiVersion": "grove.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": True}
         for kind, name, uid in one.owners
@@ -100,7 +90,7 @@ def node(one: Node) -> Object:
     return made("v1", "Node", "", one.name, metadata={"labels": dict(one.labels)}, spec=spec, status=status)
 
 
-def queue(one: kinds.Queue) -> Object:
+def queue(one: Queue) -> Object:
     bounds = {"quota": one.quota, "limit": one.limit}
     gpu = {name: -1 if value is None else value // 1000 for name, value in bounds.items()}
     spec: Object = {"resources": {"gpu": gpu}} | ({"parentQueue": one.parent} if one.parent else {})
@@ -180,7 +170,7 @@ def term(requirements: Term) -> Object:
     return found | ({"matchFields": expressions(fields)} if fields else {})
 
 
-def pod_spec(shape: Shape, claims: Iterable[kinds.PodClaim] = ()) -> Object:
+def pod_spec(shape: Shape, claims: Iterable[PodClaim] = ()) -> Object:
     """`selector` becomes required affinity if it isn't plain."""
     container = {
         "name": "main",
@@ -287,7 +277,7 @@ def pod_group(one: KaiPodGroup) -> Object:
     )
 
 
-def said(one: kinds.Said) -> Object:
+def said(one: Said) -> Object:
     details: Object = {"name": one.queue} if one.queue else {}
     for name, amounts in (
         ("queueResourceLimits", one.limit),
@@ -300,12 +290,12 @@ def said(one: kinds.Said) -> Object:
     return found | ({"details": {"queueDetails": details}} if details else {})
 
 
-def workload(one: kinds.Workload) -> Object:
+def workload(one: Workload) -> Object:
     groups = [{"name": name, "schedulingPolicy": {"basic": {}}} for name in one.groups]
     return made("scheduling.k8s.io/v1alpha2", "Workload", one.namespace, one.name, spec={"podGroupTemplates": groups})
 
 
-def workload_group(one: kinds.WorkloadGroup) -> Object:
+def workload_group(one: WorkloadGroup) -> Object:
     reference = {"workload": {"workloadName": one.workload, "podGroupTemplateName": one.template}}
     spec: Object = {"podGroupTemplateRef": reference} if one.workload else {}
     return made("scheduling.k8s.io/v1alpha2", "PodGroup", one.namespace, one.name, spec=spec)
@@ -340,12 +330,12 @@ def claim(one: ResourceClaim) -> Object:
     )
 
 
-def claim_template(one: kinds.ClaimTemplate) -> Object:
+def claim_template(one: ClaimTemplate) -> Object:
     spec = {"spec": requests(one.classes)}
     return made("resource.k8s.io/v1", "ResourceClaimTemplate", one.namespace, one.name, spec=spec)
 
 
-def compute_domain(one: kinds.ComputeDomain) -> Object:
+def compute_domain(one: ComputeDomain) -> Object:
     nodes = [
         {"name": n.name, "status": "Ready" if n.ready else "NotReady", "cliqueID": "c", "index": 0} for n in one.nodes
     ]
@@ -377,7 +367,7 @@ def pod(one: Pod) -> Object:
     return made("v1", "Pod", one.namespace, one.name, one.uid, metadata=metadata, spec=spec, status=status)
 
 
-def event(number: int, one: kinds.Event) -> Object:
+def event(number: int, one: Event) -> Object:
     about = {"kind": one.about.kind, "namespace": one.about.namespace, "name": one.about.name, "uid": one.uid}
     when = time_of(one.time)["creationTimestamp"]
     fields = {"regarding": about, "reason": one.reason, "note": one.message, "eventTime": when.replace("Z", ".000000Z")}

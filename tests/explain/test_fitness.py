@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.explain.facts import Node, Requirement, Shape, Taint, Term, Toleration
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Shape
+from app.explain.facts.selectors import Requirement, Taint, Term, Toleration
 from app.explain.fitness import is_fit, matches_any, unfit_because
 
 NODE = Node("n1", {"gpu": "h100", "generation": "9"}, {"pods": 110_000})

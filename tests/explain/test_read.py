@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.explain.facts import Facts, Ref
+from app.explain.facts import RESOURCES, Facts
+from app.explain.facts.common import Ref
 from app.explain.read import facts_of, read_all, read_for
 from app.explain.reading import cause, collector_paused
-from app.explain.resources import ALL, NODE, POD, POD_CLIQUE, Resource
 from app.kube.api import Forbidden, NotFound, Object, Page, Unavailable, WatchEvent
+from app.objects.resource import NODE, POD, Resource
+from app.rules.kinds import POD_CLIQUE
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, pods
 from tests.explain.objects import objects_of
 
@@ -109,7 +111,7 @@ async def test_what_is_not_served_is_absent() -> None:
 
 
 async def test_all_is_read_by_namespace_if_it_must_be() -> None:
-    denied = [(resource.plural, None) for resource in ALL if resource.namespaced]
+    denied = [(resource.plural, None) for resource in RESOURCES if resource.namespaced]
     cluster = Cluster(FULL, denied=[*denied, ("podcliques", "research")])
     read, _ = await read_all(cluster, (NAMESPACE, "research"), now=NOW)
     assert len(read.pods) == 12

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.explain.facts import GangGroup, GangPart, Pod, PodClique, Told
+from app.explain.facts.common import Told
+from app.explain.facts.grove import GangGroup, GangPart, PodClique
+from app.explain.facts.pods import Pod
 from tests.explain.fleet import (
     GPU,
     HOST,

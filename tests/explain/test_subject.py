@@ -6,18 +6,11 @@ from typing import Any
 import pytest
 
 from app.explain.answer import explain
-from app.explain.facts import (
-    ComputeDomain,
-    Facts,
-    Place,
-    PodClaim,
-    Ref,
-    ResourceClaim,
-    SubGroup,
-    Told,
-    Workload,
-    WorkloadGroup,
-)
+from app.explain.facts import Facts
+from app.explain.facts.common import Place, Ref, Told
+from app.explain.facts.devices import ComputeDomain, ResourceClaim
+from app.explain.facts.kai import SubGroup, Workload, WorkloadGroup
+from app.explain.facts.pods import PodClaim
 from app.explain.index import Index
 from app.explain.subject import subject
 from tests.explain.fleet import (

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.explain.project.pods import node, pod, pod_requests
-from app.explain.values import amounts, duration, seconds_since_1970, thousandths
+from app.explain.facts.nodes import node
+from app.explain.facts.pods import pod, pod_requests
+from app.explain.facts.values import amounts, duration, seconds_since_1970, thousandths
 from app.explain.words import ago, amount, clock, counted, listed, plain
 
 

@@ -15,10 +15,10 @@ import pytest_asyncio
 from app.cluster.connect import reading_client
 from app.commands import explain as command
 from app.explain.answer import Answer, explain
-from app.explain.facts import Facts, Ref
+from app.explain.facts import RESOURCES, Facts
+from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.read import read_for
-from app.explain.resources import ALL
 from app.kube.api import NotFound, Object
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
@@ -92,12 +92,12 @@ LOCAL: list[Object] = [
         "subjects": [ACCOUNT],
     },
 ]
-RESOURCES: dict[tuple[str, str], Resource] = {(resource.group, resource.kind): resource for resource in ALL}
+BY_KIND: dict[tuple[str, str], Resource] = {(resource.group, resource.kind): resource for resource in RESOURCES}
 
 
 def resource_of(obj: Object) -> Resource:
     group = obj["apiVersion"].rpartition("/")[0]
-    return RESOURCES[group, obj["kind"]]
+    return BY_KIND[group, obj["kind"]]
 
 
 class Stage:
@@ -175,7 +175,7 @@ async def staged(folder: Path, dialect: str, rules: list[Object]) -> AsyncIterat
         ]
         await sandbox.apply([*namespaces, *([BINDINGS] if dialect == "today" else [])])
         credentials = await from_kubeconfig(sandbox.kubeconfig, "admin")
-        async with HttpClient(credentials, (*ALL, CRD), FAST) as admin:
+        async with HttpClient(credentials, (*RESOURCES, CRD), FAST) as admin:
             await admin.discovery.refresh()
             if dialect == "today":
                 await _open_schema(admin)
@@ -202,7 +202,7 @@ async def stage(
 
 
 async def asked(sandbox: Sandbox, ref: Ref, *, user: str = "operator", room: bool = True) -> Answer:
-    async with reading_client(ALL, sandbox.kubeconfig, user) as client:
+    async with reading_client(RESOURCES, sandbox.kubeconfig, user) as client:
         read, _ = await read_for(client, ref, room=room, now=fleet.NOW)
     answer = explain(Index(read), ref)
     assert answer is not None
@@ -252,7 +252,7 @@ async def test_only_reads_are_sent(stage: tuple[str, Sandbox, Stage]) -> None:
     dialect, sandbox, store = stage
     await store.show(facts(**start(dialect)))
     sandbox.authorizer.granted.clear()
-    async with reading_client(ALL, sandbox.kubeconfig, "operator") as client:
+    async with reading_client(RESOURCES, sandbox.kubeconfig, "operator") as client:
         _, reading = await read_for(client, SET_REF, room=True, now=fleet.NOW)
         verbs = {verb for verb, _, _ in client.calls}
         total = sum(client.calls.values())
@@ -293,7 +293,7 @@ async def test_what_a_user_may_not_see_at_all_is_not_found(
 ) -> None:
     async with staged(tmp_path, "design", LOCAL[:2]) as (sandbox, store):
         await store.show(facts())
-        async with reading_client(ALL, sandbox.kubeconfig, "operator") as client:
+        async with reading_client(RESOURCES, sandbox.kubeconfig, "operator") as client:
             read, _ = await read_for(client, SET_REF, room=True, now=fleet.NOW)
     assert explain(Index(read), SET_REF) is None
     assert read.unseen["sets"] == "no right to list"
@@ -312,7 +312,7 @@ async def test_a_line_is_printed_when_the_answer_changes(
         return "".join(seen)
 
     sandbox.authorizer.granted.clear()
-    async with reading_client(ALL, sandbox.kubeconfig, "operator") as client:
+    async with reading_client(RESOURCES, sandbox.kubeconfig, "operator") as client:
         watching = asyncio.create_task(command.watch(client, SET_REF, arguments, every=0.05))
         try:
             await eventually(lambda: _read(sandbox), lambda seen: ("list", "podgangs") in seen)

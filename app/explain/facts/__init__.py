@@ -1,78 +1,100 @@
 """What is kept of a cluster's objects to explain a workload: small values, independent of how they were read."""
 
-from app.explain.facts.common import NOWHERE, UNBOUND, Amounts, Condition, Labels, Place, Ref, Requirement, Term, Told
-from app.explain.facts.devices import (
-    ClaimTemplate,
-    ComputeDomain,
-    Consumer,
-    Device,
-    DeviceClass,
-    DomainClique,
-    DomainNode,
-    Event,
-    ResourceClaim,
-)
-from app.explain.facts.facts import CHANNELS, ROOM, Facts
-from app.explain.facts.grove import (
-    Asked,
-    CliqueTemplate,
-    ClusterTopology,
-    GangGroup,
-    GangPart,
-    GroupTemplate,
-    Level,
-    PodClique,
-    PodCliqueSet,
-    PodGang,
-)
-from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Said, SubGroup, Workload, WorkloadGroup
-from app.explain.facts.nodes import NO_SHAPE, Node, Pod, PodClaim, Shape, Taint, Toleration
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-__all__ = [
-    "CHANNELS",
-    "NOWHERE",
-    "NO_SHAPE",
-    "ROOM",
-    "UNBOUND",
-    "Amounts",
-    "Asked",
-    "ClaimTemplate",
-    "CliqueTemplate",
-    "ClusterTopology",
-    "ComputeDomain",
-    "Condition",
-    "Consumer",
-    "Device",
-    "DeviceClass",
-    "DomainClique",
-    "DomainNode",
-    "Event",
-    "Facts",
-    "GangGroup",
-    "GangPart",
-    "GroupTemplate",
-    "KaiPodGroup",
-    "KaiTopology",
-    "Labels",
-    "Level",
-    "Node",
-    "Place",
-    "Pod",
-    "PodClaim",
-    "PodClique",
-    "PodCliqueSet",
-    "PodGang",
-    "Queue",
-    "Ref",
-    "Requirement",
-    "ResourceClaim",
-    "Said",
-    "Shape",
-    "SubGroup",
-    "Taint",
-    "Term",
-    "Told",
-    "Toleration",
-    "Workload",
-    "WorkloadGroup",
-]
+from app.explain.facts import devices, grove, kai
+from app.explain.facts.common import Object
+from app.explain.facts.devices import ClaimTemplate, ComputeDomain, DeviceClass, DomainClique, Event, ResourceClaim
+from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang
+from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Workload, WorkloadGroup
+from app.explain.facts.nodes import Node, node
+from app.explain.facts.pods import Pod, pod
+from app.objects.resource import EVENT, NODE, POD, Resource
+from app.rules import kinds
+
+ROOM = "room"
+"""The pods of all namespaces, without which free room is not known."""
+
+CHANNELS = "channels"
+"""The ResourceClaims of all namespaces, without which it is not known who has the channel of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that was read, a tuple for each kind, in any order.
+
+    `unseen` are the kinds (names of the fields here, such as `pods`) that could not be read in full, with the cause;
+    what is known of such a kind is kept. `skipped` are kinds that were not asked for, `absent` kinds that the cluster
+    does not serve. They may also have `ROOM` and `CHANNELS`.
+    """
+
+    topologies: tuple[ClusterTopology, ...] = ()
+    kai_topologies: tuple[KaiTopology, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    sets: tuple[PodCliqueSet, ...] = ()
+    cliques: tuple[PodClique, ...] = ()
+    gangs: tuple[PodGang, ...] = ()
+    pod_groups: tuple[KaiPodGroup, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    claims: tuple[ResourceClaim, ...] = ()
+    claim_templates: tuple[ClaimTemplate, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
+    compute_domains: tuple[ComputeDomain, ...] = ()
+    domain_cliques: tuple[DomainClique, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    workload_groups: tuple[WorkloadGroup, ...] = ()
+    events: tuple[Event, ...] = ()
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    skipped: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
+    now: float = 0.0
+
+
+class Projection(NamedTuple):
+    """`field` is where facts of a resource are in `Facts`; two resources may share one."""
+
+    field: str
+    project: Callable[[Object], Any]
+
+
+BY_RESOURCE: Mapping[Resource, Projection] = {
+    kinds.CLUSTER_TOPOLOGY: Projection("topologies", grove.cluster_topology),
+    kinds.CLUSTER_TOPOLOGY_BINDING: Projection("topologies", grove.cluster_topology_binding),
+    kinds.KAI_TOPOLOGY: Projection("kai_topologies", kai.kai_topology),
+    NODE: Projection("nodes", node),
+    POD: Projection("pods", pod),
+    kinds.POD_CLIQUE_SET: Projection("sets", grove.pod_clique_set),
+    kinds.POD_CLIQUE: Projection("cliques", grove.pod_clique),
+    kinds.POD_GANG: Projection("gangs", grove.pod_gang),
+    kinds.POD_GROUP: Projection("pod_groups", kai.kai_pod_group),
+    kinds.QUEUE: Projection("queues", kai.queue),
+    kinds.RESOURCE_CLAIM: Projection("claims", devices.resource_claim),
+    kinds.CLAIM_TEMPLATE: Projection("claim_templates", devices.claim_template),
+    kinds.DEVICE_CLASS: Projection("device_classes", devices.device_class),
+    kinds.COMPUTE_DOMAIN: Projection("compute_domains", devices.compute_domain),
+    kinds.DOMAIN_CLIQUE: Projection("domain_cliques", devices.domain_clique),
+    kinds.WORKLOAD: Projection("workloads", kai.workload),
+    kinds.K8S_POD_GROUP: Projection("workload_groups", kai.workload_group),
+    EVENT: Projection("events", devices.event),
+}
+"""What is read to explain a workload, and how an object becomes a fact."""
+
+RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
+"""All that may be read: of a scaling group, only the labels."""
+
+_BY_KIND = {(resource.group, resource.kind): projection for resource, projection in BY_RESOURCE.items()}
+_BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
+
+
+def projected(objects: Iterable[Object]) -> dict[str, list[Any]]:
+    """Facts by field, of objects of any kinds; those that explain nothing are left out."""
+    facts: dict[str, list[Any]] = {}
+    for obj in objects:
+        group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+        projection = _BY_KIND.get((group, str(obj.get("kind", ""))))
+        if projection is not None:
+            facts.setdefault(projection.field, []).append(projection.project(obj))
+    return facts

@@ -4,9 +4,16 @@ Amounts of resources are integers in thousandths of the resource's unit (a GPU i
 since 1970, None if an object has none.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+from app.explain.facts.values import mapping, text
+from app.rules import labels
+
+Object = Mapping[str, Any]
 Amounts = Mapping[str, int]
 Labels = Mapping[str, str]
 
@@ -32,16 +39,17 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """One term of a selector: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+class Told:
+    """A constraint as a scheduler reads it: node label keys."""
 
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
+    required: str = ""
+    preferred: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.preferred)
 
 
-Term = tuple[Requirement, ...]
-"""Requirements that must all hold. Of several terms, one must hold."""
+UNBOUND = Told()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +69,23 @@ class Place:
 
 
 NOWHERE = Place()
+_place = lru_cache(maxsize=65536)(Place)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A constraint as a scheduler reads it: node label keys."""
+def place(metadata: Object) -> Place:
+    """From the labels of both vocabularies: the design's and those that Grove's operator writes."""
+    of = mapping(metadata.get("labels"))
+    return _place(
+        text(of, labels.PCS_NAME) or text(of, labels.GROVE_PCS_NAME),
+        text(of, labels.PCS_REPLICA) or text(of, labels.GROVE_PCS_REPLICA),
+        text(of, "grove.io/podclique") or text(of, labels.CLIQUE_NAME),
+        text(of, labels.GROVE_PCSG_NAME) or text(of, labels.PCSG_NAME),
+        text(of, labels.GROVE_PCSG_REPLICA) or text(of, labels.PCSG_REPLICA),
+        text(of, labels.PODGANG),
+        text(of, labels.BASE_PODGANG),
+    )
 
-    required: str = ""
-    preferred: str = ""
 
-    def __bool__(self) -> bool:
-        return bool(self.required or self.preferred)
-
-
-UNBOUND = Told()
+def identity(metadata: Object) -> tuple[str, str, str]:
+    """(namespace, name, uid), with which facts begin."""
+    return sys.intern(text(metadata, "namespace")), text(metadata, "name"), text(metadata, "uid")

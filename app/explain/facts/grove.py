@@ -1,17 +1,14 @@
-"""Grove's objects, in the form of the designs and in today's."""
+"""Grove's objects, in the form of the designs (packDomain) and in today's (pack, topologyName)."""
 
 from dataclasses import dataclass
 
-from app.explain.facts.common import NOWHERE, UNBOUND, Condition, Place, Told
-from app.explain.facts.nodes import NO_SHAPE, PodClaim, Shape
+from app.explain.facts.common import NOWHERE, UNBOUND, Condition, Object, Place, Told, identity, place
+from app.explain.facts.pods import NO_SHAPE, PodClaim, Shape, pod_claims, shape
+from app.explain.facts.values import at, items, number, seconds_since_1970, text, texts
+from app.rules.topology.levels import Level, read_levels
 
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One level of a topology: `domain` is its name for people, `key` the node label."""
-
-    domain: str
-    key: str
+TOPOLOGY_NAME = ("grove.io/topology-name", "kai.scheduler/topology")
+KAI = "kai-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +126,128 @@ class PodGang:
     @property
     def constrained(self) -> bool:
         return any((self.told, *(part.told for part in self.parts), *(group.told for group in self.groups)))
+
+
+def cluster_topology(obj: Object) -> ClusterTopology:
+    """A ClusterTopology of the designs: its levels may be in any order and are sorted."""
+    _, name, uid = identity(at(obj, "metadata"))
+    return ClusterTopology("ClusterTopology", name, uid, read_levels(at(obj, "spec").get("levels")), kai=name)
+
+
+def cluster_topology_binding(obj: Object) -> ClusterTopology:
+    """A ClusterTopologyBinding: the order of its list is the order of its levels."""
+    _, name, uid = identity(at(obj, "metadata"))
+    levels = (Level(text(item, "domain"), text(item, "key")) for item in items(at(obj, "spec").get("levels")))
+    drifts = [
+        text(status, "message") or "not in sync"
+        for status in items(at(obj, "status").get("schedulerTopologyStatuses"))
+        if status.get("schedulerName") == KAI and status.get("inSync") is False
+    ]
+    bindings = items(at(obj, "spec").get("schedulerTopologyBindings"))
+    bound = [text(item, "topologyReference") for item in bindings if item.get("schedulerName") == KAI]
+    return ClusterTopology(
+        "ClusterTopologyBinding",
+        name,
+        uid,
+        levels=tuple(level for level in levels if level.domain and level.key),
+        kai=next(filter(None, bound), name),
+        external=any(bound),
+        drift=next(iter(drifts), ""),
+    )
+
+
+def pod_clique_set(obj: Object) -> PodCliqueSet:
+    metadata, spec = at(obj, "metadata"), at(obj, "spec")
+    template = at(spec, "template")
+    return PodCliqueSet(
+        *identity(metadata),
+        replicas=number(spec.get("replicas"), 1),
+        asked=_asked(template, "spec.template"),
+        cliques=tuple(
+            _clique_template(item, f"spec.template.cliques[{position}]")
+            for position, item in enumerate(items(template.get("cliques")))
+        ),
+        groups=tuple(
+            _group_template(item, f"spec.template.podCliqueScalingGroups[{position}]")
+            for position, item in enumerate(items(template.get("podCliqueScalingGroups")))
+        ),
+        conditions=tuple(
+            Condition(*(text(item, key) for key in ("type", "status", "reason", "message")))
+            for item in items(at(obj, "status").get("conditions"))
+        ),
+        created=seconds_since_1970(metadata.get("creationTimestamp")),
+    )
+
+
+def pod_clique(obj: Object) -> PodClique:
+    metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
+    pod_spec = at(spec, "podSpec")
+    replicas = number(spec.get("replicas"), 1)
+    return PodClique(
+        *identity(metadata),
+        place=place(metadata),
+        replicas=replicas,
+        minimum=number(spec.get("minAvailable"), replicas),
+        scheduled=number(status.get("scheduledReplicas")),
+        shape=shape(pod_spec),
+        claims=pod_claims(pod_spec),
+        scheduler=text(pod_spec, "schedulerName"),
+        errors=tuple(text(item, "description") for item in items(status.get("lastErrors"))),
+        created=seconds_since_1970(metadata.get("creationTimestamp")),
+    )
+
+
+def pod_gang(obj: Object) -> PodGang:
+    metadata, spec = at(obj, "metadata"), at(obj, "spec")
+    annotations = at(metadata, "annotations")
+    return PodGang(
+        *identity(metadata),
+        place=place(metadata),
+        topology=next((name for key in TOPOLOGY_NAME if (name := text(annotations, key))), ""),
+        told=_told(spec),
+        parts=tuple(
+            GangPart(
+                text(item, "name"),
+                number(item.get("minReplicas"), 1),
+                frozenset(text(pod, "name") for pod in items(item.get("podReferences"))),
+                _told(item),
+            )
+            for item in items(spec.get("podgroups"))
+        ),
+        groups=tuple(
+            GangGroup(text(item, "name"), texts(item.get("podGroupNames")), _told(item))
+            for item in items(spec.get("topologyConstraintGroupConfigs"))
+        ),
+        created=seconds_since_1970(metadata.get("creationTimestamp")),
+    )
+
+
+def _asked(holder: Object, path: str) -> Asked:
+    """`pack` before the deprecated packDomain, as Grove reads them."""
+    constraint = at(holder, "topologyConstraint")
+    pack = at(constraint, "pack")
+    name, where = text(constraint, "topologyName"), f"{path}.topologyConstraint"
+    if pack:
+        return Asked(text(pack, "required"), text(pack, "preferred"), name, f"{where}.pack.required")
+    return Asked(text(constraint, "packDomain"), "", name, f"{where}.packDomain")
+
+
+def _clique_template(item: Object, path: str) -> CliqueTemplate:
+    spec = at(item, "spec")
+    replicas = number(spec.get("replicas"), 1)
+    return CliqueTemplate(text(item, "name"), replicas, number(spec.get("minAvailable"), replicas), _asked(item, path))
+
+
+def _group_template(item: Object, path: str) -> GroupTemplate:
+    return GroupTemplate(
+        text(item, "name"),
+        texts(item.get("cliqueNames")),
+        number(item.get("replicas"), 1),
+        number(item.get("minAvailable"), 1),
+        _asked(item, path),
+    )
+
+
+def _told(holder: Object) -> Told:
+    pack = at(holder, "topologyConstraint", "packConstraint")
+    return Told(text(pack, "required"), text(pack, "preferred"))

@@ -1,38 +1,12 @@
-"""Nodes, and Pods with what they ask of a node."""
+"""Nodes. What decides on placement is kept; other annotations and images are not."""
 
+import sys
 from dataclasses import dataclass
+from functools import lru_cache
 
-from app.explain.facts.common import NOWHERE, Amounts, Labels, Place, Term
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    key: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """`key` "" with `operator` Exists tolerates every taint; `effect` "" every effect."""
-
-    key: str
-    operator: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it."""
-
-    requests: tuple[tuple[str, int], ...] = ()
-    selector: Term = ()
-    affinity: tuple[Term, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-
-
-NO_SHAPE = Shape()
+from app.explain.facts.common import Amounts, Labels, Object
+from app.explain.facts.selectors import Taint, taints
+from app.explain.facts.values import amounts, at, items, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,43 +19,20 @@ class Node:
     ready: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PodClaim:
-    """An entry of `spec.resourceClaims`. `claim` is the ResourceClaim's name, also one made from `template`."""
+def node(obj: Object) -> Node:
+    metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
+    ready = [item.get("status") == "True" for item in items(status.get("conditions")) if item.get("type") == "Ready"]
+    return Node(
+        name=sys.intern(text(metadata, "name")),
+        labels={key: sys.intern(str(value)) for key, value in at(metadata, "labels").items()},
+        allocatable=_allocatable(tuple(sorted(amounts(status.get("allocatable")).items()))),
+        taints=taints(spec),
+        unschedulable=spec.get("unschedulable") is True,
+        ready=all(ready),
+    )
 
-    name: str
-    claim: str = ""
-    template: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """`group` is the annotation that names its KAI PodGroup, `workload` and `workload_group` what it references in the
-    Kubernetes Workload API. `waiting` has the reasons for which containers wait."""
-
-    namespace: str
-    name: str
-    uid: str = ""
-    place: Place = NOWHERE
-    owner: str = ""
-    node: str = ""
-    scheduler: str = "default-scheduler"
-    gates: tuple[str, ...] = ()
-    shape: Shape = NO_SHAPE
-    phase: str = "Pending"
-    unscheduled: str = ""
-    waiting: tuple[str, ...] = ()
-    claims: tuple[PodClaim, ...] = ()
-    group: str = ""
-    subgroup: str = ""
-    workload: str = ""
-    workload_group: str = ""
-    queue: str = ""
-    pool: str = ""
-    deleting: float | None = None
-    finalizers: tuple[str, ...] = ()
-    created: float | None = None
-
-    @property
-    def finished(self) -> bool:
-        return self.phase in ("Succeeded", "Failed")
+@lru_cache(maxsize=4096)
+def _allocatable(pairs: tuple[tuple[str, int], ...]) -> Amounts:
+    """Nodes of one kind share one map."""
+    return dict(pairs)

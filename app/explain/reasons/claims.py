@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from app.explain.case import Case
-from app.explain.facts import ComputeDomain, Pod, PodClaim, Ref, ResourceClaim
+from app.explain.facts.common import Ref
+from app.explain.facts.devices import ComputeDomain, ResourceClaim
+from app.explain.facts.pods import Pod, PodClaim
 from app.explain.fitness import matches_any
 from app.explain.gang import Gang
 from app.explain.index import Index, Key

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from app.explain.case import Case
-from app.explain.facts import Asked, KaiPodGroup, PodCliqueSet, PodGang, Ref, Told
+from app.explain.facts.common import Ref, Told
+from app.explain.facts.grove import Asked, PodCliqueSet, PodGang
+from app.explain.facts.kai import KaiPodGroup
 from app.explain.gang import Gang, Unit
 from app.explain.index import Topology
 from app.explain.reason import Evidence, Reason

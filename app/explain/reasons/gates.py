@@ -4,7 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from app.explain.case import Case
-from app.explain.facts import Pod, PodGang, Ref
+from app.explain.facts.common import Ref
+from app.explain.facts.grove import PodGang
+from app.explain.facts.pods import Pod
 from app.explain.gang import Member
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason

@@ -7,7 +7,9 @@ from dataclasses import replace
 from app.explain.case import Case, Places
 from app.explain.demand import Demand
 from app.explain.domains import Domain
-from app.explain.facts import Node, Pod, Ref, Shape
+from app.explain.facts.common import Ref
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Pod, Shape
 from app.explain.fitness import unfit_because
 from app.explain.gang import Member, Unit
 from app.explain.reason import Evidence, Reason, Who

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from app.explain.case import NODE_POOL, Case
-from app.explain.facts import KaiPodGroup, Queue, Ref, Said
+from app.explain.facts.common import Ref
+from app.explain.facts.kai import KaiPodGroup, Queue, Said
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.words import amount, clock, counted, gpus_of, listed, plain

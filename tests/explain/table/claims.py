@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-from app.explain.facts import (
-    ClaimTemplate,
-    Consumer,
-    PodClaim,
-)
+from app.explain.facts.devices import ClaimTemplate, Consumer
+from app.explain.facts.pods import PodClaim
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,

@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-from app.explain.facts import (
-    Asked,
-    SubGroup,
-    Told,
-)
+from app.explain.facts.common import Told
+from app.explain.facts.grove import Asked
+from app.explain.facts.kai import SubGroup
 from tests.explain import fleet
 from tests.explain.fleet import (
     GROUP,

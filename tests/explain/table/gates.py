@@ -2,13 +2,9 @@
 
 from dataclasses import replace
 
-from app.explain.facts import (
-    Asked,
-    GangPart,
-    Told,
-    Workload,
-    WorkloadGroup,
-)
+from app.explain.facts.common import Told
+from app.explain.facts.grove import Asked, GangPart
+from app.explain.facts.kai import Workload, WorkloadGroup
 from tests.explain.fleet import (
     NAMESPACE,
     ROUTER,

@@ -2,13 +2,9 @@
 
 from dataclasses import replace
 
-from app.explain.facts import (
-    Asked,
-    GangPart,
-    Requirement,
-    Taint,
-    Told,
-)
+from app.explain.facts.common import Told
+from app.explain.facts.grove import Asked, GangPart
+from app.explain.facts.selectors import Requirement, Taint
 from tests.explain.fleet import (
     RACK,
     WORKERS,

@@ -1,9 +1,6 @@
 """Reasons in queues, and in what KAI says."""
 
-from app.explain.facts import (
-    Queue,
-    Said,
-)
+from app.explain.facts.kai import Queue, Said
 from tests.explain.fleet import (
     GPU,
     pod_group,

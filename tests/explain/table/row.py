@@ -3,22 +3,12 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.explain.facts import (
-    ClaimTemplate,
-    ComputeDomain,
-    Device,
-    DomainNode,
-    Event,
-    GangPart,
-    KaiTopology,
-    PodClaim,
-    PodClique,
-    Queue,
-    Ref,
-    Requirement,
-    ResourceClaim,
-    Said,
-)
+from app.explain.facts.common import Ref
+from app.explain.facts.devices import ClaimTemplate, ComputeDomain, Device, DomainNode, Event, ResourceClaim
+from app.explain.facts.grove import GangPart, PodClique
+from app.explain.facts.kai import KaiTopology, Queue, Said
+from app.explain.facts.pods import PodClaim
+from app.explain.facts.selectors import Requirement
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,

@@ -1,11 +1,8 @@
 """Reasons in the labels of nodes and in the topology."""
 
-from app.explain.facts import (
-    Asked,
-    ClusterTopology,
-    KaiTopology,
-    Told,
-)
+from app.explain.facts.common import Told
+from app.explain.facts.grove import Asked, ClusterTopology
+from app.explain.facts.kai import KaiTopology
 from tests.explain.fleet import (
     HOST,
     KEYS,

@@ -1,10 +1,40 @@
 """Selectors, taints and tolerations of Kubernetes as values."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts import Requirement, Taint, Term, Toleration
-from app.explain.values import at, items, mapping, text, texts
+from app.explain.facts.values import at, items, mapping, text, texts
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One term of a selector: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+Term = tuple[Requirement, ...]
+"""Requirements that must all hold. Of several terms, one must hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """`key` "" with `operator` Exists tolerates every taint; `effect` "" every effect."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
 
 
 def node_selector_terms(selector: Mapping[str, Any]) -> tuple[Term, ...]:

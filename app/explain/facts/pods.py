@@ -1,15 +1,13 @@
-"""Nodes and Pods as facts. What decides on placement is kept; env, args and other annotations are not."""
+"""Pods with what they ask of a node. What decides on placement is kept; env, args and other annotations are not."""
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from app.explain.facts import Node, Place, Pod, PodClaim, Shape, Term, Toleration
-from app.explain.project.selectors import node_selector, required_affinity, taints, tolerations
-from app.explain.values import amounts, at, items, mapping, seconds_since_1970, text, texts
-
-Object = Mapping[str, Any]
+from app.explain.facts.common import NOWHERE, Object, Place, identity, place
+from app.explain.facts.selectors import Term, Toleration, node_selector, required_affinity, tolerations
+from app.explain.facts.values import amounts, at, items, seconds_since_1970, text, texts
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
@@ -17,55 +15,67 @@ QUEUE = "kai.scheduler/queue"
 NODE_POOL = "kai.scheduler/node-pool"
 
 
-def node(obj: Object) -> Node:
-    spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
-    conditions = items(status.get("conditions"))
-    return Node(
-        name=sys.intern(text(at(obj, "metadata"), "name")),
-        labels={key: sys.intern(str(value)) for key, value in at(obj, "metadata", "labels").items()},
-        allocatable=_allocatable(tuple(sorted(amounts(status.get("allocatable")).items()))),
-        taints=taints(spec),
-        unschedulable=spec.get("unschedulable") is True,
-        ready=all(item.get("status") == "True" for item in conditions if item.get("type") == "Ready"),
-    )
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it."""
+
+    requests: tuple[tuple[str, int], ...] = ()
+    selector: Term = ()
+    affinity: tuple[Term, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
-@lru_cache(maxsize=4096)
-def _allocatable(pairs: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
-    """Nodes of one kind share one map."""
-    return dict(pairs)
+NO_SHAPE = Shape()
 
 
-def place(metadata: Object) -> Place:
-    """From the labels of both vocabularies: the design's and those that Grove's operator writes."""
-    labels = mapping(metadata.get("labels"))
-    return _place(
-        _label(labels, "grove.io/pcs-name", "app.kubernetes.io/part-of"),
-        _label(labels, "grove.io/pcs-replica-index", "grove.io/podcliqueset-replica-index"),
-        _label(labels, "grove.io/podclique", "grove.io/clique-name"),
-        _label(labels, "grove.io/podcliquescalinggroup", "grove.io/pcsg-name"),
-        _label(labels, "grove.io/podcliquescalinggroup-replica-index", "grove.io/pcsg-replica-index"),
-        _label(labels, "grove.io/podgang"),
-        _label(labels, "grove.io/base-podgang"),
-    )
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """An entry of `spec.resourceClaims`. `claim` is the ResourceClaim's name, also one made from `template`."""
+
+    name: str
+    claim: str = ""
+    template: str = ""
 
 
-_place = lru_cache(maxsize=65536)(Place)
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """`group` is the annotation that names its KAI PodGroup, `workload` and `workload_group` what it references in the
+    Kubernetes Workload API. `waiting` has the reasons for which containers wait."""
 
+    namespace: str
+    name: str
+    uid: str = ""
+    place: Place = NOWHERE
+    owner: str = ""
+    node: str = ""
+    scheduler: str = "default-scheduler"
+    gates: tuple[str, ...] = ()
+    shape: Shape = NO_SHAPE
+    phase: str = "Pending"
+    unscheduled: str = ""
+    waiting: tuple[str, ...] = ()
+    claims: tuple[PodClaim, ...] = ()
+    group: str = ""
+    subgroup: str = ""
+    workload: str = ""
+    workload_group: str = ""
+    queue: str = ""
+    pool: str = ""
+    deleting: float | None = None
+    finalizers: tuple[str, ...] = ()
+    created: float | None = None
 
-def _label(labels: Object, *keys: str) -> str:
-    return next((value for key in keys if isinstance(value := labels.get(key), str)), "")
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
 
 
 def pod(obj: Object) -> Pod:
-    metadata, spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
-    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
-    workload, workload_group = _workload(spec)
+    metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
+    labels, annotations = at(metadata, "labels"), at(metadata, "annotations")
     owners = items(metadata.get("ownerReferences"))
     return Pod(
-        namespace=sys.intern(text(metadata, "namespace")),
-        name=text(metadata, "name"),
-        uid=text(metadata, "uid"),
+        *identity(metadata),
         place=place(metadata),
         owner=next((text(owner, "uid") for owner in owners if owner.get("controller") is True), ""),
         node=sys.intern(text(spec, "nodeName")),
@@ -78,8 +88,8 @@ def pod(obj: Object) -> Pod:
         claims=pod_claims(spec, status),
         group=text(annotations, POD_GROUP_NAME),
         subgroup=text(labels, SUBGROUP),
-        workload=workload,
-        workload_group=workload_group,
+        workload=text(at(spec, "workloadRef"), "name"),  # Kubernetes 1.35
+        workload_group=text(at(spec, "schedulingGroup"), "podGroupName"),  # since 1.36
         queue=text(labels, QUEUE),
         pool=text(labels, NODE_POOL),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
@@ -176,8 +186,3 @@ def _unscheduled(status: Object) -> str:
 def _waiting(status: Object) -> tuple[str, ...]:
     states = (at(container, "state", "waiting") for container in items(status.get("containerStatuses")))
     return tuple(dict.fromkeys(sys.intern(text(state, "reason")) for state in states if state.get("reason")))
-
-
-def _workload(spec: Object) -> tuple[str, str]:
-    """(Workload, PodGroup) that a Pod names: `workloadRef` of Kubernetes 1.35, `schedulingGroup` since 1.36."""
-    return text(at(spec, "workloadRef"), "name"), text(at(spec, "schedulingGroup"), "podGroupName")
