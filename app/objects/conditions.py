@@ -1,9 +1,11 @@
-"""Conditions of Kubernetes objects (metav1.Condition), merged by type. The transition time changes only
-with the status."""
+"""Conditions of Kubernetes objects (metav1.Condition), merged by type. The transition time changes only with the
+status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from app.objects.shape import maps_of
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -20,34 +22,34 @@ class Condition:
 
 
 def with_condition(conditions: Any, desired: Condition, now: str) -> list[dict[str, Any]]:
-    """`conditions` with `desired` in the place of its type, or at the end. The others are not changed. `now` (RFC 3339)
-    becomes the time of transition if the status differs from the stored one."""
+    """Returns `conditions` with `desired` in place of the condition of the same type, or at the end if there is none.
+    If the status differs from the stored one, `now` (RFC 3339) becomes the time of transition."""
     merged, replaced = [], False
-    for condition in _maps(conditions):
+    for condition in maps_of(conditions):
         if condition.get("type") == desired.type:
             replaced = True
-            condition = _written(desired, condition, now)
+            condition = _as_map(desired, condition, now)
         merged.append(condition)
-    return merged if replaced else [*merged, _written(desired, {}, now)]
+    return merged if replaced else [*merged, _as_map(desired, {}, now)]
 
 
 def without_condition(conditions: Any, kind: str) -> list[dict[str, Any]]:
-    """`conditions` without those of type `kind`."""
-    return [condition for condition in _maps(conditions) if condition.get("type") != kind]
+    """Returns `conditions` without those of type `kind`."""
+    return [condition for condition in maps_of(conditions) if condition.get("type") != kind]
 
 
-def says(conditions: Any, desired: Condition) -> bool:
-    """Whether `conditions` contain `desired`, apart from the time of transition."""
-    return any(_is(condition, desired) for condition in _maps(conditions))
+def has_condition(conditions: Any, desired: Condition) -> bool:
+    """Whether `conditions` contain `desired`. The time of transition is not compared."""
+    return any(_equals(condition, desired) for condition in maps_of(conditions))
 
 
-def _is(condition: Mapping[str, Any], desired: Condition) -> bool:
+def _equals(condition: Mapping[str, Any], desired: Condition) -> bool:
     stored = tuple(condition.get(key) for key in ("type", "status", "reason", "message", "observedGeneration"))
     return stored == (desired.type, desired.status, desired.reason, desired.message, desired.generation)
 
 
-def _written(desired: Condition, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    since = before.get("lastTransitionTime") if before.get("status") == desired.status else None
+def _as_map(desired: Condition, stored: Mapping[str, Any], now: str) -> dict[str, Any]:
+    since = stored.get("lastTransitionTime") if stored.get("status") == desired.status else None
     return {
         "type": desired.type,
         "status": desired.status,
@@ -56,7 +58,3 @@ def _written(desired: Condition, before: Mapping[str, Any], now: str) -> dict[st
         "reason": desired.reason,
         "message": desired.message,
     }
-
-
-def _maps(conditions: Any) -> list[dict[str, Any]]:
-    return [item for item in conditions if isinstance(item, dict)] if isinstance(conditions, list) else []

@@ -1,4 +1,4 @@
-"""What a rule wants to change in an object: values to set at paths, or to remove. `operations` turns edits into a JSON
+"""The changes that a rule makes to an object: values to set at paths, or to remove. `operations` turns them into a JSON
 Patch. A rule never changes the object itself."""
 
 import functools
@@ -39,7 +39,7 @@ Change = Edit | Append
 
 
 def value_at(obj: Any, path: Path) -> Any:
-    """The value at `path`, or ABSENT."""
+    """Returns the value at `path` of `obj`, or ABSENT if the path doesn't exist."""
     for step in path:
         if isinstance(obj, dict):
             obj = obj.get(step, ABSENT)
@@ -52,14 +52,16 @@ def value_at(obj: Any, path: Path) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def pointer(path: Path) -> str:
-    """The JSON pointer (RFC 6901) of `path`. Cached, because every object of a kind has the same few paths."""
+    """Returns the JSON pointer (RFC 6901) of `path`. Results are cached, because all objects of a kind have the same
+    few paths."""
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
 def operations(obj: dict[str, Any], changes: list[Change]) -> list[Operation]:
-    """The operations that apply `changes` to `obj`, in their order. A change that is already in place gives none.
+    """Returns the JSON Patch operations that apply `changes` to `obj`, in their order. `obj` itself is not changed.
 
-    Missing or null parents are created in one operation with their first content. `obj` itself is not changed.
+    A change that is already in place needs no operation. One operation creates missing or null parents together with
+    their first content.
     """
     builder = _Builder(obj)
     for change in changes:
@@ -73,8 +75,8 @@ def operations(obj: dict[str, Any], changes: list[Change]) -> list[Operation]:
 
 
 class _Builder:
-    """Builds the list of operations. `_fresh` holds the containers that an operation creates: later changes are made in
-    these containers, not by further operations."""
+    """Builds the list of operations. `_fresh` holds the containers that an operation creates. Later changes are made in
+    these containers, so that they need no further operation."""
 
     def __init__(self, obj: dict[str, Any]) -> None:
         self.operations: list[Operation] = []

@@ -1,7 +1,10 @@
-"""Field paths and findings, worded as Kubernetes words them (apimachinery `util/validation/field`)."""
+"""Field paths, and findings about fields in the words of Kubernetes.
+
+Source: https://github.com/kubernetes/apimachinery/blob/release-1.35/pkg/util/validation/field/errors.go
+"""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +16,16 @@ REASON_REQUIRED = "FieldValueRequired"
 REASON_FORBIDDEN = "FieldValueForbidden"
 REASON_TYPE = "FieldValueTypeInvalid"
 
-_SHOWN = 200
+_MAX_QUOTED = 200
+"""Characters of a quoted value. The rest is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One finding about the user's object.
+    """A finding about one field of an object.
 
-    `field` is a JSON path that exists in the CRD, `reason` a Kubernetes cause type, `message` the finding without
-    the field. `text` is what a person reads; it is `field: message` unless a document gives the words.
+    `field` is a path that exists in the CRD, `reason` a cause type of Kubernetes, and `message` the finding without the
+    field. `text` is the whole finding for people; if it is empty, that is `field: message`.
     """
 
     field: str
@@ -34,7 +38,7 @@ class FieldError:
 
 
 class FieldPath:
-    """A path such as `spec.template.cliques[0].name`. Steps are linked, and joined only if something is wrong."""
+    """A path such as `spec.template.cliques[0].name`. Its text is only built if there is a finding."""
 
     __slots__ = ("_parent", "_step")
 
@@ -61,14 +65,14 @@ class FieldPath:
 
 
 def quote(value: Any) -> str:
-    """`value` as a person can read it on one line: JSON, control characters escaped, shortened."""
+    """Returns `value` as one line of JSON for people. Control characters are escaped, and a long text is cut."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:
         return "(nested too deeply to be shown)"
     if not text.isprintable():
         text = json.dumps(value, default=str)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}... ({len(text)} characters)"
 
 
 def invalid(path: FieldPath, value: Any, detail: str) -> FieldError:
@@ -97,14 +101,15 @@ def wrong_type(path: FieldPath, value: Any, expected: str) -> FieldError:
 
 
 def summary(findings: Sequence[FieldError]) -> str:
-    """All findings on one line, in list order: one as it is, several as `[a, b]`, as the API server prints them."""
+    """Returns all findings on one line, as the API server prints them: a single one as it is, several as `[a, b]`."""
     if len(findings) == 1:
         return str(findings[0])
     return f"[{', '.join(map(str, findings))}]"
 
 
 def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> list[Any]:
-    """The list at `holder[name]`; absent and null are empty, anything else is a finding and empty."""
+    """Returns the list at `holder[name]`, or an empty list if it is absent or null. For a value of another type, adds a
+    finding and returns an empty list. `path` is the path of `holder`."""
     value = holder.get(name)
     if value is None:
         return []
@@ -114,8 +119,21 @@ def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError
     return []
 
 
+def walk_maps(
+    items: Sequence[Any], path: FieldPath, findings: list[FieldError]
+) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
+    """Yields the maps in `items`, a list at `path`, each with its path. For an item of another type, adds a finding as
+    soon as the iteration reaches it."""
+    for position, item in enumerate(items):
+        at = path.index(position)
+        entry = as_map(item, at, findings)
+        if entry is not None:
+            yield at, entry
+
+
 def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> dict[str, Any]:
-    """The map at `holder[name]`; absent and null are empty, anything else is a finding and empty."""
+    """Returns the map at `holder[name]`, or an empty map if it is absent or null. For a value of another type, adds a
+    finding and returns an empty map. `path` is the path of `holder`."""
     value = holder.get(name)
     if value is None:
         return {}
@@ -126,7 +144,7 @@ def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]
 
 
 def as_map(value: Any, path: FieldPath, findings: list[FieldError]) -> dict[str, Any] | None:
-    """`value` if it is a map; otherwise a finding and None."""
+    """Returns `value` if it is a map. Otherwise adds a finding and returns None."""
     if isinstance(value, dict):
         return value
     findings.append(wrong_type(path, value, "a map"))

@@ -1,13 +1,11 @@
-"""The two patch types in use, as pure functions: JSON merge patch (RFC 7386) and JSON patch (RFC 6902).
-
-Of JSON patch, the operations add, replace, remove and test: the ones this program sends.
-"""
+"""JSON Merge Patch (RFC 7386) and JSON Patch (RFC 6902, without `move` and `copy`), as pure functions."""
 
 import copy
 from collections.abc import Iterable
 from typing import Any
 
-Object = dict[str, Any]
+Operation = dict[str, Any]
+"""An operation of a JSON Patch."""
 
 
 class PatchError(ValueError):
@@ -15,8 +13,8 @@ class PatchError(ValueError):
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """`target` with `patch` merged in: null deletes, maps are merged, lists and scalars replaced. Both stay as they
-    are."""
+    """Returns `target` with `patch` merged in: null deletes a member, maps are merged, lists and scalars are replaced.
+    Neither argument is changed."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -28,17 +26,15 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
     return result
 
 
-def apply_json_patch(target: Any, operations: list[Object]) -> Any:
-    """`target` after `operations`. It is changed in place where possible, so pass a copy.
-
-    Raises PatchError for an operation that doesn't apply.
-    """
+def apply_json_patch(target: Any, operations: list[Operation]) -> Any:
+    """Applies `operations` to `target`, which is changed, and returns the result. PatchError if an operation doesn't
+    apply."""
     for operation in operations:
         target = _apply(target, operation)
     return target
 
 
-def _apply(target: Any, operation: Object) -> Any:
+def _apply(target: Any, operation: Operation) -> Any:
     name, path = operation.get("op"), str(operation.get("path", ""))
     if name not in ("add", "replace", "remove", "test"):
         raise _refused(operation, f"unsupported operation {name!r}")
@@ -54,13 +50,13 @@ def _apply(target: Any, operation: Object) -> Any:
     return target
 
 
-def _tokens(operation: Object, path: str) -> list[str]:
+def _tokens(operation: Operation, path: str) -> list[str]:
     if path and not path.startswith("/"):
         raise _refused(operation, "a path begins with /")
-    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+    return [_unescaped(token) for token in path.split("/")[1:]]
 
 
-def _apply_to_root(target: Any, operation: Object) -> Any:
+def _apply_to_root(target: Any, operation: Operation) -> Any:
     if operation["op"] == "remove":
         raise _refused(operation, "the whole object can't be removed")
     if operation["op"] == "test":
@@ -69,7 +65,7 @@ def _apply_to_root(target: Any, operation: Object) -> Any:
     return operation["value"]
 
 
-def _apply_to_child(parent: Any, token: str, operation: Object) -> None:
+def _apply_to_child(parent: Any, token: str, operation: Operation) -> None:
     if operation["op"] == "add":
         _add(parent, token, operation)
         return
@@ -83,7 +79,7 @@ def _apply_to_child(parent: Any, token: str, operation: Object) -> None:
         del parent[key]
 
 
-def _add(parent: Any, token: str, operation: Object) -> None:
+def _add(parent: Any, token: str, operation: Operation) -> None:
     if isinstance(parent, dict):
         parent[token] = operation["value"]
     elif isinstance(parent, list):
@@ -93,7 +89,7 @@ def _add(parent: Any, token: str, operation: Object) -> None:
         raise _refused(operation, "the parent is neither a map nor a list")
 
 
-def _child(parent: Any, token: str, operation: Object) -> Any:
+def _child(parent: Any, token: str, operation: Operation) -> Any:
     if isinstance(parent, dict) and token in parent:
         return parent[token]
     if isinstance(parent, list):
@@ -101,27 +97,24 @@ def _child(parent: Any, token: str, operation: Object) -> Any:
     raise _refused(operation, "no such path")
 
 
-def _position(token: str, length: int, operation: Object) -> int:
+def _position(token: str, length: int, operation: Operation) -> int:
     if not token.isascii() or not token.isdigit() or int(token) >= length:
         raise _refused(operation, "no such list position")
     return int(token)
 
 
-def _test(current: Any, operation: Object) -> None:
+def _test(current: Any, operation: Operation) -> None:
     if current != operation["value"]:
         raise _refused(operation, "the test failed")
 
 
-def _refused(operation: Object, why: str) -> PatchError:
-    return PatchError(f"JSON patch operation {operation.get('op')} {operation.get('path')!r} doesn't apply: {why}")
-
-
-Operation = dict[str, Any]
+def _refused(operation: Operation, reason: str) -> PatchError:
+    return PatchError(f"JSON patch operation {operation.get('op')} {operation.get('path')!r} doesn't apply: {reason}")
 
 
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
-    """Whether every operation applies to `obj`: it has the parent to add to, or the value to replace or remove. For
-    patches of `operations`, in which no operation changes what another one added."""
+    """Whether every operation applies to `obj`, which is not changed: there is a parent to add to, or a value to
+    replace or remove. For patches made by `edits.operations`, in which no operation changes what another one added."""
     for operation in patch:
         steps = operation["path"].split("/")
         last = _unescaped(steps.pop())
@@ -139,7 +132,7 @@ def _unescaped(step: str) -> str:
 
 
 def _resolve(target: Any, steps: list[str]) -> Any:
-    """The value at a pointer that is split at its slashes (so the first step is empty), or None."""
+    """Returns the value at a JSON pointer that was split at its slashes, or None. The first step is empty."""
     for step in steps[1:]:
         if isinstance(target, dict):
             target = target.get(_unescaped(step))
@@ -151,6 +144,6 @@ def _resolve(target: Any, steps: list[str]) -> Any:
 
 
 def apply(obj: dict[str, Any], patch: Iterable[Operation]) -> dict[str, Any]:
-    """`obj` with `patch` applied; the original is left alone. PatchError if an operation doesn't apply."""
+    """Returns a copy of `obj` to which `patch` was applied. PatchError if an operation doesn't apply."""
     result: dict[str, Any] = apply_json_patch(copy.deepcopy(obj), copy.deepcopy(list(patch)))
     return result

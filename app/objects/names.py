@@ -1,5 +1,4 @@
-"""What Kubernetes accepts as names and label keys. All checks use `fullmatch`, because `$` matches before a trailing
-newline."""
+"""The names and label keys that Kubernetes accepts."""
 
 import re
 
@@ -21,7 +20,7 @@ def is_label(name: str) -> bool:
 
 
 def label_problem(name: str) -> str | None:
-    """The reason why `name` is not a DNS-1123 label, or None if it is one."""
+    """Returns the reason why `name` is not a DNS-1123 label, or None if it is one."""
     if is_label(name):
         return None
     if not name:
@@ -37,7 +36,7 @@ def is_subdomain(name: str) -> bool:
 
 
 def label_key_problem(key: str) -> str | None:
-    """The reason why `key` is not a qualified label name (`[prefix/]name`), or None if it is one."""
+    """Returns the reason why `key` is not a qualified label name (`[prefix/]name`), or None if it is one."""
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix):
         return "the prefix must be a lowercase DNS subdomain of at most 253 characters, such as topology.kubernetes.io"

@@ -1,14 +1,14 @@
-"""The resources of the Kubernetes API: group, plural, kind, scope, and the versions known to this program."""
+"""Resources of the Kubernetes API, and those of Kubernetes itself that this program uses."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of the Kubernetes API.
+    """A resource of the Kubernetes API.
 
-    `versions` are the versions whose shape this program can write, best first; which of them a cluster serves is
-    found by discovery. `optional` resources may be absent from a cluster.
+    `versions` are those that this program can read and write, the preferred one first. Discovery finds which of them a
+    cluster serves. An `optional` resource may be missing from a cluster.
     """
 
     group: str
@@ -22,7 +22,7 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def api_version(self, version: str | None = None) -> str:
-        """`group/version`, or `version` for the core group; the best known version unless told."""
+        """Returns `group/version`, or `version` for the core group. The default is the preferred version."""
         chosen = version or self.versions[0]
         return f"{self.group}/{chosen}" if self.group else chosen
 

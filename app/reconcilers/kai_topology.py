@@ -9,7 +9,7 @@ from app.cluster.table import read_topology_levels
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
-from app.objects.conditions import Condition, says, with_condition
+from app.objects.conditions import Condition, has_condition, with_condition
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.kai import (
@@ -146,7 +146,7 @@ class KaiTopologyReconciler:
         generation = topology["metadata"].get("generation", 0)
         condition = ready_condition(outcome.problem, generation, pending=outcome.pending)
         status = topology.get("status") or {}
-        if says(status.get("conditions"), condition) and status.get("observedGeneration") == generation:
+        if has_condition(status.get("conditions"), condition) and status.get("observedGeneration") == generation:
             return
         problem = await self._write_status(topology, condition)
         if problem is None:

@@ -9,7 +9,7 @@ from app.cluster.readers import TopologyReader
 from app.kube.api import Client, Forbidden, Key, NotFound, Object, Store, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
-from app.objects.conditions import Condition, says, with_condition
+from app.objects.conditions import Condition, has_condition, with_condition
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 
 SETTLE_SECONDS = 10.0
@@ -51,7 +51,7 @@ class LevelCoverageReconciler:
     async def _write(self, stored: Object, problems: list[LevelProblem]) -> None:
         metadata, status = stored["metadata"], stored.get("status") or {}
         condition = coverage_condition(problems, metadata.get("generation", 0))
-        if metadata.get("deletionTimestamp") or says(status.get("conditions"), condition):
+        if metadata.get("deletionTimestamp") or has_condition(status.get("conditions"), condition):
             return
         if condition.status == "False":
             self._events.record(Regarding.of(stored), "Warning", "LevelsNotCovered", condition.message)

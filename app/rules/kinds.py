@@ -1,4 +1,4 @@
-"""The resources this program reads or writes: group, plural, kind, scope and the versions it knows, best first."""
+"""The resources that this program reads or writes."""
 
 from app.objects.resource import (
     ACCESS_REVIEW,
@@ -89,4 +89,4 @@ NEIGHBOURS: tuple[Resource, ...] = (
     WORKLOAD,
     K8S_POD_GROUP,
 )
-"""The APIs of the systems that this product runs beside. Each of them may be missing."""
+"""The APIs of the systems that this product runs beside. Each of them may be missing from a cluster."""

@@ -1,9 +1,15 @@
-"""Labels and annotations, in both vocabularies: the design's and the one Grove's operator writes. We read both and
-write the design's. Source: `rules/README.md`; Grove's `api/common/labels.go`."""
+"""The labels and annotations of Grove and of this product.
+
+There are two vocabularies: that of Grove's designs, and `GROVE_*`, which Grove's operator writes. Both are read, and
+the first is written. Sources: `rules/README.md`,
+https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/api/common/labels.go
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from app.objects.shape import text_of
 
 PCS_NAME = "grove.io/pcs-name"
 PCS_REPLICA = "grove.io/pcs-replica-index"
@@ -32,9 +38,10 @@ TOPOLOGY_NAME = "grove.io/topology-name"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an object stands in its PodCliqueSet. "" if a label is missing; indexes are the labels' text.
+    """The part of a PodCliqueSet that an object belongs to, from its labels. A value is "" if its label is missing.
 
-    `group` is the scaling group's short name (`inference-pool`), `podgang` the PodGang an object is scheduled with.
+    `replica` and `group_replica` are indexes as text. `group` is the short name of the scaling group
+    (`inference-pool`), and `podgang` the PodGang that the object is scheduled with.
     """
 
     pcs: str = ""
@@ -45,18 +52,14 @@ class Place:
 
 
 def read_place(labels: Mapping[str, Any]) -> Place:
-    """Reads both vocabularies, the design's first. Grove's scaling group label holds `<pcs>-<replica>-<group>`."""
-    pcs = _text(labels, PCS_NAME) or _text(labels, GROVE_PCS_NAME)
-    replica = _text(labels, PCS_REPLICA) or _text(labels, GROVE_PCS_REPLICA)
-    group = _text(labels, PCSG_NAME)
+    """Reads both vocabularies. The designs' labels count first. The value of Grove's scaling group label is
+    `<pcs>-<replica>-<group>`."""
+    pcs = text_of(labels.get(PCS_NAME)) or text_of(labels.get(GROVE_PCS_NAME))
+    replica = text_of(labels.get(PCS_REPLICA)) or text_of(labels.get(GROVE_PCS_REPLICA))
+    group = text_of(labels.get(PCSG_NAME))
     if not group:
-        full = _text(labels, GROVE_PCSG_NAME)
+        full = text_of(labels.get(GROVE_PCSG_NAME))
         prefix = f"{pcs}-{replica}-"
         group = full[len(prefix) :] if pcs and replica and full.startswith(prefix) else ""
-    group_replica = _text(labels, PCSG_REPLICA) or _text(labels, GROVE_PCSG_REPLICA)
-    return Place(pcs, replica, group, group_replica, _text(labels, PODGANG))
-
-
-def _text(labels: Mapping[str, Any], key: str) -> str:
-    value = labels.get(key)
-    return value if isinstance(value, str) else ""
+    group_replica = text_of(labels.get(PCSG_REPLICA)) or text_of(labels.get(GROVE_PCSG_REPLICA))
+    return Place(pcs, replica, group, group_replica, text_of(labels.get(PODGANG)))

@@ -1,6 +1,7 @@
-"""SubGroup names of a KAI PodGroup. Source: `rules/README.md`, whose messages these are.
+"""Names and parents of the SubGroups of a KAI PodGroup.
 
-Not checked here: minMember and the rest of the spec (the CRD does).
+Source: https://github.com/omer-dayan/KAI-Scheduler/issues/12, which also gives the messages. The CRD validates the rest
+of the spec.
 """
 
 from collections.abc import Mapping
@@ -20,10 +21,13 @@ from app.objects.names import is_label, label_problem
 
 _PATH = FieldPath("spec.subGroups")
 
+_Member = tuple[int, str, str | None]
+"""Position, name and parent of a subgroup."""
+
 
 def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
-    """All findings about `spec.subGroups`, in list order: names and parents first, then duplicates, parents that
-    don't exist, and cycles."""
+    """Returns all findings about `spec.subGroups`: first names and parents in list order, then duplicate names, parents
+    that don't exist, and cycles."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
         return [] if spec is None else [wrong_type(FieldPath("spec"), spec, "a map")]
@@ -40,8 +44,8 @@ def validate_subgroups(subgroups: list[Any]) -> list[FieldError]:
 
 
 def _is_plainly_valid(subgroups: list[Any]) -> bool:
-    """Whether one look at each subgroup shows that all is well: good names, none twice, and every parent listed before
-    its children, so that there can be no cycle. False says nothing yet."""
+    """Whether a single pass shows that all subgroups are valid: valid and unique names, and each parent before its
+    children, so that there is no cycle. If not, they may still be valid, and `_find_problems` decides."""
     seen: set[str] = set()
     for subgroup in subgroups:
         if not isinstance(subgroup, dict):
@@ -57,24 +61,25 @@ def _is_plainly_valid(subgroups: list[Any]) -> bool:
 
 def _find_problems(subgroups: list[Any]) -> list[FieldError]:
     findings: list[FieldError] = []
-    known: list[tuple[int, str, str | None]] = []
+    members: list[_Member] = []
     for position, subgroup in enumerate(subgroups):
         if not isinstance(subgroup, dict):
             findings.append(wrong_type(_PATH.index(position), subgroup, "a map"))
             continue
         name, parent = subgroup.get("name", ""), subgroup.get("parent")
-        named = _validate_name(position, name, findings)
+        has_name = _validate_name(position, name, findings)
         _validate_parent(position, name, parent, findings)
-        if named:
-            known.append((position, name, parent if isinstance(parent, str) else None))
-    parents = _validate_duplicates(known, findings)
+        if has_name:
+            members.append((position, name, parent if isinstance(parent, str) else None))
+    parents = _validate_duplicates(members, findings)
     if parents:
-        _validate_missing_parents(known, parents, findings)
-        _validate_cycles(known, parents, findings)
+        _validate_missing_parents(members, parents, findings)
+        _validate_cycles(members, parents, findings)
     return findings
 
 
 def _validate_name(position: int, name: Any, findings: list[FieldError]) -> bool:
+    """Returns whether `name` is a string."""
     at = _PATH.index(position).child("name")
     if not isinstance(name, str):
         findings.append(wrong_type(at, name, "a string"))
@@ -100,10 +105,10 @@ def _validate_parent(position: int, name: Any, parent: Any, findings: list[Field
         findings.append(FieldError(str(at), REASON_INVALID, text, text))
 
 
-def _validate_duplicates(known: list[tuple[int, str, str | None]], findings: list[FieldError]) -> dict[str, str | None]:
-    """Findings about names given twice; gives each name's parent, the first one if it is given twice."""
+def _validate_duplicates(members: list[_Member], findings: list[FieldError]) -> dict[str, str | None]:
+    """Returns the parent of each name. If a name occurs twice, the first entry counts."""
     parents: dict[str, str | None] = {}
-    for position, name, parent in known:
+    for position, name, parent in members:
         if name in parents:
             at = str(_PATH.index(position).child("name"))
             text = f"duplicate subgroup name {name}"
@@ -114,22 +119,20 @@ def _validate_duplicates(known: list[tuple[int, str, str | None]], findings: lis
 
 
 def _validate_missing_parents(
-    known: list[tuple[int, str, str | None]], parents: dict[str, str | None], findings: list[FieldError]
+    members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]
 ) -> None:
-    for position, name, parent in known:
+    for position, name, parent in members:
         if parent is not None and parent not in parents and label_problem(parent) is None:
             at = str(_PATH.index(position).child("parent"))
             text = f"parent {parent} of {name} was not found"
             findings.append(FieldError(at, REASON_NOT_FOUND, text, text))
 
 
-def _validate_cycles(
-    known: list[tuple[int, str, str | None]], parents: dict[str, str | None], findings: list[FieldError]
-) -> None:
-    """One finding per cycle, on the member that stands first in the list. Each name is visited once."""
+def _validate_cycles(members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]) -> None:
+    """Adds one finding per cycle, about the member that is first in the list. Each name is visited once."""
     done: set[str] = set()
-    position_of = {name: position for position, name, _ in reversed(known)}
-    for _, start, _ in known:
+    position_of = {name: position for position, name, _ in reversed(members)}
+    for _, start, _ in members:
         trail: dict[str, None] = {}
         name: str | None = start
         while name is not None and name in parents and name not in done and name not in trail:
@@ -138,7 +141,7 @@ def _validate_cycles(
         if name is not None and name in trail:
             names = list(trail)
             cycle = names[names.index(name) :]
-            at = str(_PATH.index(min(position_of[one] for one in cycle)).child("parent"))
+            at = str(_PATH.index(min(position_of[member] for member in cycle)).child("parent"))
             text = "cycle detected in subgroups"
             findings.append(FieldError(at, REASON_INVALID, f"{text}: {' -> '.join([*cycle, name])}", text))
         done.update(trail)

@@ -1,4 +1,4 @@
-"""Who may write the managed ClusterTopology. Source: `rules/README.md`."""
+"""Authorization of writes of the managed ClusterTopology. Source: `rules/README.md`."""
 
 from collections.abc import Collection
 
@@ -16,10 +16,11 @@ def refusal_to_write_managed_topology(
     authorized: Collection[str],
     kind: str = CLUSTER_TOPOLOGY.kind,
 ) -> str | None:
-    """The one reason why `username` may not do `operation` to the topology `name`, an object of `kind`; None if they
-    may.
+    """Returns the reason why `username` may not do `operation` to the topology `name`, an object of `kind`. None if the
+    user may.
 
-    Only the managed name is guarded, against everybody but `authorized` (full user names), cluster admins included.
+    Only the object `managed_name` is guarded. Only `authorized`, which are full user names, may write it; cluster
+    administrators are no exception.
     """
     if name != managed_name or username in authorized:
         return None

@@ -1,9 +1,10 @@
-"""Validation of ClusterTopologyBindings: what Grove's own webhook checks, what makes Grove's operator exit or retry for
-ever, and what takes constraints away from workloads.
+"""Validation of ClusterTopologyBindings.
 
-Sources: https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/webhook/admission/clustertopology/validation,
-https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/topology.go (what the operator does at
-its start), and the CRD of KAI's Topology (at most 16 levels, `kubernetes.io/hostname` last).
+A binding is rejected if Grove's own webhook would reject it, if it would make Grove's operator exit or retry for ever,
+or if it would remove constraints from workloads. Sources:
+https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/webhook/admission/clustertopology/validation,
+https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/topology.go (the start of the
+operator), and the CRD of KAI's Topology (at most 16 levels, `kubernetes.io/hostname` last).
 """
 
 import re
@@ -11,26 +12,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.objects.edits import value_at
 from app.objects.fields import (
     FieldError,
     FieldPath,
-    as_map,
     duplicate,
     forbidden,
     invalid,
     required,
     walk_list,
     walk_map,
+    walk_maps,
     wrong_type,
 )
 from app.objects.metadata import annotations_of
+from app.objects.shape import maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.kai import level_labels
 from app.rules.topology.levels import HOSTNAME_KEY, validate_key
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"
-"""The annotation, "true", with which a level or a binding may be removed while PodCliqueSets use it."""
+"""If this annotation is "true", a level or a binding may be removed while PodCliqueSets use it."""
 
 KAI_SCHEDULER = "kai-scheduler"
 MAX_KAI_LEVELS = 16
@@ -44,7 +47,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class KaiTopology:
-    """A stored KAI Topology: `keys` are its node labels, broadest first; the controller's fields are "" without one."""
+    """A stored KAI Topology. `keys` are the node labels of its levels, broadest first. The fields of the controller are
+    "" if it has none."""
 
     name: str
     keys: tuple[str, ...] = ()
@@ -55,10 +59,10 @@ class KaiTopology:
 
 
 def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
-    """Reads a stored KAI Topology. Aliases of levels are people's, and are left out."""
+    """Reads a stored KAI Topology. Aliases of levels are left out, because administrators set them."""
     metadata = obj["metadata"]
-    references = [ref for ref in metadata.get("ownerReferences") or [] if isinstance(ref, dict)]
-    controller = next((ref for ref in references if ref.get("controller") is True), {})
+    owners = maps_of(metadata.get("ownerReferences"))
+    controller = next((owner for owner in owners if owner.get("controller") is True), {})
     return KaiTopology(
         str(metadata.get("name", "")),
         level_labels(obj),
@@ -75,10 +79,10 @@ def validate_binding(
     kai: KaiTopology | None,
     users: Sequence[PodCliqueSet],
 ) -> tuple[list[FieldError], list[str]]:
-    """Findings and warnings about a ClusterTopologyBinding that is written. `old` is what an UPDATE replaces, None at
-    CREATE; `kai` the KAI Topology of the same name; `users` the PodCliqueSets that refer to the binding.
+    """Returns findings and warnings about a ClusterTopologyBinding that is written.
 
-    What an update leaves as it was is only warned about.
+    `old` is the object that an UPDATE replaces, None at CREATE. `kai` is the KAI Topology of the same name, and `users`
+    are the PodCliqueSets that refer to the binding. If an update does not change the spec, its problems are warnings.
     """
     findings: list[FieldError] = []
     spec = walk_map(obj, "spec", FieldPath(""), findings)
@@ -90,14 +94,14 @@ def validate_binding(
     warnings: list[str] = []
     if not _refers_to_kai(references):
         findings += _validate_for_kai(levels)
-        taken = _taken_by(kai, str(obj["metadata"].get("uid", "")))
-        if taken is not None and (old is None or _refers_to_kai(_references(old))):
-            findings.append(invalid(FieldPath("metadata.name"), obj["metadata"].get("name", ""), taken))
-        elif taken is not None:
-            warnings.append(f"metadata.name: {taken}")
+        conflict = _name_conflict(kai, str(obj["metadata"].get("uid", "")))
+        if conflict is not None and (old is None or _refers_to_kai(_references(old))):
+            findings.append(invalid(FieldPath("metadata.name"), obj["metadata"].get("name", ""), conflict))
+        elif conflict is not None:
+            warnings.append(f"metadata.name: {conflict}")
     if findings and old is not None and old.get("spec") == obj.get("spec"):
         return [], [*(f"stored before, and allowed to stay: {finding}" for finding in findings), *warnings]
-    removed = _domains(_spec_levels(old)) - _domains(levels)
+    removed = _domains(old) - _domains(obj)
     refusal = in_use(removed, users)
     if refusal is not None and is_allowed_in_use(obj):
         warnings.append(refusal)
@@ -107,8 +111,9 @@ def validate_binding(
 
 
 def refusal_to_delete(obj: Mapping[str, Any], users: Sequence[PodCliqueSet]) -> tuple[str | None, list[str]]:
-    """(the reason why the binding `obj` may not be deleted, warnings): PodCliqueSets use it."""
-    text = in_use(_domains(_spec_levels(obj)), users)
+    """Returns the reason why the binding `obj` may not be deleted, or None, and warnings. It may not be deleted if one
+    of `users`, the PodCliqueSets that refer to it, has a constraint."""
+    text = in_use(_domains(obj), users)
     if text is None:
         return None, []
     if is_allowed_in_use(obj):
@@ -118,15 +123,15 @@ def refusal_to_delete(obj: Mapping[str, Any], users: Sequence[PodCliqueSet]) -> 
 
 
 def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
-    """What would happen to the sets of `users` if the levels `domains` went; None if no set uses one of them."""
+    """Returns what would happen to the sets `users` if the levels `domains` were removed. None if no set uses them."""
     using = [pcs for pcs in users if not pcs.deleting and not pcs.levels.isdisjoint(domains)]
     if not using:
         return None
-    named = ", ".join(f"{pcs.namespace}/{pcs.name}" for pcs in using[:_SHOWN])
-    rest = f" and {len(using) - _SHOWN} more" if len(using) > _SHOWN else ""
+    names = ", ".join(f"{pcs.namespace}/{pcs.name}" for pcs in using[:_SHOWN])
+    more = f" and {len(using) - _SHOWN} more" if len(using) > _SHOWN else ""
     used = sorted(set().union(*(pcs.levels & domains for pcs in using)))
     levels = ", ".join(f'"{domain}"' for domain in used)
-    return f"the constraints on {levels} would vanish from the PodGangs of PodCliqueSets {named}{rest}"
+    return f"the constraints on {levels} would vanish from the PodGangs of PodCliqueSets {names}{more}"
 
 
 def is_allowed_in_use(obj: Mapping[str, Any]) -> bool:
@@ -143,12 +148,9 @@ def _validate_levels(levels: Sequence[Any]) -> list[FieldError]:
         return [required(_LEVELS, "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}")]
     domains: set[str] = set()
     keys: set[str] = set()
-    for position, item in enumerate(levels):
-        at = _LEVELS.index(position)
-        level = as_map(item, at, findings)
-        if level is not None:
-            _validate_domain(level, at.child("domain"), domains, findings)
-            validate_key(level, at.child("key"), keys, findings)
+    for at, level in walk_maps(levels, _LEVELS, findings):
+        _validate_domain(level, at.child("domain"), domains, findings)
+        validate_key(level, at.child("key"), keys, findings)
     return findings
 
 
@@ -172,10 +174,8 @@ def _validate_domain(level: dict[str, Any], at: FieldPath, seen: set[str], findi
 def _validate_references(references: Sequence[Any]) -> list[FieldError]:
     findings: list[FieldError] = []
     seen: set[str] = set()
-    for position, item in enumerate(references):
-        at = _SPEC.child("schedulerTopologyBindings").index(position)
-        reference = as_map(item, at, findings)
-        name = reference.get("schedulerName") if reference is not None else None
+    for at, reference in walk_maps(references, _SPEC.child("schedulerTopologyBindings"), findings):
+        name = reference.get("schedulerName")
         if isinstance(name, str) and name in seen:
             findings.append(duplicate(at.child("schedulerName"), name))
         elif isinstance(name, str):
@@ -184,23 +184,24 @@ def _validate_references(references: Sequence[Any]) -> list[FieldError]:
 
 
 def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
-    """What KAI's Topology doesn't take. Grove makes it from the levels, and its operator exits if it can't."""
+    """Returns findings about levels that a KAI Topology can't have. Grove makes it from the binding, and its operator
+    exits if that fails."""
     findings: list[FieldError] = []
-    exits = (
+    consequence = (
         "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet"
     )
     if len(levels) > MAX_KAI_LEVELS:
-        findings.append(invalid(_LEVELS, len(levels), f"KAI allows at most {MAX_KAI_LEVELS} levels: {exits}"))
+        findings.append(invalid(_LEVELS, len(levels), f"KAI allows at most {MAX_KAI_LEVELS} levels: {consequence}"))
     for position, level in enumerate(levels[:-1]):
         if isinstance(level, dict) and level.get("key") == HOSTNAME_KEY:
-            text = f"KAI allows this key only at the last level: {exits}"
+            text = f"KAI allows this key only at the last level: {consequence}"
             findings.append(invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text))
     return findings
 
 
-def _taken_by(kai: KaiTopology | None, uid: str) -> str | None:
-    """Why Grove can't make the KAI Topology of the binding `uid`; None if it can. One that is being deleted, or that
-    the garbage collector will delete with its former binding, is no obstacle."""
+def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
+    """Returns the reason why Grove can't make the KAI Topology of the binding `uid`, or None. An existing one is no
+    obstacle if it is being deleted, or if the garbage collector will delete it with the former binding of its name."""
     if kai is None or kai.deleting or (uid and kai.controller_uid == uid):
         return None
     former = CLUSTER_TOPOLOGY_BINDING.kind
@@ -214,22 +215,15 @@ def _taken_by(kai: KaiTopology | None, uid: str) -> str | None:
     )
 
 
-def _references(obj: Mapping[str, Any]) -> list[Any]:
-    spec = obj.get("spec")
-    references = spec.get("schedulerTopologyBindings") if isinstance(spec, dict) else None
-    return references if isinstance(references, list) else []
+def _references(obj: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return maps_of(value_at(obj, ("spec", "schedulerTopologyBindings")))
 
 
 def _refers_to_kai(references: Sequence[Any]) -> bool:
-    """Whether the KAI Topology is somebody else's, which Grove then only compares."""
-    return any(isinstance(ref, dict) and ref.get("schedulerName") == KAI_SCHEDULER for ref in references)
+    """Whether a reference names a KAI Topology that Grove does not make, but only compares with the levels."""
+    return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in maps_of(references))
 
 
-def _spec_levels(obj: Mapping[str, Any] | None) -> list[Any]:
-    spec = (obj or {}).get("spec")
-    levels = spec.get("levels") if isinstance(spec, dict) else None
-    return levels if isinstance(levels, list) else []
-
-
-def _domains(levels: Sequence[Any]) -> set[str]:
-    return {level["domain"] for level in levels if isinstance(level, dict) and isinstance(level.get("domain"), str)}
+def _domains(obj: Mapping[str, Any] | None) -> set[str]:
+    levels = maps_of(value_at(obj, ("spec", "levels")))
+    return {level["domain"] for level in levels if isinstance(level.get("domain"), str)}

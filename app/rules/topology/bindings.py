@@ -1,5 +1,5 @@
-"""Grove as of August 2026: levels in ClusterTopologyBindings, `topologyName` and `pack` in PodCliqueSets. Grove writes
-the constraints of PodGangs, its own conditions and the KAI Topologies.
+"""The dialect `bindings`, of Grove as of August 2026: levels in ClusterTopologyBindings, `topologyName` and `pack` in
+PodCliqueSets. Grove writes the constraints of PodGangs, its own conditions and the KAI Topologies.
 
 Reads: `spec.levels` of ClusterTopologyBindings, `topologyConstraint` of PodCliqueSets.
 Writes: nothing in PodGangs, PodCliqueSets or KAI Topologies.
@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.objects.conditions import Condition
-from app.objects.edits import Change
+from app.objects.edits import Change, value_at
 from app.objects.fields import FieldError
+from app.objects.shape import maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.binding_levels import refusal_to_delete, validate_binding
@@ -20,14 +21,12 @@ from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.dialect import LevelsVerdict, Surroundings
 from app.rules.topology.drift import drifted_constraints
 from app.rules.topology.levels import Level, Topology
+from app.rules.topology.pack_updates import is_unchanged, needs_names, validate_change
 from app.rules.topology.packs import (
+    deprecated_fields,
     effective_names,
-    former_words,
-    is_unchanged,
-    needs_names,
     packing_warnings,
     read_packings,
-    validate_change,
     validate_packings,
 )
 
@@ -43,12 +42,10 @@ class Bindings:
     reads_groups = True
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
-        spec = obj.get("spec")
-        levels = spec.get("levels") if isinstance(spec, dict) else None
         return tuple(
             Level(level["domain"], level["key"])
-            for level in (levels if isinstance(levels, list) else ())
-            if isinstance(level, dict) and isinstance(level.get("domain"), str) and isinstance(level.get("key"), str)
+            for level in maps_of(value_at(obj, ("spec", "levels")))
+            if isinstance(level.get("domain"), str) and isinstance(level.get("key"), str)
         )
 
     def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
@@ -78,23 +75,23 @@ class Bindings:
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
     ) -> tuple[list[FieldError], list[str]]:
-        """Grove allows hardly any change of a constraint. What an update leaves as it was is only warned about, so that
-        workloads stay scalable if their binding has changed. As in Grove, a stored set that needs a topologyName has to
-        get it with its next update."""
+        """Grove allows hardly any change of a constraint. Problems of constraints that an update does not change are
+        warnings, so that workloads stay scalable if their binding has changed. As in Grove, a stored set that lacks a
+        topologyName must get one with its next update."""
         findings: list[FieldError] = []
         packings = read_packings(obj, findings)
-        before = read_packings(old or {}, [])
-        if findings or not (packings.constraints or before.constraints):
+        stored = read_packings(old or {}, [])
+        if findings or not (packings.constraints or stored.constraints):
             return findings, []
         bindings = around.bindings()
         warnings = packing_warnings(packings, bindings.get)
         findings = validate_packings(packings, bindings.get, sorted(bindings))
         if old is None:
-            return [*findings, *former_words(packings)], warnings
-        changes = validate_change(packings, before)
+            return [*findings, *deprecated_fields(packings)], warnings
+        changes = validate_change(packings, stored)
         if changes:
             return [*changes, *findings], warnings
-        if needs_names(before) or not is_unchanged(packings, before):
+        if needs_names(stored) or not is_unchanged(packings, stored):
             return findings, warnings
         return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 

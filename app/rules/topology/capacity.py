@@ -1,4 +1,4 @@
-"""Whether a required domain can ever hold the pods that a PodCliqueSet has in it, by the GPUs in the nodes' labels."""
+"""Warnings about required domains that have too few GPUs for the pods of a PodCliqueSet, by the labels of the nodes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,13 +10,13 @@ from app.rules.topology.levels import Level
 def capacity_warnings(
     template: Template, required: dict[tuple[str, str], str], levels: Sequence[Level], nodes: Nodes
 ) -> list[str]:
-    """Warnings about required domains that are too small. `required` maps ("set", ""), ("group", name) and
-    ("clique", name) to the domain that each replica must fit into."""
-    known = {level.domain for level in levels}
+    """Returns warnings about required domains that are too small. `required` maps ("set", ""), ("group", name) and
+    ("clique", name) to the domain that each replica must fit into. `levels` are those of the topology."""
+    domains = {level.domain for level in levels}
     warnings: list[str] = []
     for owner, domain in required.items():
         cliques = _members(template, owner)
-        if domain in known and cliques:
+        if domain in domains and cliques:
             warnings += _too_small(owner, domain, cliques, levels, nodes)
     return warnings
 
@@ -24,8 +24,8 @@ def capacity_warnings(
 def required_levels(
     template: Template, required: dict[tuple[str, str], str], levels: Sequence[Level]
 ) -> dict[str, str]:
-    """The narrowest domain that the pods of each clique require, by the name of the clique: of its own, its scaling
-    group's and its set's."""
+    """Returns, by the name of a clique, the narrowest domain that its pods require: by the constraint of the clique, of
+    its scaling group or of the set."""
     order = [level.domain for level in levels]
     narrowest: dict[str, str] = {}
     for clique in template.cliques:
@@ -37,8 +37,8 @@ def required_levels(
 
 
 def _members(template: Template, owner: tuple[str, str]) -> list[tuple[CliqueTemplate, int]]:
-    """The cliques that one replica of `owner` has in one PodGang, each with its number of pods. A scaling group is in
-    the PodGang of the set with its minAvailable replicas; more of them have PodGangs of their own."""
+    """Returns the cliques that one replica of `owner` has in one PodGang, each with its number of pods. The PodGang of
+    the set contains `minAvailable` replicas of a scaling group. Further replicas have PodGangs of their own."""
     kind, name = owner
     if kind == "clique":
         return [(clique, clique.pods) for clique in template.cliques if clique.name == name]
@@ -62,16 +62,16 @@ def _too_small(
     if room is None or room.gpus is None:
         return
     kind, name = owner
-    whose = {"set": "the PodCliqueSet", "group": f'scaling group "{name}"', "clique": f'clique "{name}"'}[kind]
-    never = f'a replica of {whose} must fit into one "{domain}", but'
+    owner_name = {"set": "the PodCliqueSet", "group": f'scaling group "{name}"', "clique": f'clique "{name}"'}[kind]
+    intro = f'a replica of {owner_name} must fit into one "{domain}", but'
     for clique, pods in cliques:
         most = room.pods(clique.whole_gpus)
         if most is not None and pods > most:
             yield (
-                f'{never} the largest holds at most {most} pods of clique "{clique.name}" with '
+                f'{intro} the largest holds at most {most} pods of clique "{clique.name}" with '
                 f"{clique.whole_gpus} GPUs each, and it has {pods}: they will stay pending"
             )
             return
     needed = sum(clique.whole_gpus * pods for clique, pods in cliques)
     if needed > sum(room.gpus):
-        yield f"{never} it needs {needed} GPUs and the largest has {sum(room.gpus)}: its pods will stay pending"
+        yield f"{intro} it needs {needed} GPUs and the largest has {sum(room.gpus)}: its pods will stay pending"

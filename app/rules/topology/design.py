@@ -1,4 +1,5 @@
-"""Grove as of January 2026: levels in a ClusterTopology, `packDomain` in PodCliqueSets, and all translation is ours.
+"""The dialect `design`, of Grove as of January 2026: levels in a ClusterTopology, `packDomain` in PodCliqueSets. This
+program translates both for the scheduler.
 
 Reads: `spec.levels` of the managed ClusterTopology, `topologyConstraint.packDomain` of PodCliqueSets.
 Writes: the constraints of PodGangs and their annotation `grove.io/topology-name`, the condition
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.objects.conditions import Condition
-from app.objects.edits import Change
+from app.objects.edits import Change, value_at
 from app.objects.fields import FieldError
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.podcliqueset import PodCliqueSet
@@ -20,7 +21,7 @@ from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.dialect import LevelsVerdict, Surroundings
 from app.rules.topology.levels import Level, Topology, read_levels, validate_cluster_topology
 from app.rules.topology.podgang import constraint_changes, validate_shape
-from app.rules.topology.satisfaction import constraint_condition, lost_levels_warning
+from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
 
 class Design:
@@ -32,8 +33,7 @@ class Design:
     reads_groups = False
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
-        spec = obj.get("spec")
-        return read_levels(spec.get("levels")) if isinstance(spec, dict) else ()
+        return read_levels(value_at(obj, ("spec", "levels")))
 
     def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
         topology = around.topology()
@@ -53,9 +53,9 @@ class Design:
             return LevelsVerdict(findings=findings)
         warnings: list[str] = []
         if managed and operation != "CREATE":
-            kept = {level.domain for level in self.read_levels(obj)} if operation == "UPDATE" else set()
-            lost = {level.domain for level in self.read_levels(old or obj)} - kept
-            warning = lost_levels_warning(lost, around.sets_naming(lost)) if lost else None
+            remaining = {level.domain for level in self.read_levels(obj)} if operation == "UPDATE" else set()
+            removed = {level.domain for level in self.read_levels(old or obj)} - remaining
+            warning = removed_levels_warning(removed, around.sets_naming(removed)) if removed else None
             warnings += [] if warning is None else [warning]
         if operation != "DELETE":
             warnings += [
@@ -68,7 +68,7 @@ class Design:
     ) -> tuple[list[FieldError], list[str]]:
         findings: list[FieldError] = []
         constraints = read_constraints(obj, findings)
-        if findings or not constraints.found:
+        if findings or not constraints.all:
             return findings, []
         return validate_pod_clique_set(constraints, old, around.topology())
 
@@ -78,7 +78,7 @@ class Design:
     def placement(
         self, obj: Mapping[str, Any], around: Surroundings
     ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
-        constraints = read_constraints(obj, []).found
+        constraints = read_constraints(obj, []).all
         levels = around.topology().levels if constraints else ()
         return levels, {constraint.owner: constraint.domain for constraint in constraints}
 
@@ -86,7 +86,7 @@ class Design:
         return validate_shape(gang)
 
     def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
-        """Nothing if a constraint of the set is in the words of today's Grove: such a PodGang is Grove's."""
+        """Returns no changes if the set has a constraint of the dialect `bindings`, whose PodGangs Grove writes."""
         return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, around.topology())
 
     def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
@@ -97,8 +97,8 @@ class Design:
 
 
 class Unserved(Design):
-    """In force if no topology API of Grove is served: sets are validated as in the designs, but who wrote the
-    constraints of a PodGang is not known, so that they stay as they are."""
+    """The dialect `none`, in force if the cluster serves no topology API of Grove. PodCliqueSets are validated as in
+    `design`. The constraints of PodGangs are not changed, because another program may have written them."""
 
     name = "none"
     owns_topology = False

@@ -1,9 +1,8 @@
-"""A dialect: the topology API of one generation of Grove, and who writes what in it.
+"""A dialect is the topology API of one generation of Grove, with the rules for its objects.
 
-Which dialect is in force is found by discovery, again each time it changes (`app.cluster.dialects`). Code that uses a
-dialect never asks which one it is: a method returns nothing if Grove does the work itself.
-
-A constraint in words that a dialect doesn't read is never changed and never removed.
+Discovery decides which dialect is in force (`app.cluster.dialects`). Code that uses a dialect does not depend on which
+one it is: if Grove does some work itself, the method for it returns nothing. A constraint in fields that a dialect does
+not read is never changed and never removed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,40 +20,41 @@ from app.rules.topology.levels import Level, Topology
 
 
 class Surroundings(Protocol):
-    """What the rules of a dialect look up in the cluster. Each method raises if the answer is not known yet."""
+    """The facts of the cluster that the rules of a dialect need. A method raises an error while its fact is not known
+    yet, except for facts about nodes."""
 
     def topology(self) -> Topology:
-        """The managed topology. Raises also if it doesn't exist although it should."""
+        """Returns the managed topology. Raises an error also if it doesn't exist although it should."""
         ...
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:
-        """The levels of all ClusterTopologyBindings by name, broadest first."""
+        """Returns the levels of all ClusterTopologyBindings by name, broadest first."""
         ...
 
     def kai_topology(self, name: str) -> KaiTopology | None:
-        """The KAI Topology `name`, None if it doesn't exist."""
+        """Returns the KAI Topology `name`, or None if it doesn't exist."""
         ...
 
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
-        """The PodCliqueSets whose constraints refer to the ClusterTopologyBinding `binding`, by name."""
+        """Returns the PodCliqueSets whose constraints refer to the ClusterTopologyBinding `binding`, sorted by name."""
         ...
 
     def sets_naming(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
-        """The PodCliqueSets with a packDomain that is one of `domains`, by name."""
+        """Returns the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
         ...
 
     def nodes(self) -> Nodes:
-        """The labels of the nodes that stored levels refer to. Empty if the nodes are not known."""
+        """Returns the labels of nodes that stored levels refer to. Empty if the nodes are not known."""
         ...
 
     def carrying(self, key: str) -> int:
-        """How many nodes have the label `key`, whether a stored level refers to it or not."""
+        """Returns how many nodes have the label `key`, whether a stored level refers to it or not."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LevelsVerdict:
-    """About a write of levels: `refusal` is the one reason why the operation is not allowed."""
+    """The verdict on a write of levels. `refusal` is the reason why the operation is not allowed, None if it is."""
 
     refusal: str | None = None
     findings: Sequence[FieldError] = field(default_factory=list)
@@ -62,10 +62,11 @@ class LevelsVerdict:
 
 
 class Dialect(Protocol):
-    """`name` is for people, `resource` holds the levels.
+    """The rules for the objects of one topology API. `name` is for people, and `resource` is the one with the levels.
 
-    `owns_topology`: the managed topology belongs to this program alone. It is deleted if topology is disabled, its
-    status is written, and the KAI Topology is made from it. `reads_groups`: Grove reads `grove.io/mnnvl-group`.
+    If `owns_topology` is true, the managed topology belongs to this program alone: it is deleted if topology support is
+    disabled, its status is written, and the KAI Topology is made from it. If `reads_groups` is true, Grove reads
+    `grove.io/mnnvl-group`.
     """
 
     @property
@@ -81,11 +82,11 @@ class Dialect(Protocol):
     def reads_groups(self) -> bool: ...
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
-        """The usable levels of a stored object of `resource`, broadest first."""
+        """Returns the valid levels of a stored object of `resource`, broadest first."""
         ...
 
     def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
-        """The topologies that workloads may refer to, by name, with their levels."""
+        """Returns the levels of the topologies that workloads may refer to, by the name of the topology."""
         ...
 
     def validate_levels(
@@ -97,40 +98,43 @@ class Dialect(Protocol):
         *,
         managed: bool,
     ) -> LevelsVerdict:
-        """About `operation` on an object of `resource`. `obj` is what is written, or deleted; `old` what an UPDATE
-        replaces. `managed`: it is the managed topology."""
+        """Validates `operation` on an object of `resource`. `obj` is the object that is written or deleted, and `old`
+        the one that an UPDATE replaces. `managed` is true for the managed topology."""
         ...
 
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
     ) -> tuple[list[FieldError], list[str]]:
-        """Findings and warnings about the constraints of the PodCliqueSet `obj`. `old` is what an UPDATE replaces, None
-        at CREATE."""
+        """Returns findings and warnings about the constraints of the PodCliqueSet `obj`. `old` is the object that an
+        UPDATE replaces, None at CREATE."""
         ...
 
     def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
-        """Whether an update of the PodCliqueSet `old` to `obj` leaves all constraints as they were."""
+        """Whether an update of the PodCliqueSet `old` to `obj` does not change any constraint."""
         ...
 
     def placement(
         self, obj: Mapping[str, Any], around: Surroundings
     ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
-        """The levels that the PodCliqueSet `obj` refers to, and the domain that each of ("set", ""), ("group", name)
-        and ("clique", name) requires."""
+        """Returns the levels that the PodCliqueSet `obj` refers to, and the domain that each of ("set", ""),
+        ("group", name) and ("clique", name) requires."""
         ...
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
-        """Findings about the parts of a PodGang that `podgang_changes` reads."""
+        """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
         ...
 
     def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
-        """What has to change in the constraints of a PodGang of `pcs` (None if the set doesn't exist)."""
+        """Returns the changes to the constraints of a PodGang that make them those of its set `pcs`, which is None if
+        the set doesn't exist."""
         ...
 
     def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
-        """Where the constraints of the stored PodGang `name` are not those of its set, and stay so."""
+        """Returns the differences between the constraints of the stored PodGang `name` and those of its set that
+        nobody corrects."""
         ...
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-        """Our condition of `pcs`, None if it gets none. `topology` None: the managed topology is not known."""
+        """Returns the condition that this program writes for `pcs`, or None if it writes none. `topology` is None if
+        the managed topology is not known."""
         ...

@@ -1,5 +1,5 @@
-"""PodGangs of today's Grove whose constraints are not those of their PodCliqueSet: somebody has edited them by hand,
-and Grove copies them to the scheduler until the PodCliqueSet changes.
+"""PodGangs of the dialect `bindings` whose constraints are not those of their PodCliqueSet. If somebody edits them by
+hand, Grove copies the edited constraints to the scheduler until the PodCliqueSet changes.
 
 Source: https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/controller/podcliqueset/components/podgang
 """
@@ -8,17 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.objects.edits import value_at
+from app.objects.shape import map_of, maps_of
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Level
 from app.rules.topology.podgang import find_member
 
 
 def drifted_constraints(name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, levels: Sequence[Level]) -> list[str]:
-    """Where the PodGang `name` has another constraint than Grove would write for `pcs`, whose binding has `levels`."""
+    """Returns the constraints of the PodGang `name` that differ from those that Grove writes for `pcs`, one text each.
+    `levels` are those of the binding of `pcs`."""
     keys = {level.domain: level.key for level in levels}
     return [
-        f"{where}: is {_shown(current)}, and would be {_shown(desired)}"
-        for where, current, desired in _pairs(name, gang, pcs, keys)
+        f"{path}: is {_shown(current)}, and would be {_shown(desired)}"
+        for path, current, desired in _pairs(name, gang, pcs, keys)
         if current != desired
     ]
 
@@ -30,7 +32,8 @@ Pack = tuple[str, str]
 def _pairs(
     name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, keys: Mapping[str, str]
 ) -> Iterator[tuple[str, Pack, Pack]]:
-    podgroups = _maps(value_at(gang, ("spec", "podgroups")))
+    """Yields the path, the current value and the desired value of each constraint."""
+    podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
     members = [find_member(str(podgroup.get("name")), pcs) for podgroup in podgroups]
     group_name = next((member.group for member in members if member is not None and member.group), "")
     is_base = any(member is not None and name == f"{pcs.name}-{member.replica}" for member in members)
@@ -40,8 +43,7 @@ def _pairs(
     for position, (podgroup, member) in enumerate(zip(podgroups, members, strict=True)):
         clique = pcs.clique_of(member.clique) if member is not None else None
         if clique is not None:
-            where = f"spec.podgroups[{position}].topologyConstraint"
-            yield where, _current(podgroup), _desired(clique, keys)
+            yield f"spec.podgroups[{position}].topologyConstraint", _current(podgroup), _desired(clique, keys)
 
 
 def _desired(holder: PodCliqueSet | Group | Clique, keys: Mapping[str, str]) -> Pack:
@@ -51,15 +53,10 @@ def _desired(holder: PodCliqueSet | Group | Clique, keys: Mapping[str, str]) -> 
 
 
 def _current(holder: Any) -> Pack:
-    pack = value_at(holder, ("topologyConstraint", "packConstraint"))
-    values = pack if isinstance(pack, dict) else {}
-    return str(values.get("required") or ""), str(values.get("preferred") or "")
+    pack = map_of(value_at(holder, ("topologyConstraint", "packConstraint")))
+    return str(pack.get("required") or ""), str(pack.get("preferred") or "")
 
 
 def _shown(pack: Pack) -> str:
-    named = (("required", pack[0]), ("preferred", pack[1]))
-    return "{" + ", ".join(f"{field}: {key}" for field, key in named if key) + "}"
-
-
-def _maps(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    fields = (("required", pack[0]), ("preferred", pack[1]))
+    return "{" + ", ".join(f"{field}: {key}" for field, key in fields if key) + "}"

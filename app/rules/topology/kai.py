@@ -1,13 +1,15 @@
-"""The KAI Topology that a ClusterTopology stands for.
+"""The KAI Topology of a ClusterTopology.
 
-Source: `rules/README.md`; KAI's Topology CRD, whose levels are
-immutable, unique, and may have `kubernetes.io/hostname` only at their end.
+Source: `rules/README.md`. In KAI's CRD, levels are immutable and unique, and only the last one may be
+`kubernetes.io/hostname`.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.objects.conditions import Condition
+from app.objects.edits import value_at
+from app.objects.shape import maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
@@ -19,7 +21,7 @@ ERROR_CODE = "KAI_TOPOLOGY_CREATE_ERROR"
 
 
 def mapping_problem(levels: Sequence[Level]) -> str | None:
-    """Why KAI can't have `levels` (broadest first); None if it can."""
+    """Returns the reason why a KAI Topology can't have `levels`, which are listed broadest first. None if it can."""
     keys = [level.key for level in levels]
     if not keys:
         return "the ClusterTopology has no levels that KAI could use"
@@ -30,7 +32,7 @@ def mapping_problem(levels: Sequence[Level]) -> str | None:
 
 
 def desired_kai_topology(cluster_topology: Mapping[str, Any], levels: Sequence[Level]) -> dict[str, Any]:
-    """The KAI Topology of a stored ClusterTopology, whose `levels` are given broadest first; owned by it."""
+    """Returns the KAI Topology of a stored ClusterTopology, which owns it. `levels` are listed broadest first."""
     metadata = cluster_topology["metadata"]
     owner = {
         "apiVersion": CLUSTER_TOPOLOGY.api_version(),
@@ -49,31 +51,30 @@ def desired_kai_topology(cluster_topology: Mapping[str, Any], levels: Sequence[L
 
 
 def level_labels(kai: Mapping[str, Any]) -> tuple[str, ...]:
-    """The node labels of a KAI Topology's levels, broadest first. Aliases are left out: people may give levels a name,
-    and KAI takes it wherever it takes the label."""
-    spec = kai.get("spec")
-    levels = spec.get("levels") if isinstance(spec, dict) else None
-    return tuple(
-        str(level.get("nodeLabel")) for level in (levels if isinstance(levels, list) else ()) if isinstance(level, dict)
-    )
+    """Returns the node labels of the levels of a KAI Topology, broadest first. Aliases are left out: administrators may
+    set them, and KAI accepts them wherever it accepts the label."""
+    return tuple(str(level.get("nodeLabel")) for level in maps_of(value_at(kai, ("spec", "levels"))))
 
 
 def is_owned(kai: Mapping[str, Any], uid: str) -> bool:
     """Whether the ClusterTopology `uid` controls the stored KAI Topology."""
     owners = kai["metadata"].get("ownerReferences") or []
-    return any(one.get("uid") == uid and one.get("controller") is True for one in owners)
+    return any(owner.get("uid") == uid and owner.get("controller") is True for owner in owners)
 
 
 def is_orphan(kai: Mapping[str, Any], name: str, uid: str) -> bool:
-    """Whether it was that of a former ClusterTopology of the same name, which the garbage collector will remove."""
+    """Whether a former ClusterTopology of the same name owns the stored KAI Topology, so that the garbage collector
+    will delete it. `uid` is that of the current ClusterTopology."""
     owners = kai["metadata"].get("ownerReferences") or []
     return any(
-        one.get("kind") == CLUSTER_TOPOLOGY.kind and one.get("name") == name and one.get("uid") != uid for one in owners
+        owner.get("kind") == CLUSTER_TOPOLOGY.kind and owner.get("name") == name and owner.get("uid") != uid
+        for owner in owners
     )
 
 
 def ready_condition(problem: str | None, generation: int, *, pending: bool = False) -> Condition:
-    """What to say of the KAI Topology: `problem` None is success; `pending` ones resolve by themselves."""
+    """Returns the condition Ready of a ClusterTopology. `problem` is None if its KAI Topology is as it should be. A
+    `pending` problem resolves by itself."""
     if problem is None:
         return Condition(READY, "True", REASON_READY, "KAI Topology is in step with the ClusterTopology", generation)
     if pending:
@@ -81,12 +82,13 @@ def ready_condition(problem: str | None, generation: int, *, pending: bool = Fal
     return Condition(READY, "False", REASON_FAILED, problem, generation)
 
 
-def last_errors(condition: Condition, before: Any, now: str) -> list[dict[str, Any]]:
-    """`status.lastErrors`: empty unless the condition is False; an error that stays keeps its first time."""
+def last_errors(condition: Condition, stored: Any, now: str) -> list[dict[str, Any]]:
+    """Returns `status.lastErrors`: empty unless the condition is False. `stored` is the former value. If it contains
+    the same error, its `observedAt` stays; else that is `now` (RFC 3339)."""
     if condition.status != "False":
         return []
     error = {"code": ERROR_CODE, "description": condition.message}
-    for one in before if isinstance(before, list) else []:
-        if isinstance(one, dict) and {key: one.get(key) for key in error} == error:
-            return [one]
+    for stored_error in maps_of(stored):
+        if {key: stored_error.get(key) for key in error} == error:
+            return [stored_error]
     return [{**error, "observedAt": now}]

@@ -1,7 +1,4 @@
-"""Topology domains, the levels of a ClusterTopology and their validation.
-
-Source: `rules/README.md`.
-"""
+"""Topology domains, and the levels of a ClusterTopology with their validation. Source: `rules/README.md`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,19 +7,20 @@ from typing import Any
 from app.objects.fields import (
     FieldError,
     FieldPath,
-    as_map,
     duplicate,
     invalid,
     not_supported,
     required,
     walk_list,
     walk_map,
+    walk_maps,
     wrong_type,
 )
 from app.objects.names import label_key_problem
+from app.objects.shape import maps_of
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
-"""Broadest first: the semantic order."""
+"""All domains of a ClusterTopology, broadest first."""
 
 MAX_LEVELS = 7
 MAX_KEY = 63
@@ -33,14 +31,16 @@ _RANK = {domain: rank for rank, domain in enumerate(DOMAINS)}
 
 @dataclass(frozen=True, slots=True)
 class Level:
+    """A topology domain and the node label that it stands for."""
+
     domain: str
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The managed ClusterTopology, as the rules see it: `levels` broadest first. Not `enabled` means that topology
-    support is switched off in the configuration; enabled without levels, that the object isn't there (yet)."""
+    """The managed ClusterTopology. `levels` are listed broadest first, and are empty if the object doesn't exist.
+    `enabled` is false if topology support is disabled in the configuration."""
 
     name: str
     enabled: bool
@@ -59,7 +59,7 @@ class Topology:
 
 
 def rank(domain: str) -> int:
-    """The place of `domain` in the semantic order: 0 for region, the broadest. KeyError for an unknown one."""
+    """Returns the position of `domain` in DOMAINS: 0 for region, the broadest. KeyError for any other text."""
     return _RANK[domain]
 
 
@@ -68,29 +68,23 @@ def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
 
 
 def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:
-    """`spec.levels` of a ClusterTopology."""
+    """Returns `levels` as `spec.levels` of a ClusterTopology."""
     return [{"domain": level.domain, "key": level.key} for level in levels]
 
 
 def read_levels(spec_levels: Any) -> tuple[Level, ...]:
-    """The usable levels of a stored ClusterTopology's `spec.levels`, broadest first; what the CRD doesn't allow is
-    left out."""
-    if not isinstance(spec_levels, list):
-        return ()
-    found = {
+    """Reads `spec.levels` of a stored ClusterTopology. Returns the valid levels, broadest first."""
+    levels = {
         item["domain"]: Level(item["domain"], item["key"])
-        for item in spec_levels
-        if isinstance(item, dict)
-        and isinstance(item.get("domain"), str)
-        and item["domain"] in _RANK
-        and isinstance(item.get("key"), str)
+        for item in maps_of(spec_levels)
+        if isinstance(item.get("domain"), str) and item["domain"] in _RANK and isinstance(item.get("key"), str)
     }
-    return broadest_first(found.values())
+    return broadest_first(levels.values())
 
 
 def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Findings about a ClusterTopology: domains of the seven and unique, keys qualified label names and unique. Any
-    order of levels is valid. Not checked here: who may write it (`authorization`)."""
+    """Returns findings about a ClusterTopology. Each domain must be one of DOMAINS and unique, and each key a qualified
+    label name and unique. Levels may be in any order. `authorization` decides who may write it."""
     findings: list[FieldError] = []
     root = FieldPath("")
     spec = walk_map(obj, "spec", root, findings)
@@ -101,19 +95,17 @@ def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
 
 
 def validate_levels(levels: Sequence[Any], path: FieldPath) -> list[FieldError]:
-    """Findings about a list of `{domain, key}`; `path` is where it stands."""
+    """Returns findings about `levels`, a list of maps with `domain` and `key`. `path` is the path of the list."""
     findings: list[FieldError] = []
     if not levels:
         return [required(path, "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}")]
     if len(levels) > MAX_LEVELS:
         findings.append(invalid(path, len(levels), f"must have at most {MAX_LEVELS} levels"))
-    seen: dict[str, set[str]] = {"domain": set(), "key": set()}
-    for position, item in enumerate(levels):
-        at = path.index(position)
-        level = as_map(item, at, findings)
-        if level is not None:
-            _validate_domain(level, at.child("domain"), seen["domain"], findings)
-            validate_key(level, at.child("key"), seen["key"], findings)
+    domains: set[str] = set()
+    keys: set[str] = set()
+    for at, level in walk_maps(levels, path, findings):
+        _validate_domain(level, at.child("domain"), domains, findings)
+        validate_key(level, at.child("key"), keys, findings)
     return findings
 
 
@@ -132,7 +124,7 @@ def _validate_domain(level: dict[str, Any], at: FieldPath, seen: set[str], findi
 
 
 def validate_key(level: dict[str, Any], at: FieldPath, seen: set[str], findings: list[FieldError]) -> None:
-    """Adds what is wrong with the key of `level` to `findings`, and a key that is right to `seen`."""
+    """Validates the key of `level`, which is at the path `at`. Adds a problem to `findings`, or the key to `seen`."""
     key = level.get("key")
     if key is None or key == "":
         findings.append(required(at, "the node label that holds this level, such as topology.kubernetes.io/rack"))

@@ -1,5 +1,4 @@
-"""Labels that a Pod gets from its node at binding. Source: `rules/README.md`; the node is the
-authority for the keys, whatever the caller sent."""
+"""Labels that a Pod gets from its node at binding. Source: `rules/README.md`."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -9,7 +8,8 @@ from app.objects.metadata import labels_of
 
 
 def binding_changes(binding: Mapping[str, Any], node_labels: Mapping[str, str], keys: Collection[str]) -> list[Change]:
-    """Per key: the node's value, or nothing if the node has none. Other labels of the Binding stay untouched."""
+    """Returns the changes that give the Binding the node's value of each label in `keys`. A label that the node lacks
+    is removed, whatever the caller sent. Other labels stay."""
     present = labels_of(binding)
     changes: list[Change] = []
     for key in keys:

@@ -1,7 +1,7 @@
-"""Topology constraints of a PodCliqueSet in the words of today's Grove: `topologyName`, `pack.required`,
-`pack.preferred`, and the deprecated `packDomain`.
+"""Topology constraints of a PodCliqueSet in the dialect `bindings`: `topologyName`, `pack.required`, `pack.preferred`,
+and the deprecated `packDomain`.
 
-The verdicts are those of Grove's own webhook, but with all findings at once:
+The verdicts are those of Grove's own webhook, but with all findings at once. Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation/topologyconstraints.go
 """
 
@@ -12,21 +12,21 @@ from typing import Any
 from app.objects.fields import (
     FieldError,
     FieldPath,
-    as_map,
     forbidden,
     invalid,
     required,
     walk_list,
     walk_map,
+    walk_maps,
     wrong_type,
 )
 from app.rules.topology.levels import Level
 
 LevelsOf = Callable[[str], Sequence[Level] | None]
-"""The levels of the ClusterTopologyBinding of a name, broadest first; None if it doesn't exist."""
+"""Returns the levels of the ClusterTopologyBinding of a name, broadest first, or None if it doesn't exist."""
 
 Owner = tuple[str, str]
-"""("set", ""), ("group", name) or ("clique", name): what a constraint belongs to, however the lists are ordered."""
+"""What a constraint belongs to, whatever the order of the lists: ("set", ""), ("group", name) or ("clique", name)."""
 
 _TEMPLATE = FieldPath("spec.template")
 _SET: Owner = ("set", "")
@@ -34,7 +34,7 @@ _SET: Owner = ("set", "")
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """One topologyConstraint; `path` is where it is. Each value is "" if it is not set."""
+    """One topologyConstraint. `path` is its path. A value is "" if it is not set."""
 
     owner: Owner
     path: FieldPath
@@ -57,24 +57,24 @@ class Packing:
 
     @property
     def values(self) -> tuple[str, str, str, str]:
-        """What may not be changed by an update."""
+        """The values that an update may not change."""
         return self.name, self.pack_domain, self.required, self.preferred
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Packings:
-    """The constraints of one PodCliqueSet in list order, set, groups, cliques. `places` has the path of every possible
-    owner, `members` the cliques of each scaling group."""
+    """The constraints of one PodCliqueSet: that of the set, then those of its groups and cliques in list order.
+    `paths` are the paths of all possible owners, and `members` the cliques of each scaling group."""
 
-    constraints: list[Packing]
-    places: dict[Owner, FieldPath]
-    members: dict[str, list[str]]
+    constraints: tuple[Packing, ...]
+    paths: Mapping[Owner, FieldPath]
+    members: Mapping[str, Sequence[str]]
 
     def of(self, owner: Owner) -> Packing | None:
         return next((packing for packing in self.constraints if packing.owner == owner), None)
 
     def parents(self, packing: Packing) -> Iterator[Packing]:
-        """The constraints that stand above `packing`: the set's, and for a clique those of its scaling groups."""
+        """Yields the constraints above `packing`: that of the set, and for a clique those of its scaling groups."""
         kind, name = packing.owner
         above: list[Owner] = [] if kind == "set" else [_SET]
         above += [("group", group) for group, members in self.members.items() if kind == "clique" and name in members]
@@ -85,40 +85,43 @@ class Packings:
 
 
 def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packings:
-    """The constraints of the PodCliqueSet `obj`. What isn't of the CRD's shape becomes a finding."""
+    """Returns the constraints of the PodCliqueSet `obj`. Parts that don't have the CRD's shape are left out, with a
+    finding each."""
+    constraints: list[Packing] = []
+    paths: dict[Owner, FieldPath] = {}
+    members: dict[str, list[str]] = {}
+    for owner, at, holder in _holders(obj, findings):
+        paths[owner] = at
+        kind, name = owner
+        if kind == "group":
+            members[name] = [str(clique) for clique in walk_list(holder, "cliqueNames", at, findings)]
+        if holder.get("topologyConstraint") is not None:
+            constraints.append(_read(holder, owner, at, findings))
+    return Packings(tuple(constraints), paths, members)
+
+
+def _holders(obj: Mapping[str, Any], findings: list[FieldError]) -> Iterator[tuple[Owner, FieldPath, dict[str, Any]]]:
+    """Yields the owner, the path and the content of each part of `obj` that may have a constraint."""
     spec = walk_map(obj, "spec", FieldPath(""), findings)
     template = walk_map(spec, "template", FieldPath("spec"), findings)
-    packings = Packings([], {}, {})
-    _read(template, _SET, _TEMPLATE, packings, findings)
+    yield _SET, _TEMPLATE, template
     for kind, field in (("group", "podCliqueScalingGroups"), ("clique", "cliques")):
-        for position, item in enumerate(walk_list(template, field, _TEMPLATE, findings)):
-            at = _TEMPLATE.child(field).index(position)
-            holder = as_map(item, at, findings)
-            if holder is None:
-                continue
-            name = str(holder.get("name", ""))
-            if kind == "group":
-                packings.members[name] = [str(member) for member in walk_list(holder, "cliqueNames", at, findings)]
-            _read(holder, (kind, name), at, packings, findings)
-    return packings
+        items = walk_list(template, field, _TEMPLATE, findings)
+        for at, holder in walk_maps(items, _TEMPLATE.child(field), findings):
+            yield (kind, str(holder.get("name", ""))), at, holder
 
 
-def _read(holder: dict[str, Any], owner: Owner, at: FieldPath, into: Packings, findings: list[FieldError]) -> None:
-    into.places[owner] = at
-    if holder.get("topologyConstraint") is None:
-        return
+def _read(holder: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]) -> Packing:
     path = at.child("topologyConstraint")
     constraint = walk_map(holder, "topologyConstraint", at, findings)
     pack = walk_map(constraint, "pack", path, findings)
-    into.constraints.append(
-        Packing(
-            owner,
-            path,
-            _text(constraint, "topologyName", path, findings),
-            _text(constraint, "packDomain", path, findings),
-            _text(pack, "required", path.child("pack"), findings),
-            _text(pack, "preferred", path.child("pack"), findings),
-        )
+    return Packing(
+        owner,
+        path,
+        _text(constraint, "topologyName", path, findings),
+        _text(constraint, "packDomain", path, findings),
+        _text(pack, "required", path.child("pack"), findings),
+        _text(pack, "preferred", path.child("pack"), findings),
     )
 
 
@@ -130,12 +133,12 @@ def _text(holder: dict[str, Any], field: str, at: FieldPath, findings: list[Fiel
     return ""
 
 
-# Which binding each constraint refers to.
+# Names.
 
 
 def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owner, str]:
-    """The topologyName of each constraint, its own or inherited from its scaling group or its set; without an entry if
-    there is none. Missing and contradicting names are findings."""
+    """Returns the topologyName of each constraint by its owner: its own name, or that of its scaling group or set. Adds
+    findings about missing names, which have no entry, and about names that differ."""
     names: dict[Owner, str] = {}
     for packing in packings.constraints:
         inherited = _inherited(packings, packing, names)
@@ -160,12 +163,12 @@ def _inherited(packings: Packings, packing: Packing, names: Mapping[Owner, str])
     return names[nearest[0]] if nearest else ""
 
 
-# What is wrong with them.
+# Findings.
 
 
 def validate_packings(packings: Packings, levels_of: LevelsOf, existing: Sequence[str]) -> list[FieldError]:
-    """All findings about the constraints: names, then per constraint its levels and what stands above it. `existing`
-    are the names of the bindings that exist, for the message."""
+    """Returns all findings about the constraints: about their names, then for each constraint about its levels and the
+    constraints above it. `existing` are the names of all bindings, for the message."""
     findings: list[FieldError] = []
     names = effective_names(packings, findings)
     unknown: set[str] = set()
@@ -206,36 +209,37 @@ def _validate_parents(
         if broader:
             parent, over = max(broader, key=lambda pair: domains.index(pair[1]))
             allowed = ", ".join(domains[domains.index(over) :])
-            text = f'broader than the {field} domain "{over}" of {_whose(parent)}; allowed: {allowed}'
+            text = f'broader than the {field} domain "{over}" of {_owner_name(parent)}; allowed: {allowed}'
             path: FieldPath = getattr(packing, f"{field}_path")
             findings.append(invalid(path, domain, text))
 
 
 def _is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
-    """Whether both are levels and `domain` is the broader one."""
+    """Whether both are in `domains`, which are listed broadest first, and `domain` is the broader one."""
     return domain in domains and other in domains and domains.index(domain) < domains.index(other)
 
 
-def _whose(packing: Packing) -> str:
+def _owner_name(packing: Packing) -> str:
     kind, name = packing.owner
     return "the PodCliqueSet" if kind == "set" else f'scaling group "{name}"' if kind == "group" else f'clique "{name}"'
 
 
-def former_words(packings: Packings) -> list[FieldError]:
-    """Findings about packDomain in a new PodCliqueSet, which the CRD of today's Grove doesn't allow."""
+def deprecated_fields(packings: Packings) -> list[FieldError]:
+    """Returns findings about packDomain in a new PodCliqueSet, in which Grove's CRD doesn't allow it."""
     text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
-    at = (packing.path.child("packDomain") for packing in packings.constraints if packing.pack_domain)
-    return [forbidden(path, text) for path in at]
+    paths = (packing.path.child("packDomain") for packing in packings.constraints if packing.pack_domain)
+    return [forbidden(path, text) for path in paths]
 
 
-# What has no effect, or not the one that was meant.
+# Warnings.
 
 
 def packing_warnings(packings: Packings, levels_of: LevelsOf) -> list[str]:
-    """Constraints that are valid for Grove, but without effect or in contradiction to one above."""
+    """Returns warnings about constraints that Grove accepts, but that have no effect or contradict a constraint above
+    them."""
     names = effective_names(packings, [])
-    former = [str(packing.path.child("packDomain")) for packing in packings.constraints if packing.pack_domain]
-    warnings = [_deprecated(former)] if former else []
+    deprecated = [str(packing.path.child("packDomain")) for packing in packings.constraints if packing.pack_domain]
+    warnings = [_deprecated(deprecated)] if deprecated else []
     for packing in packings.constraints:
         levels = levels_of(names[packing.owner]) if packing.owner in names else None
         domains = [level.domain for level in levels or ()]
@@ -262,65 +266,12 @@ def _own_warnings(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
 def _parent_warnings(packing: Packing, parent: Packing, domains: Sequence[str]) -> Iterator[str]:
     if _is_broader(packing.preferred, parent.required, domains):
         yield (
-            f'{packing.preferred_path} "{packing.preferred}" has no effect: {_whose(parent)} already requires '
+            f'{packing.preferred_path} "{packing.preferred}" has no effect: {_owner_name(parent)} already requires '
             f'the narrower "{parent.required}"'
         )
     if _is_broader(packing.required, parent.preferred, domains):
         yield (
-            f'{packing.required_path} "{packing.required}" allows what {_whose(parent)} wants to avoid: it prefers '
-            f'the narrower "{parent.preferred}", so that the preference may be ignored for {_whose(packing)}'
+            f'{packing.required_path} "{packing.required}" allows what {_owner_name(parent)} wants to avoid: it '
+            f'prefers the narrower "{parent.preferred}", so that the preference may be ignored for '
+            f"{_owner_name(packing)}"
         )
-
-
-# Updates.
-
-
-def needs_names(old: Packings) -> bool:
-    """Whether a stored set has a packDomain from before `topologyName` existed, without any name."""
-    findings: list[FieldError] = []
-    effective_names(old, findings)
-    return bool(findings) and any(packing.pack_domain and not packing.name for packing in old.constraints)
-
-
-def is_unchanged(packings: Packings, old: Packings) -> bool:
-    """Whether the constraints are those of `old`, or differ only by a packDomain that became pack.required."""
-    return all(_is_kept(packings.of(owner), old.of(owner)) for owner in packings.places)
-
-
-def _is_kept(new: Packing | None, old: Packing | None) -> bool:
-    if new is None or old is None:
-        return new is old
-    return new.values == old.values or _is_migrated(new, old)
-
-
-def _is_migrated(new: Packing, old: Packing) -> bool:
-    """Whether only `packDomain` became `pack.required`."""
-    moved = bool(old.pack_domain) and not new.pack_domain and new.pack_required == old.pack_domain
-    return moved and (new.name, new.preferred) == (old.name, old.preferred)
-
-
-def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
-    """Findings about constraints that an update changes: Grove allows no change, except that a packDomain becomes
-    pack.required, and that a set from before `topologyName` existed gets its names."""
-    repairable = needs_names(old)
-    findings: list[FieldError] = []
-    for owner, at in packings.places.items():
-        new, before = packings.of(owner), old.of(owner)
-        if _is_kept(new, before) or (repairable and _is_repaired(new, before)):
-            continue
-        text = f"cannot be changed after creation: was {_shown(before)}, would be {_shown(new)}"
-        findings.append(forbidden(at.child("topologyConstraint"), text))
-    return findings
-
-
-def _is_repaired(new: Packing | None, old: Packing | None) -> bool:
-    if new is None or old is None:
-        return False
-    return not old.name and bool(old.pack_domain) and bool(new.name) and new.pack_domain == old.pack_domain
-
-
-def _shown(packing: Packing | None) -> str:
-    if packing is None:
-        return "absent"
-    named = (("topologyName", packing.name), ("required", packing.required), ("preferred", packing.preferred))
-    return "{" + ", ".join(f"{name}: {value}" for name, value in named if value) + "}"

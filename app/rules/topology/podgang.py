@@ -1,8 +1,8 @@
-"""Topology constraints of a PodGang: three levels, required and preferred. The webhook and the reconciler share this.
+"""Topology constraints of a PodGang, its scaling groups and its PodGroups in the dialect `design`.
 
-Source: `rules/README.md`. Inside a constraint only `packConstraint.required`
-and `.preferred` are ours. Whatever else a constraint contains survives, and so does the entry of
-`spec.topologyConstraintGroupConfigs` that contains it.
+The webhook and the reconciler use the same rule. Source: `rules/README.md`. Of a constraint, only
+`packConstraint.required` and `packConstraint.preferred` are written here. Other fields of a constraint are kept, and so
+are entries of `spec.topologyConstraintGroupConfigs` that have such fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.objects.edits import ABSENT, Change, Edit, value_at
-from app.objects.fields import FieldError, FieldPath, as_map, walk_list, walk_map
+from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
 from app.objects.metadata import annotations_of
+from app.objects.shape import map_of, maps_of
 from app.rules.labels import TOPOLOGY_NAME
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.levels import Topology
@@ -22,8 +23,8 @@ _OURS = ("required", "preferred")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What one PodGroup of a PodGang is made from: a clique of one replica of the set, and the scaling group replica
-    that it belongs to. Indexes are text, as in names."""
+    """The PodClique of one PodGroup of a PodGang: a clique of a replica of the set or of a scaling group. `replica` is
+    the index of the set's replica, and `index` that of the scaling group's, both as text."""
 
     clique: str
     replica: str
@@ -32,32 +33,32 @@ class Member:
 
 
 def find_member(podgroup: str, pcs: PodCliqueSet) -> Member | None:
-    """The member that `podgroup` names: a PodClique is called `<pcs>-<replica>-<clique>`, or in a scaling group
-    `<pcs>-<replica>-<group>-<index>-<clique>`. None if the set has no such clique. The replica is read from the
-    name too, because Grove's operator writes it on PodCliques, but not on PodGangs."""
+    """Returns the member that the PodGroup `podgroup` stands for, or None if the set has no such clique.
+
+    A PodGroup has the name of its PodClique: `<pcs>-<replica>-<clique>`, or `<pcs>-<replica>-<group>-<index>-<clique>`
+    in a scaling group. The replica is read from the name, because Grove's operator puts no label with it on PodGangs.
+    """
     prefix = f"{pcs.name}-"
-    replica, _, rest = podgroup[len(prefix) :].partition("-")
+    replica, _, suffix = podgroup[len(prefix) :].partition("-")
     if not podgroup.startswith(prefix) or not replica.isdecimal():
         return None
     for group in pcs.groups:
-        if rest.startswith(f"{group.name}-"):
-            index, _, clique = rest[len(group.name) + 1 :].partition("-")
+        if suffix.startswith(f"{group.name}-"):
+            index, _, clique = suffix[len(group.name) + 1 :].partition("-")
             if index.isdecimal() and clique in group.cliques:
                 return Member(clique, replica, group.name, index)
-    return Member(rest, replica) if pcs.clique_of(rest) is not None else None
+    return Member(suffix, replica) if pcs.clique_of(suffix) is not None else None
 
 
 def validate_shape(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Findings about the parts of a PodGang that constraints are written into."""
+    """Returns findings about the parts of a PodGang that constraints are written into."""
     findings: list[FieldError] = []
     root, at = FieldPath(""), FieldPath("spec")
     spec = walk_map(obj, "spec", root, findings)
     _validate_constraint_shape(spec, at, findings)
     for name in ("podgroups", "topologyConstraintGroupConfigs"):
-        for position, item in enumerate(walk_list(spec, name, at, findings)):
-            entry = as_map(item, at.child(name).index(position), findings)
-            if entry is not None:
-                _validate_constraint_shape(entry, at.child(name).index(position), findings)
+        for entry_at, entry in walk_maps(walk_list(spec, name, at, findings), at.child(name), findings):
+            _validate_constraint_shape(entry, entry_at, findings)
     return findings
 
 
@@ -67,8 +68,11 @@ def _validate_constraint_shape(holder: dict[str, Any], at: FieldPath, findings: 
 
 
 def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Change]:
-    """What has to change in the PodGang `obj`, which belongs to `pcs` (None if it is not known: then only preferred
-    constraints are written, and required ones stay as they are). Topology disabled: all constraints go."""
+    """Returns the changes that give the PodGang `obj` the constraints of its set `pcs`.
+
+    If `pcs` is None, the set is not known: only preferred constraints are written, and required ones stay. If topology
+    support is disabled, all constraints are removed.
+    """
     if not topology.enabled:
         return _removals(obj)
     podgroups = value_at(obj, ("spec", "podgroups"))
@@ -107,12 +111,12 @@ def _pack(obj: Any, holder: tuple[str | int, ...], required: Any, topology: Topo
 def _group_config_changes(
     obj: Any, pcs: PodCliqueSet, topology: Topology, members: Sequence[tuple[str, Member | None]]
 ) -> list[Change]:
-    """One entry per scaling-group replica in this PodGang whose group has a constraint, in the order in which their
-    PodGroups come."""
+    """Returns the change to the list of group constraints, if it differs. The list has one entry per scaling group
+    replica in this PodGang whose group has a constraint, in the order of the PodGroups."""
     path = ("spec", "topologyConstraintGroupConfigs")
     stored = value_at(obj, path)
-    entries = _maps(stored)
-    current = {one["name"]: one for one in entries if isinstance(one.get("name"), str)}
+    entries = maps_of(stored)
+    current = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
     desired: dict[str, dict[str, Any]] = {}
     for podgroup, member in members:
         group = pcs.group_of(member.group) if member and member.group else None
@@ -123,22 +127,21 @@ def _group_config_changes(
             constraint = _merged(current.get(name), topology.key_of(group.pack_domain), topology.strictest_key)
             desired[name] = {**current.get(name, {}), "name": name, "podGroupNames": [], **constraint}
         desired[name]["podGroupNames"].append(podgroup)
-    kept = [_without_pack(entry) for entry in entries if str(entry.get("name")) not in desired and _has_more(entry)]
-    wanted: Any = [*desired.values(), *kept] or ABSENT
-    if wanted is ABSENT and stored in (ABSENT, None, []):
+    others = [_without_pack(entry) for entry in entries if str(entry.get("name")) not in desired and _has_more(entry)]
+    value: Any = [*desired.values(), *others] or ABSENT
+    if value is ABSENT and stored in (ABSENT, None, []):
         return []
-    return [] if stored == wanted else [Edit(path, wanted)]
+    return [] if stored == value else [Edit(path, value)]
 
 
 def _merged(entry: dict[str, Any] | None, required: str | None, preferred: str | None) -> dict[str, Any]:
-    held = value_at(entry, ("topologyConstraint",))
-    pack = value_at(held, ("packConstraint",))
-    merged = dict(pack) if isinstance(pack, dict) else {}
-    merged.pop("required", None)
+    """Returns the constraint of `entry` with these values."""
+    constraint = map_of(value_at(entry, ("topologyConstraint",)))
+    pack = {field: value for field, value in map_of(constraint.get("packConstraint")).items() if field != "required"}
     if required is not None:
-        merged["required"] = required
-    merged["preferred"] = preferred
-    return {"topologyConstraint": {**(held if isinstance(held, dict) else {}), "packConstraint": merged}}
+        pack["required"] = required
+    pack["preferred"] = preferred
+    return {"topologyConstraint": {**constraint, "packConstraint": pack}}
 
 
 def _removals(obj: Mapping[str, Any]) -> list[Change]:
@@ -146,15 +149,15 @@ def _removals(obj: Mapping[str, Any]) -> list[Change]:
     count = len(podgroups) if isinstance(podgroups, list) else 0
     changes = [Edit(("metadata", "annotations", TOPOLOGY_NAME), ABSENT), *_removal(obj, ("spec",))]
     entries = value_at(obj, ("spec", "topologyConstraintGroupConfigs"))
-    kept = [_without_pack(entry) if _has_more(entry) else None for entry in _maps(entries)]
-    changes.append(Edit(("spec", "topologyConstraintGroupConfigs"), [entry for entry in kept if entry] or ABSENT))
+    others = [_without_pack(entry) for entry in maps_of(entries) if _has_more(entry)]
+    changes.append(Edit(("spec", "topologyConstraintGroupConfigs"), others or ABSENT))
     for position in range(count):
         changes += _removal(obj, ("spec", "podgroups", position))
     return [change for change in changes if value_at(obj, change.path) != change.value]
 
 
 def _removal(obj: Any, holder: tuple[str | int, ...]) -> list[Edit]:
-    """Removes the constraint of `holder`, or only what is ours in it if it contains more."""
+    """Returns the edits that remove the constraint at `holder`. If it has other fields too, only ours are removed."""
     if not _has_more(value_at(obj, holder)):
         return [Edit((*holder, "topologyConstraint"), ABSENT)]
     path = (*holder, "topologyConstraint", "packConstraint")
@@ -162,11 +165,9 @@ def _removal(obj: Any, holder: tuple[str | int, ...]) -> list[Edit]:
 
 
 def _has_more(holder: Any) -> bool:
-    """Whether the constraint of `holder` contains anything that this rule doesn't write."""
-    constraint = value_at(holder, ("topologyConstraint",))
-    pack = value_at(constraint, ("packConstraint",))
-    fields = {*(constraint if isinstance(constraint, dict) else ()), *(pack if isinstance(pack, dict) else ())}
-    return not fields <= {"packConstraint", *_OURS}
+    """Whether the constraint of `holder` has fields that this rule doesn't write."""
+    constraint = map_of(value_at(holder, ("topologyConstraint",)))
+    return not {*constraint, *map_of(constraint.get("packConstraint"))} <= {"packConstraint", *_OURS}
 
 
 def _without_pack(entry: dict[str, Any]) -> dict[str, Any]:
@@ -174,9 +175,5 @@ def _without_pack(entry: dict[str, Any]) -> dict[str, Any]:
     pack = constraint.get("packConstraint")
     if not isinstance(pack, dict):
         return entry
-    kept = {field: value for field, value in pack.items() if field not in _OURS}
-    return {**entry, "topologyConstraint": {**constraint, "packConstraint": kept}}
-
-
-def _maps(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    others = {field: value for field, value in pack.items() if field not in _OURS}
+    return {**entry, "topologyConstraint": {**constraint, "packConstraint": others}}

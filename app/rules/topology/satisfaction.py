@@ -1,7 +1,4 @@
-"""Whether the topology constraints of a PodCliqueSet can be met, as its status says it.
-
-Source: `rules/README.md`.
-"""
+"""The condition of a PodCliqueSet about its topology constraints. Source: `rules/README.md`."""
 
 from collections.abc import Collection, Sequence
 
@@ -10,12 +7,12 @@ from app.rules.podcliqueset import CONDITION, PodCliqueSet
 from app.rules.topology.levels import DOMAINS, Topology
 
 SHOWN = 5
-"""Names in a warning; kubectl cuts long ones."""
+"""The most names in a warning, because kubectl cuts a long warning."""
 
 
 def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-    """The condition TopologyConstraintSatisfied; None for a set without constraints, which doesn't get one. `topology`
-    None: the managed ClusterTopology can't be seen at the moment."""
+    """Returns the condition TopologyConstraintSatisfied, or None for a set without constraints. `topology` is None if
+    the managed ClusterTopology is not known."""
     if not pcs.domains:
         return None
     if topology is None:
@@ -24,26 +21,26 @@ def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condit
     if not topology.enabled:
         text = "Topology support disabled in operator configuration"
         return Condition(CONDITION, "False", "TopologyDisabled", text, pcs.generation)
-    known = {level.domain for level in topology.levels}
-    missing = [domain for domain in DOMAINS if domain in pcs.domains - known]
+    existing = {level.domain for level in topology.levels}
+    missing = [domain for domain in DOMAINS if domain in pcs.domains - existing]
     if not missing:
         text = "All topology constraints name levels of the ClusterTopology"
         return Condition(CONDITION, "True", "TopologyConstraintsValid", text, pcs.generation)
-    named = ", ".join(f"'{domain}'" for domain in missing)
+    names = ", ".join(f"'{domain}'" for domain in missing)
     text = (
-        f"Topology level{'s' if len(missing) > 1 else ''} {named} not found in ClusterTopology '{topology.name}'. "
+        f"Topology level{'s' if len(missing) > 1 else ''} {names} not found in ClusterTopology '{topology.name}'. "
         f"Topology constraint will be ignored. Please remove packDomain or update ClusterTopology."
     )
     return Condition(CONDITION, "False", "TopologyLevelNotFound", text, pcs.generation)
 
 
-def lost_levels_warning(lost: Collection[str], sets: Sequence[PodCliqueSet]) -> str | None:
-    """What to tell who takes the levels `lost` from the managed ClusterTopology, while `sets` name them; None where
-    nobody does."""
+def removed_levels_warning(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> str | None:
+    """Returns the warning for the user who removes the levels `removed` from the managed ClusterTopology, or None if
+    `sets`, the PodCliqueSets with constraints on them, are empty."""
     if not sets:
         return None
-    named = [f"{one.namespace}/{one.name}" for one in sets[:SHOWN]]
-    rest = f" and {len(sets) - SHOWN} more" if len(sets) > SHOWN else ""
-    levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in lost)
-    who = "1 PodCliqueSet has" if len(sets) == 1 else f"{len(sets)} PodCliqueSets have"
-    return f"{who} constraints on the removed levels ({levels}), which will be ignored: {', '.join(named)}{rest}"
+    names = [f"{pcs.namespace}/{pcs.name}" for pcs in sets[:SHOWN]]
+    more = f" and {len(sets) - SHOWN} more" if len(sets) > SHOWN else ""
+    levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in removed)
+    subject = "1 PodCliqueSet has" if len(sets) == 1 else f"{len(sets)} PodCliqueSets have"
+    return f"{subject} constraints on the removed levels ({levels}), which will be ignored: {', '.join(names)}{more}"

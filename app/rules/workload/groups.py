@@ -1,7 +1,7 @@
-"""Groups of Kubernetes Workloads, whatever the version of the API: which group a Pod is in, and what a group is.
+"""Groups of Kubernetes Workloads, in the same form for all versions of the API.
 
-A Pod of Kubernetes 1.35 names its group by `spec.workloadRef`, one of 1.36 and later by `spec.schedulingGroup`. The
-files `v1alpha1`, `v1alpha2` and `v1beta1` read the objects of these versions into a `Group`.
+A Pod names its group in `spec.workloadRef` in Kubernetes 1.35, and in `spec.schedulingGroup` since 1.36. `v1alpha1`,
+`v1alpha2` and `v1beta1` read objects of these versions into a `Group`.
 Source: https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-gang-scheduling
 """
 
@@ -11,8 +11,11 @@ from hashlib import sha256
 from typing import Any
 
 from app.objects.metadata import annotations_of, labels_of
+from app.objects.shape import map_of, maps_of
 
 IGNORE = "kai.scheduler/ignore-workload-api"
+"""If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
+
 MAX_NAME = 253
 
 _NOT_COPIED = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "batch.kubernetes.io/job-tracking", IGNORE)
@@ -20,7 +23,8 @@ _NOT_COPIED = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "batch.kub
 
 @dataclass(frozen=True, slots=True)
 class GroupRef:
-    """What a Pod says about its group. In v1alpha2 only `pod_group` is given, which leads to the rest."""
+    """The reference of a Pod to its group. In v1alpha1, `pod_group` is "". In later versions, only `pod_group` is set:
+    the name of a PodGroup of scheduling.k8s.io."""
 
     workload: str = ""
     group: str = ""
@@ -29,38 +33,40 @@ class GroupRef:
 
     @property
     def key(self) -> str:
-        """One text for each group of a namespace; no name holds a slash."""
+        """A text that is unique for each group of a namespace. Names contain no slash."""
         if self.pod_group:
             return instance_key(self.pod_group)
         return f"w/{self.workload}/{self.group}/{self.replica_key}"
 
 
 def instance_key(pod_group: str) -> str:
-    """The key of a group that a PodGroup of scheduling.k8s.io defines."""
+    """Returns the key of the group that a PodGroup of scheduling.k8s.io defines."""
     return f"g/{pod_group}"
 
 
 def shared_key(workload: str, group: str) -> str:
-    """The key of a group with the basic policy, whose replicas are all one."""
+    """Returns the key that all replicas of a group with the basic policy share."""
     return f"b/{workload}/{group}"
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One source of metadata: a Workload, a top owner or a Pod. `priority_class` is that of a Pod's spec."""
+    """The metadata of a Workload, a top owner or a Pod. `priority_class` is that of the Pod's spec, else ""."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     priority_class: str = ""
 
     def find(self, key: str) -> str | None:
+        """Returns the label `key`, else the annotation `key`, or None if neither has a value."""
         return self.labels.get(key) or self.annotations.get(key) or None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group as its Workload defines it. `minimum` is the `minCount` of a gang, or None for the basic policy.
-    `composite` is the CompositePodGroup that the group is part of, or ""."""
+    """A group as its Workload or PodGroup defines it. `minimum` is the `minCount` of a gang, or None for the basic
+    policy. `pod_group` is the PodGroup of scheduling.k8s.io that defines the group, or "". `composite` is the
+    CompositePodGroup that the group is part of, or ""."""
 
     workload: str
     name: str
@@ -74,14 +80,14 @@ class Group:
 
     @property
     def identity(self) -> str:
-        """What tells this group from every other in its namespace. All replicas of a basic group are one."""
+        """A text that is unique for each group of a namespace. All replicas of a basic group have the same."""
         replica = "" if self.minimum is None else self.replica_key or self.pod_group
         return f"{self.workload}/{self.name}/{replica}"
 
     @property
     def pod_group_name(self) -> str:
-        """`<workload>-<group>-<replica key>`; in v1alpha2 the PodGroup of a gang has a name of its own. One that is too
-        long is cut, and told apart by a hash of the whole."""
+        """The name of the KAI PodGroup: `<workload>-<group>-<replica key>`, or, for a gang that a PodGroup of
+        scheduling.k8s.io defines, the name of that PodGroup."""
         if self.pod_group and (self.minimum is not None or not self.workload):
             return self.pod_group
         replica = "" if self.minimum is None else self.replica_key
@@ -89,6 +95,7 @@ class Group:
 
 
 def shortened(name: str) -> str:
+    """Returns `name`. If it is too long for a name, its end is replaced by a hash of the whole."""
     if len(name) <= MAX_NAME:
         return name
     digest = sha256(name.encode()).hexdigest()[:10]
@@ -96,7 +103,7 @@ def shortened(name: str) -> str:
 
 
 def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
-    """The group that `pod` names, in either dialect; None for a Pod without one, or that opted out."""
+    """Returns the group that `pod` names in either field, or None if it names none or has opted out."""
     if annotations_of(pod).get(IGNORE) == "true":
         return None
     spec = pod.get("spec")
@@ -112,44 +119,63 @@ def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
 
 
 def layer_of(obj: Mapping[str, Any]) -> Layer:
-    """Labels and annotations of `obj`, without those that belong to tools that made it."""
+    """Returns the labels and annotations of `obj`, without those of the tools that created it."""
     return Layer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
 
 
-def _copied(found: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value for key, value in found.items() if isinstance(value, str) and not key.startswith(_NOT_COPIED)}
+def _copied(entries: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if isinstance(value, str) and not key.startswith(_NOT_COPIED)}
 
 
 def group_keys(identity: str, name: str) -> list[str]:
-    """The keys (see `GroupRef.key`) that the Pods of the KAI PodGroup `name` can have, by its `Group.identity`."""
+    """Returns the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have. `identity` is the
+    `Group.identity` of the group that it was made for."""
     parts = identity.split("/")
     if len(parts) != 3:
         return []
     workload, group, instance = parts
     if not workload:
         return [instance_key(instance or name)]
-    named = GroupRef(workload, group, instance).key
-    return [named, instance_key(instance) if instance else shared_key(workload, group)]
+    own_key = GroupRef(workload, group, instance).key
+    return [own_key, instance_key(instance) if instance else shared_key(workload, group)]
 
 
-def named_groups(workload: Mapping[str, Any], listed: Any, policy: str) -> dict[str, Group]:
-    """The groups of `workload` by name. `listed` are their definitions, in whose field `policy` the policy is."""
+def named_groups(workload: Mapping[str, Any], definitions: Any, policy: str) -> dict[str, Group]:
+    """Returns the groups of `workload` by name. `definitions` is the list of them, each with its policy in the field
+    `policy`."""
     name, layer = workload["metadata"]["name"], layer_of(workload)
     return {
         entry["name"]: Group(name, entry["name"], minimum_of(entry.get(policy)), layer)
-        for entry in (listed if isinstance(listed, list) else [])
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+        for entry in maps_of(definitions)
+        if isinstance(entry.get("name"), str)
     }
 
 
+def group_of(pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None, template: tuple[Any, Any]) -> Group:
+    """Returns the group that a PodGroup of scheduling.k8s.io defines. `template` are the names of the Workload and of
+    the template that it was made from. Labels and annotations are those of `workload`, or, if that is None, of the
+    PodGroup. The policy is that of the PodGroup: a later change of the template does not apply to it."""
+    spec = pod_group.get("spec") or {}
+    return Group(
+        workload=str(template[0] or ""),
+        name=str(template[1] or ""),
+        minimum=minimum_of(spec.get("schedulingPolicy")),
+        layer=layer_of(workload or pod_group),
+        pod_group=pod_group["metadata"]["name"],
+        priority_class=str(spec.get("priorityClassName") or ""),
+        topology_key=_topology_key(spec),
+        composite=str(spec.get("parentCompositePodGroupName") or ""),
+    )
+
+
 def minimum_of(policy: Any) -> int | None:
-    """The `minCount` of a gang, or None if `policy` is not that of a gang."""
-    gang = policy.get("gang") if isinstance(policy, dict) else None
-    count = gang.get("minCount") if isinstance(gang, dict) else None
+    """Returns the `minCount` of a gang, or None if `policy` is not that of a gang."""
+    count = map_of(map_of(policy).get("gang")).get("minCount")
     return count if isinstance(count, int) and count >= 0 else None
 
 
-def topology_key_of(spec: Mapping[str, Any]) -> str:
-    """The node label of `schedulingConstraints.topology` (KEP-5732), in whose domain all Pods of the group must be."""
+def _topology_key(spec: Mapping[str, Any]) -> str:
+    """Returns the node label of `schedulingConstraints.topology` (KEP-5732). All Pods of the group must be on nodes
+    that have the same value of it."""
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or [{}]
     return str(topology[0].get("key") or "")

@@ -1,9 +1,9 @@
-"""The KAI PodGroup of a Workload group: where its fields come from, and what of a stored one differs.
+"""The KAI PodGroup of a Workload group: its desired fields, and the difference between a stored one and these.
 
 Sources: KAI's design
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/designs/k8s-workload-api/README.md
-and, for queue, priority class, project, node pool and user, what KAI's own grouper does (`pkg/podgrouper/podgrouper/
-plugins/defaultgrouper` of that repository).
+and, for queue, priority class, project, node pool and user, KAI's own podgrouper:
+https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/podgrouper/podgrouper/plugins/defaultgrouper
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,11 +16,11 @@ from app.rules.labels import MANAGED_BY, MANAGER
 from app.rules.workload.groups import Group, Layer
 
 KAI_SCHEDULER = "kai-scheduler"
-"""The `schedulerName` of KAI as it is installed."""
+"""The `schedulerName` of a default installation of KAI."""
 
 WORKLOAD_GROUP = "grove.io/workload-group"
 COPIED = "grove.io/copied-metadata"
-"""Which labels and annotations came from elsewhere: they go when they go there."""
+"""The annotation that lists the copied labels and annotations. A copy is removed when its original is removed."""
 
 TOPOLOGY = "kai.scheduler/topology"
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
@@ -41,8 +41,8 @@ _MAPS = ("labels", "annotations")
 
 @dataclass(frozen=True, slots=True)
 class LabelKeys:
-    """Where queue, priority class, preemptibility and project are read: labels, else annotations, of each layer; and
-    the labels of Pods that their PodGroup has too: user and node pool."""
+    """The keys of labels or annotations for queue, priority class, preemptibility and project, and of the labels `user`
+    and `node_pool` that a PodGroup gets from its Pods."""
 
     queue: str = "kai.scheduler/queue"
     priority_class: str = "priorityClassName"
@@ -54,8 +54,8 @@ class LabelKeys:
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """How KAI is set up: its labels, the Topology that a topology key without one is meant in, and the queue of those
-    who name none ("" for no queue)."""
+    """The settings of KAI: its keys, the Topology of constraints that name none, and the queue of groups that name none
+    ("" for no queue)."""
 
     keys: LabelKeys = LabelKeys()
     topology: str = ""
@@ -64,9 +64,11 @@ class Conventions:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the fields of a PodGroup come from, beside its group. `kind` is the API group and kind of the top owner,
-    `common_owner` the reference to the top owner that all Pods have in common, if they have one, and `priority_classes`
-    the names of those that exist."""
+    """The sources of the fields of a PodGroup, beside its group: the top owner and the first Pod.
+
+    `kind` is the API group and kind of the top owner. `common_owner` is the reference to the top owner that all Pods
+    have in common, or None. `priority_classes` are the names of all PriorityClasses.
+    """
 
     owner: Layer
     pod: Layer
@@ -77,15 +79,15 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What people should know about a stored PodGroup, as reason and note of an event."""
+    """Reason and note of an event about a stored PodGroup."""
 
     reason: str
     note: str
 
 
 def desired_pod_group(group: Group, sources: Sources, conventions: Conventions) -> dict[str, Any]:
-    """The KAI PodGroup of `group`: each field from the Workload, else the top owner, else (but for topology) the
-    Pod."""
+    """Returns the KAI PodGroup of `group`. Each field comes from the Workload, else from the top owner, else, except
+    for the topology, from the Pod."""
     owner = sources.common_owner
     return {
         "apiVersion": POD_GROUP.api_version(),
@@ -120,14 +122,14 @@ def _chain(group: Group, sources: Sources) -> tuple[Layer, Layer, Layer]:
 
 def _spec(group: Group, sources: Sources, conventions: Conventions) -> dict[str, Any]:
     chain, keys = _chain(group, sources), conventions.keys
-    known = {
+    fields = {
         "queue": named_queue(chain, keys) or conventions.default_queue,
         "priorityClassName": _priority_class(group, sources, keys.priority_class),
         "preemptibility": _preemptibility(chain, keys.preemptibility),
         "topologyConstraint": _topology(group, sources.owner, conventions.topology),
     }
     minimum = 1 if group.minimum is None else group.minimum
-    return {"minMember": minimum} | {field: value for field, value in known.items() if value}
+    return {"minMember": minimum} | {field: value for field, value in fields.items() if value}
 
 
 def _first(chain: Iterable[Layer], key: str) -> str | None:
@@ -135,7 +137,8 @@ def _first(chain: Iterable[Layer], key: str) -> str | None:
 
 
 def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | None:
-    """The queue by its own label; else that of the project, one for each node pool."""
+    """Returns the queue that the first layer in `chain` names, else the queue of the project in the node pool. None if
+    there is neither."""
     queue, project = _first(chain, keys.queue), _first(chain, keys.project)
     if queue or not project:
         return queue
@@ -144,15 +147,15 @@ def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | Non
 
 
 def _priority_class(group: Group, sources: Sources, key: str) -> str | None:
-    """The first that exists, of those named and KAI's default for the kind of the top owner."""
+    """Returns the first PriorityClass that exists, of those that are named and KAI's default for the top owner."""
     default = DEFAULT_PRIORITY_CLASSES.get(sources.kind, DEFAULT_PRIORITY_CLASS)
-    named = (layer.find(key) for layer in _chain(group, sources))
-    candidates = (group.priority_class, *named, sources.pod.priority_class, default)
+    from_layers = (layer.find(key) for layer in _chain(group, sources))
+    candidates = (group.priority_class, *from_layers, sources.pod.priority_class, default)
     return next((name for name in candidates if name and name in sources.priority_classes), None)
 
 
 def _preemptibility(chain: Iterable[Layer], key: str) -> str | None:
-    """A value that KAI doesn't know counts as none."""
+    """Returns the first value that KAI supports."""
     return next((value for layer in chain if (value := layer.find(key)) in PREEMPTIBILITIES), None)
 
 
@@ -170,20 +173,20 @@ def _topology(group: Group, owner: Layer, topology: str) -> dict[str, str]:
 def remarks(
     stored: Mapping[str, Any], group: Group, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
-    """By subject what people should know about the stored PodGroup, or None if there is nothing to say of it."""
+    """Returns remarks about the stored PodGroup by subject. The value is None if there is no remark on a subject."""
     return {
         "queue": _queue_remark(stored, named_queue(_chain(group, sources), conventions.keys)),
         "topology": _topology_remark(group, sources.owner),
     }
 
 
-def _queue_remark(stored: Mapping[str, Any], named: str | None) -> Remark | None:
+def _queue_remark(stored: Mapping[str, Any], queue: str | None) -> Remark | None:
     current = (stored.get("spec") or {}).get("queue") or ""
-    if named is None or named == current:
+    if queue is None or queue == current:
         return None
     return Remark(
         "QueueDiffers",
-        f'labels name the queue "{named}", spec.queue is "{current}" and stays so: grove-admission writes it only at '
+        f'labels name the queue "{queue}", spec.queue is "{current}" and stays so: grove-admission writes it only at '
         "creation. To move the group, change spec.queue",
     )
 
@@ -200,9 +203,12 @@ def _topology_remark(group: Group, owner: Layer) -> Remark | None:
 
 
 def difference(stored: Mapping[str, Any], desired: Mapping[str, Any], keys: LabelKeys) -> dict[str, Any]:
-    """A merge patch that makes `stored` as desired; {} if it is. Its owners, and labels, annotations and fields that
-    others have set, stay. Queue and node pool belong to KAI's queue assigner and to administrators once the PodGroup is
-    stored; `minMember` is not written beside `minSubGroup`, which excludes it."""
+    """Returns the merge patch that makes `stored` as `desired`, or {} if there is no difference.
+
+    Owners, and labels, annotations and fields that other writers have set, stay. After its creation, queue and node
+    pool of a PodGroup belong to KAI's queue assigner and to administrators. If `minSubGroup` is set, `minMember` is not
+    written, because KAI allows only one of the two.
+    """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool))
     spec = _spec_difference(stored, desired)
     return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
@@ -213,42 +219,44 @@ def _metadata_difference(
 ) -> dict[str, Any]:
     patch: dict[str, Any] = {}
     for name in _MAPS:
-        current, wanted = string_map(stored, name), desired["metadata"][name]
-        kept = only_at_creation if name == "labels" else ()
-        changes: dict[str, Any] = {
-            key: None for key in _copied(stored, name) if key in current and key not in wanted and key not in kept
-        }
-        changes |= {key: value for key, value in wanted.items() if current.get(key) != value and key not in kept}
+        current, entries = string_map(stored, name), desired["metadata"][name]
+        excluded = only_at_creation if name == "labels" else ()
+        removed = [key for key in _copied(stored, name) if key in current and key not in entries]
+        changes: dict[str, Any] = {key: None for key in removed if key not in excluded}
+        changes |= {key: value for key, value in entries.items() if current.get(key) != value and key not in excluded}
         patch |= {name: changes} if changes else {}
     return patch
 
 
 def _copied(stored: Mapping[str, Any], name: str) -> list[str]:
-    """The keys of labels or annotations that `stored` got from elsewhere."""
+    """Returns the keys of those labels or annotations of `stored` that are copies."""
     entries = str(annotations_of(stored).get(COPIED, "")).split(",")
     return [entry.removeprefix(f"{name}/") for entry in entries if entry.startswith(f"{name}/")]
 
 
 def _spec_difference(stored: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
-    current, wanted = stored.get("spec") or {}, desired["spec"]
+    current, values = stored.get("spec") or {}, desired["spec"]
     fields = [field for field in _FIELDS if field != "minMember" or current.get("minSubGroup") is None]
-    spec = {field: wanted.get(field) for field in fields if _given(current, field) != wanted.get(field)}
+    spec = {field: values.get(field) for field in fields if _value(current, field) != values.get(field)}
     if spec.get("topologyConstraint") and current.get("topologyConstraint"):
-        gone = [key for key in current["topologyConstraint"] if key not in spec["topologyConstraint"]]
-        spec["topologyConstraint"] = {**spec["topologyConstraint"], **dict.fromkeys(gone)}
+        removed = [key for key in current["topologyConstraint"] if key not in spec["topologyConstraint"]]
+        spec["topologyConstraint"] = {**spec["topologyConstraint"], **dict.fromkeys(removed)}
     return spec
 
 
-def _given(spec: Mapping[str, Any], field: str) -> Any:
-    """The value of `field`, None if it is missing or empty. A `minMember` of 0 is not empty."""
+def _value(spec: Mapping[str, Any], field: str) -> Any:
+    """Returns the value of `field`, or None if it is missing or empty. A `minMember` of 0 is not empty."""
     value = spec.get(field)
     return None if value in ("", {}) else value
 
 
 def owners_to_write(stored: Mapping[str, Any], common_owner: Mapping[str, Any] | None) -> list[Any] | None:
-    """The owner references that `stored` should have, or None if they stay. It has none if its Pods have no owner in
-    common: it would be collected with the first of several owners, while Pods of the others run. A Workload is never an
-    owner. Whatever its owners, the PodGroup is deleted with its last Pod."""
+    """Returns the owner references that `stored` should have, or None if they should not change.
+
+    If its Pods have no owner in common, it should have none. Otherwise it would be garbage-collected with one of the
+    owners, while Pods of the others run. A Workload is never an owner. Whatever its owners, the reconciler deletes a
+    PodGroup with its last Pod.
+    """
     references = stored["metadata"].get("ownerReferences") or []
     of_workload = any(str(owner.get("apiVersion", "")).startswith(f"{K8S_POD_GROUP.group}/") for owner in references)
     is_common = common_owner is not None and common_owner["uid"] in {owner["uid"] for owner in references}
@@ -256,6 +264,6 @@ def owners_to_write(stored: Mapping[str, Any], common_owner: Mapping[str, Any] |
 
 
 def is_of_group(stored: Mapping[str, Any], group: Group) -> bool:
-    """Whether a stored KAI PodGroup was made here for `group`, and not by anybody else or for another of that name."""
+    """Whether this program made the stored KAI PodGroup, and for `group`."""
     ours = labels_of(stored).get(MANAGED_BY) == MANAGER
     return ours and annotations_of(stored).get(WORKLOAD_GROUP) == group.identity

@@ -1,6 +1,7 @@
-"""What a Pod that names a Workload group is told: its KAI PodGroup, and that KAI's own grouper is to leave it alone.
+"""The annotations of a Pod that names a Workload group: the name of its KAI PodGroup, and the one that makes KAI's own
+podgrouper skip the Pod.
 
-KAI reads both annotations: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md
+Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,11 @@ POD_GROUP_NAME = "pod-group-name"
 
 
 def admission_changes(pod: Mapping[str, Any], scheduler_name: str) -> list[Change]:
-    """The annotation with which KAI does not schedule a new Pod alone while its PodGroup does not exist yet. No change
-    for a Pod of another scheduler, without a Workload group, that opted out, or that has the annotation already."""
+    """Returns the change that annotates a new Pod, so that KAI does not schedule it alone before its PodGroup exists.
+
+    Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the Pod names no Workload group
+    or has opted out, or if it already has the annotation.
+    """
     spec = pod.get("spec")
     if not isinstance(spec, dict) or spec.get("schedulerName") != scheduler_name or group_ref(pod) is None:
         return []

@@ -1,4 +1,4 @@
-"""Workloads of scheduling.k8s.io/v1alpha1 (Kubernetes 1.35): the groups are in the Workload, and Pods name them.
+"""Workloads of scheduling.k8s.io/v1alpha1 (Kubernetes 1.35). A Workload defines groups, and Pods name them.
 
 Source: https://github.com/kubernetes/api/blob/release-1.35/scheduling/v1alpha1/types.go
 """
@@ -10,5 +10,5 @@ from app.rules.workload.groups import Group, named_groups
 
 
 def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
-    """The groups that the Workload defines, by name."""
+    """Returns the groups that the Workload defines, by name."""
     return named_groups(workload, (workload.get("spec") or {}).get("podGroups"), "policy")

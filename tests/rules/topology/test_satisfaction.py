@@ -6,7 +6,7 @@ import pytest
 
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Level, Topology
-from app.rules.topology.satisfaction import constraint_condition, lost_levels_warning
+from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
 TOPOLOGY = Topology("grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host")))
 FREE = PodCliqueSet("ns", "train", "u", 5, False, None, (Clique("worker", 1, None),), ())
@@ -87,4 +87,4 @@ def test_the_condition(pcs: PodCliqueSet, topology: Topology | None, wanted: tup
     ],
 )
 def test_who_takes_levels_away_is_told_whom_it_hits(count: int, warning: str | None) -> None:
-    assert lost_levels_warning({"rack", "block"}, [replace(FREE, name=f"s{n}") for n in range(count)]) == warning
+    assert removed_levels_warning({"rack", "block"}, [replace(FREE, name=f"s{n}") for n in range(count)]) == warning

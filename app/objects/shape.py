@@ -1,0 +1,30 @@
+"""Reads parts of objects that may not have the shape that their CRD requires. A part of the wrong type counts as
+absent."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def map_of(value: Any) -> Mapping[str, Any]:
+    """`value` if it is a map, else an empty map."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: Any) -> list[Any]:
+    """`value` if it is a list, else an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def maps_of(value: Any) -> list[dict[str, Any]]:
+    """The maps in the list `value`. Empty if `value` is not a list."""
+    return [item for item in list_of(value) if isinstance(item, dict)]
+
+
+def int_of(value: Any, default: int = 0) -> int:
+    """`value` if it is an integer, else `default`. A boolean is not an integer."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def text_of(value: Any) -> str:
+    """`value` if it is a string, else an empty string."""
+    return value if isinstance(value, str) else ""
