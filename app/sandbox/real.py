@@ -9,6 +9,7 @@ import contextlib
 import csv
 import os
 import socket
+import ssl
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -93,7 +94,8 @@ class RealApiServer:
         flags = [*self._api_flags(etcd, *files), *await self._gates()]
         await self._run("kube-apiserver", flags)
         headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
-        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, verify=pki.context(pair.ca), timeout=30)
+        context = ssl.create_default_context(cadata=pair.ca.decode("ascii"))
+        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, verify=context, timeout=30)
         await self._until_ready()
         free = [name for name in kubeconfig.USERS if name != "admin" and not (self._rules and name == "operator")]
         await self.apply([_ROLE, _binding(free)])

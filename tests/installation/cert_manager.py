@@ -5,10 +5,7 @@ its CA in the caBundles of the webhook configurations that ask for it.
 import asyncio
 import base64
 import contextlib
-import ipaddress
 from collections.abc import AsyncIterator
-
-from cryptography import x509
 
 from app.sandbox import pki
 from tests.installation.cluster import CONFIGURATIONS, Cluster
@@ -17,7 +14,7 @@ from tests.installation.pods import CORE, NAME, NAMESPACE
 
 CERTIFICATE = f"/apis/cert-manager.io/v1/namespaces/{NAMESPACE}/certificates/{NAME}"
 ANNOTATION = "cert-manager.io/inject-ca-from"
-LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+LOOPBACK = "127.0.0.1"
 """A real API server calls our Pods at this address here."""
 
 
@@ -47,7 +44,7 @@ async def _issued(cluster: Cluster, spec: Object) -> str:
     path = f"{CORE}/secrets/{spec['secretName']}"
     stored = await cluster.admin.find(path)
     if stored is None:
-        pair = pki.issue((*(x509.DNSName(name) for name in spec["dnsNames"]), LOOPBACK))
+        pair = pki.issue((*spec["dnsNames"], LOOPBACK))
         files = {"ca.crt": pair.ca, "tls.crt": pair.certificate, "tls.key": pair.key}
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         metadata = {"name": spec["secretName"]}

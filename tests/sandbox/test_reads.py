@@ -109,7 +109,6 @@ async def test_only_so_many_lists_are_kept_for_later_pages(api: Api) -> None:
 
 
 LIST_OPTIONS = 'ListOptions.meta.k8s.io "" is invalid: '
-MATCH = f"{LIST_OPTIONS}resourceVersionMatch: "
 
 
 @pytest.mark.parametrize(
@@ -119,31 +118,6 @@ MATCH = f"{LIST_OPTIONS}resourceVersionMatch: "
         pytest.param({"resourceVersion": "1"}, 200, "", id="not older than"),
         pytest.param(
             {"resourceVersion": "999"}, 504, "Timeout: Too large resource version: 999", id="a version to come"
-        ),
-        pytest.param(
-            {"resourceVersion": "1", "resourceVersionMatch": "Exact"},
-            410,
-            "The resourceVersion for the provided list is too old: 1",
-            id="exactly one that is over",
-        ),
-        pytest.param({"resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"}, 200, "", id="the same, said"),
-        pytest.param(
-            {"resourceVersionMatch": "Exact"},
-            422,
-            f"{MATCH}Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-            id="a match of no version",
-        ),
-        pytest.param(
-            {"resourceVersion": "1", "resourceVersionMatch": "Sort of"},
-            422,
-            f'{MATCH}Unsupported value: "Sort of": supported values: "Exact", "NotOlderThan"',
-            id="a match that isn't known",
-        ),
-        pytest.param(
-            {"resourceVersion": "0", "resourceVersionMatch": "Exact"},
-            422,
-            f'{MATCH}Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-            id="exactly any version",
         ),
         pytest.param({"resourceVersion": "x"}, 400, "invalid resource version: 'x'", id="no version"),
         pytest.param({"limit": "x"}, 400, "limit: Invalid value: 'x'", id="no limit"),

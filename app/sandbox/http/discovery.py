@@ -1,6 +1,6 @@
-"""Discovery, plain and aggregated, and the few words of OpenAPI that kubectl apply needs.
+"""Discovery, and the part of OpenAPI that `kubectl apply` reads.
 
-kubectl asks OpenAPI v3 whether PATCH takes `fieldValidation`; the answer is yes, so it leaves validation to the server.
+kubectl reads in OpenAPI v3 whether PATCH has the parameter `fieldValidation`. It has, so the server validates fields.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,6 @@ from app.sandbox.objects.objects import Object
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests import access_reviews
 
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 VERSION = {
     "major": "1",
     "minor": "36",
@@ -25,37 +24,37 @@ VERSION = {
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _NOT_SERVED = {("", "namespaces"): ("deletecollection",)}
 _CHANGED = ("get", "patch", "update")
-_SUBRESOURCES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "binding": ("", "Binding", ("create",)),
-    "scale": ("autoscaling/v1", "Scale", _CHANGED),
-    "token": ("authentication.k8s.io/v1", "TokenRequest", ("create",)),
+_SUBRESOURCES: dict[str, tuple[Object, tuple[str, ...]]] = {
+    "binding": ({"kind": "Binding"}, ("create",)),
+    "scale": ({"group": "autoscaling", "version": "v1", "kind": "Scale"}, _CHANGED),
+    "token": ({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}, ("create",)),
 }
-"""The group version ("" for that of the resource), kind and verbs of those that aren't part of the object."""
+"""The kind and the verbs of the subresources whose kind is not that of the resource."""
 
 
 def verbs(item: Served) -> tuple[str, ...]:
-    """What can be done with a resource itself: reviews are only created, namespaces only deleted one by one."""
+    """The verbs of a resource. Access reviews can only be created, and namespaces only be deleted one by one."""
     if item.group == access_reviews.GROUP:
         return ("create",)
     return tuple(verb for verb in _VERBS if verb not in _NOT_SERVED.get(item.table, ()))
 
 
 def _versions(registry: Registry) -> dict[str, dict[str, list[Served]]]:
-    """group -> version -> resources, the best version of a group first."""
-    found: dict[str, dict[str, list[Served]]] = {}
+    """The resources by group and version, the preferred version of a group first."""
+    groups: dict[str, dict[str, list[Served]]] = {}
     for item in registry.all():
-        found.setdefault(item.group, {}).setdefault(item.version, []).append(item)
+        groups.setdefault(item.group, {}).setdefault(item.version, []).append(item)
     return {
         group: dict(sorted(versions.items(), key=lambda entry: _priority(entry[0]), reverse=True))
-        for group, versions in found.items()
+        for group, versions in groups.items()
     }
 
 
 def _priority(version: str) -> tuple[int, int, int]:
-    """Kubernetes' order: v2 before v1 before v1beta2 before v1beta1 before v1alpha1."""
+    """A sort key for versions: v2, v1, v1beta2, v1beta1, v1alpha1 and all others in descending order."""
     for rank, word in ((2, "beta"), (1, "alpha")):
-        major, found, minor = version.removeprefix("v").partition(word)
-        if found and major.isdigit() and minor.isdigit():
+        major, _, minor = version.removeprefix("v").partition(word)
+        if major.isdigit() and minor.isdigit():
             return rank, int(major), int(minor)
     digits = version.removeprefix("v")
     return (3, int(digits), 0) if digits.isdigit() else (0, 0, 0)
@@ -102,64 +101,15 @@ def _resource(item: Served) -> Object:
         "kind": item.kind,
         "verbs": verbs(item),
     }
-    return entry | _names(item)
-
-
-def _names(item: Served) -> Object:
-    found = {"shortNames": item.short_names, "categories": item.categories}
-    return {key: names for key, names in found.items() if names}
-
-
-def _subresource(item: Served, name: str) -> tuple[Object, tuple[str, ...]]:
-    """The group, version and kind of a subresource, and its verbs."""
-    version, kind, served = _SUBRESOURCES.get(name, ("", item.kind, _CHANGED))
-    group, _, number = version.rpartition("/")
-    where = {"group": group, "version": number} if version else {"group": item.group, "version": item.version}
-    return {**where, "kind": kind}, served
+    names = {"shortNames": item.short_names, "categories": item.categories}
+    return entry | {key: value for key, value in names.items() if value}
 
 
 def _subresources(item: Served) -> Iterable[Object]:
     for name in item.subresources:
-        kind, served = _subresource(item, name)
-        foreign = kind if (kind["group"], kind["version"]) != (item.group, item.version) else {"kind": kind["kind"]}
+        kind, allowed = _SUBRESOURCES.get(name, ({"kind": item.kind}, _CHANGED))
         common = {"singularName": "", "namespaced": item.namespaced}
-        yield {"name": f"{item.plural}/{name}", **common, **foreign, "verbs": served}
-
-
-def aggregated(registry: Registry, core: bool) -> Object:
-    """The APIGroupDiscoveryList of /api (`core`) or /apis."""
-    chosen = {name: versions for name, versions in _versions(registry).items() if (name == "") == core}
-    items = [
-        {
-            "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
-            "versions": [
-                {
-                    "version": version,
-                    "freshness": "Current",
-                    "resources": [_aggregated_resource(item) for item in served],
-                }
-                for version, served in versions.items()
-            ],
-        }
-        for name, versions in chosen.items()
-    ]
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-
-
-def _aggregated_resource(item: Served) -> Object:
-    subresources = []
-    for name in item.subresources:
-        response, served = _subresource(item, name)
-        subresources.append({"subresource": name, "responseKind": response, "verbs": served})
-    entry: Object = {
-        "resource": item.plural,
-        "responseKind": item.group_version_kind(),
-        "scope": "Namespaced" if item.namespaced else "Cluster",
-        "singularResource": item.singular,
-        "verbs": verbs(item),
-        **_names(item),
-    }
-    return {**entry, "subresources": subresources} if subresources else entry
+        yield {"name": f"{item.plural}/{name}", **common, **kind, "verbs": allowed}
 
 
 def _prefix(item: Served) -> str:
@@ -172,7 +122,7 @@ def openapi_index(registry: Registry) -> Object:
 
 
 def openapi_document(registry: Registry, prefix: str) -> Object | None:
-    """The operations of one group version, without schemas; None if it isn't served."""
+    """The PATCH operations of a group version, without schemas, or None if the group version is not served."""
     items = sorted((item for item in registry.all() if _prefix(item) == prefix), key=lambda item: item.plural)
     paths: Object = {}
     for plural, same in groupby(items, key=lambda item: item.plural):

@@ -1,4 +1,4 @@
-"""Label selectors (equality, sets and numbers, as text and as objects) and field selectors."""
+"""Label selectors (as text and as LabelSelector objects) and field selectors."""
 
 import re
 from collections.abc import Callable
@@ -12,8 +12,7 @@ Matches = Callable[[Object], bool]
 Requirement = Callable[[dict[str, str]], bool]
 
 _SET = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)\s*")
-_EQUALITY = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s*(?P<op>==|=|!=|<|>)\s*(?P<values>[^\s,()]*)\s*")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_EQUALITY = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s*(?P<op>==|=|!=)\s*(?P<values>[^\s,()]*)\s*")
 _PRESENCE = re.compile(r"\s*(?P<op>!?)\s*(?P<key>[^\s!=<>,()]+)\s*")
 
 _FIELDS = {
@@ -50,21 +49,22 @@ _DEFAULTS = {
     "spec.hostNetwork": "false",
     "spec.unschedulable": "false",
 }
-_OPERATORS = {"!=": "NotIn", "notin": "NotIn", "<": "Lt", ">": "Gt"}
+_OPERATORS = {"!=": "NotIn", "notin": "NotIn"}
 
 
 def label_selector(text: str) -> Matches | None:
-    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; None if the text is empty. 400 if it can't be read."""
+    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`. None if the text is empty. Raises 400 if it is malformed."""
     requirements: list[Requirement] = []
-    rest = text.strip()
-    while rest or (requirements and text.strip().endswith(",")):
+    remaining = text.strip()
+    while remaining or (requirements and text.strip().endswith(",")):
         for pattern in (_SET, _EQUALITY, _PRESENCE):
-            if (match := pattern.match(rest)) and (match.end() == len(rest) or rest[match.end()] == ","):
+            match = pattern.match(remaining)
+            if match and (match.end() == len(remaining) or remaining[match.end()] == ","):
                 break
         else:
             raise errors.bad_request(f"unable to parse requirement: {text!r}")
         requirements.append(_parsed(match))
-        rest = rest[match.end() + 1 :]
+        remaining = remaining[match.end() + 1 :]
     return _all(requirements) if requirements else None
 
 
@@ -72,8 +72,8 @@ def _parsed(match: re.Match[str]) -> Requirement:
     parts = match.groupdict()
     key, operator = parts["key"], parts["op"]
     for value in (parts.get("values") or "").split(","):
-        for _, said, _ in label_problems({key: value.strip()}):
-            raise errors.bad_request(f"unable to parse requirement: {said}")
+        for _, message, _ in label_problems({key: value.strip()}):
+            raise errors.bad_request(f"unable to parse requirement: {message}")
     if "values" not in parts:
         return _requirement(key, "DoesNotExist" if operator else "Exists", ())
     values = tuple(value.strip() for value in parts["values"].split(","))
@@ -81,7 +81,7 @@ def _parsed(match: re.Match[str]) -> Requirement:
 
 
 def object_selector(selector: Object | None) -> Matches:
-    """A LabelSelector as webhook configurations hold it; an empty one matches everything."""
+    """Parses a LabelSelector, as in webhook configurations. None and an empty one match everything."""
     selector = selector or {}
     requirements = [_requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
     requirements += [
@@ -94,43 +94,23 @@ def object_selector(selector: Object | None) -> Matches:
 def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     match operator:
         case "In":
-            return lambda held: held.get(key) in values
+            return lambda present: present.get(key) in values
         case "NotIn":
-            return lambda held: held.get(key) not in values
+            return lambda present: present.get(key) not in values
         case "Exists":
-            return lambda held: key in held
+            return lambda present: key in present
         case "DoesNotExist":
-            return lambda held: key not in held
-        case "Lt" | "Gt":
-            return _compared(key, operator, values[0])
+            return lambda present: key not in present
     raise errors.bad_request(f"{operator!r} is not a valid label selector operator")
 
 
-def _compared(key: str, operator: str, bound: str) -> Requirement:
-    if not _INTEGER.fullmatch(bound):
-        said = f"Invalid value: \"{bound}\": for 'Gt', 'Lt' operators, the value must be an integer"
-        raise errors.bad_request(f"unable to parse requirement: values[0]: {said}")
-
-    def holds(held: dict[str, str]) -> bool:
-        value = held.get(key, "")
-        if not _INTEGER.fullmatch(value):
-            return False
-        return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
-
-    return holds
-
-
 def _all(requirements: list[Requirement]) -> Matches:
-    def matches(obj: Object) -> bool:
-        held = labels(obj)
-        return all(requirement(held) for requirement in requirements)
-
-    return matches
+    return lambda obj: all(requirement(labels(obj)) for requirement in requirements)
 
 
 def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
-    """Parses `metadata.name=x,spec.nodeName!=y` against the fields that the real server supports for this resource;
-    the paths are those of the stored version. None if the text is empty."""
+    """Parses `metadata.name=x,spec.nodeName!=y`. None if the text is empty. Raises 400 if it is malformed, or has a
+    field that kube-apiserver does not support for this resource. Paths are those of the stored version."""
     terms: list[tuple[str, bool, str]] = []
     for term in filter(None, re.split(r"(?<!\\),", text)):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", term)
@@ -142,11 +122,11 @@ def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
         terms.append((path, match[2] == "!=", re.sub(r"\\(.)", r"\1", match[3])))
     if not terms:
         return None
-    return lambda obj: all((_field(obj, path) == wanted) != negated for path, negated, wanted in terms)
+    return lambda obj: all((_field(obj, path) == value) != negated for path, negated, value in terms)
 
 
 def _field(obj: Object, path: str) -> str:
-    """What stands there as text, or the server's default: the sandbox doesn't write defaults of built-in kinds."""
+    """The value at `path` as text, or its default: the sandbox does not store the defaults of built-in kinds."""
     return _text(at(obj, *path.split("."))) or _DEFAULTS.get(path, "")
 
 
@@ -159,7 +139,7 @@ def _text(value: Any) -> str:
 
 
 def combined(*matchers: Matches | None) -> Matches | None:
-    """All of the given matchers at once; None if there is none."""
+    """A matcher that requires all of the given ones, or None if there is none."""
     present = [matcher for matcher in matchers if matcher is not None]
     if not present:
         return None

@@ -1,4 +1,4 @@
-"""The options of a request: ListOptions of a read, and those of a write, which for DELETE come in its body too."""
+"""The options of a request: ListOptions of a read, and the options of a write. A DELETE may have them in its body."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -13,14 +13,13 @@ from app.sandbox.requests.reads import Query
 
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Background", "Foreground", "Orphan")
-_MATCHES = ("Exact", "NotOlderThan")
 _TRUE = ("1", "true")
 _KINDS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 
 
 def write_options(method: str, params: QueryParams) -> WriteOptions:
-    """The options of a POST, PUT or PATCH (those of a DELETE are completed by `delete_options`). Raises 422 for a
-    value that isn't known: a dry run that is misspelt must not become a write."""
+    """The options in the query of a write; `delete_options` adds those in the body of a DELETE. Raises 422 for an
+    unknown value: a misspelt dry run must not become a write."""
     kind = _KINDS.get(method, "DeleteOptions")
     return WriteOptions(
         dry_run=_dry_run(kind, params.getlist("dryRun")),
@@ -30,15 +29,15 @@ def write_options(method: str, params: QueryParams) -> WriteOptions:
     )
 
 
-def delete_options(given: WriteOptions, body: Object) -> WriteOptions:
-    """`given` by the query, with what a DeleteOptions as the request's body says. Raises 422 as above."""
-    said = _known("DeleteOptions", "propagationPolicy", body.get("propagationPolicy") or "", _PROPAGATIONS)
+def delete_options(query: WriteOptions, body: Object) -> WriteOptions:
+    """The options in the `query`, and those of the DeleteOptions in the `body`. Raises 422 for an unknown value."""
+    propagation = _known("DeleteOptions", "propagationPolicy", body.get("propagationPolicy") or "", _PROPAGATIONS)
     dry_run = _dry_run("DeleteOptions", body.get("dryRun") or [])
-    return WriteOptions(dry_run=given.dry_run or dry_run, propagation=said or given.propagation)
+    return WriteOptions(dry_run=query.dry_run or dry_run, propagation=propagation or query.propagation)
 
 
-def _dry_run(kind: str, said: Any) -> bool:
-    values = [str(value) for value in said] if isinstance(said, list) else [str(said)]
+def _dry_run(kind: str, option: Any) -> bool:
+    values = [str(value) for value in option] if isinstance(option, list) else [str(option)]
     if any(value != "All" for value in values):
         shown = ", ".join(f'"{value}"' for value in values)
         raise _unsupported(kind, "dryRun", f"[]string{{{shown}}}", ("All",))
@@ -52,16 +51,22 @@ def _known(kind: str, field: str, value: str, allowed: Collection[str]) -> str:
 
 
 def _unsupported(kind: str, field: str, shown: str, allowed: Sequence[str]) -> errors.ApiError:
-    listed = ", ".join(f'"{one}"' for one in allowed)
+    listed = ", ".join(f'"{value}"' for value in allowed)
     message = f"Unsupported value: {shown}: supported values: {listed}"
-    return errors.invalid(
-        "meta.k8s.io", kind, "", [{"reason": "FieldValueNotSupported", "message": message, "field": field}]
-    )
+    return _invalid(kind, {"reason": "FieldValueNotSupported", "message": message, "field": field})
+
+
+def _invalid(kind: str, cause: Object) -> errors.ApiError:
+    return errors.invalid("meta.k8s.io", kind, "", [cause])
 
 
 def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Query:
-    """What a list or watch of `served` asks for. Raises 400 and 422 for what can't be asked."""
-    _check_version_match(params)
+    """The options of a list or watch of `served`. Raises 400 or 422 for an option that is malformed or not supported.
+    Clients that ask for the initial list in a watch (`sendInitialEvents`) fall back to list and watch."""
+    if params.get("sendInitialEvents") in _TRUE:
+        message = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        cause = {"reason": "FieldValueForbidden", "message": message, "field": "sendInitialEvents"}
+        raise _invalid("ListOptions", cause)
     matches = combined(
         label_selector(params.get("labelSelector", "")), field_selector(params.get("fieldSelector", ""), served.table)
     )
@@ -69,7 +74,6 @@ def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Que
         namespace=namespace,
         matches=matches,
         resource_version=_version(params),
-        exact=params.get("resourceVersionMatch") == "Exact",
         limit=_number(params, "limit"),
         continue_token=params.get("continue", ""),
         timeout=float(_number(params, "timeoutSeconds") or 1800),
@@ -89,22 +93,3 @@ def _version(params: Mapping[str, str]) -> str:
     if text and not text.isdigit():
         raise errors.bad_request(f"invalid resource version: {text!r}")
     return text
-
-
-def _check_version_match(params: Mapping[str, str]) -> None:
-    if params.get("sendInitialEvents") in _TRUE:
-        # Streaming the initial list isn't served: clients fall back to list and watch.
-        why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        raise _forbidden("sendInitialEvents", why)
-    match, version = params.get("resourceVersionMatch", ""), params.get("resourceVersion", "")
-    _known("ListOptions", "resourceVersionMatch", match, _MATCHES)
-    if match and not version:
-        raise _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-    if match == "Exact" and version == "0":
-        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise _forbidden("resourceVersionMatch", why)
-
-
-def _forbidden(field: str, why: str) -> errors.ApiError:
-    cause = {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": field}
-    return errors.invalid("meta.k8s.io", "ListOptions", "", [cause])

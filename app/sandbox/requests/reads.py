@@ -1,4 +1,4 @@
-"""Get, list and watch, in the three representations: whole objects, metadata only, and tables."""
+"""Get, list and watch, in three representations: whole objects, metadata only, and tables."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ _SNAPSHOTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """`kind` is object, metadata or table; `include` is the table's includeObject."""
+    """The form of an answer. `kind` is object, metadata or table; `include` is the `includeObject` of a table."""
 
     kind: str = "object"
     include: str = "Metadata"
@@ -54,12 +54,11 @@ class Representation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What of a resource is asked for; `namespace` "" means all."""
+    """The options of a list or watch. Without a `namespace`, it is of all namespaces; `timeout` is in seconds."""
 
     namespace: str = ""
     matches: Matches | None = None
     resource_version: str = ""
-    exact: bool = False
     limit: int = 0
     continue_token: str = ""
     timeout: float = 1800.0
@@ -67,7 +66,7 @@ class Query:
 
 
 class Reader:
-    """All reads from the storage. `bookmark_seconds` is how often quiet watches get a bookmark."""
+    """Reads from the storage. A watch without changes gets a bookmark every `bookmark_seconds`."""
 
     def __init__(self, storage: Storage, bookmark_seconds: float = 60.0) -> None:
         self._storage, self._bookmark_seconds = storage, bookmark_seconds
@@ -85,7 +84,7 @@ class Reader:
         return objects if query.matches is None else [obj for obj in objects if query.matches(obj)]
 
     def page(self, served: Served, query: Query, shown: Representation) -> Object:
-        """One page. Later pages come from the snapshot of the first; 410 if it has been let go."""
+        """One page of a list. Later pages come from the snapshot of the first one: 410 if the snapshot is gone."""
         if query.continue_token:
             snapshot, start = _read_token(query.continue_token)
             if snapshot not in self._snapshots:
@@ -104,12 +103,10 @@ class Reader:
         return shown.of_list(served, objects[start:end], list_metadata)
 
     def _check_version(self, query: Query) -> None:
-        wanted = int(query.resource_version or "0")
-        if wanted > self._storage.version:
-            message = f"Timeout: Too large resource version: {wanted}, current: {self._storage.version}"
+        requested = int(query.resource_version or "0")
+        if requested > self._storage.version:
+            message = f"Timeout: Too large resource version: {requested}, current: {self._storage.version}"
             raise errors.ApiError(504, "Timeout", message, {"causes": [{"reason": "ResourceVersionTooLarge"}]})
-        if query.exact and wanted != self._storage.version:
-            raise errors.gone(f"The resourceVersion for the provided list is too old: {wanted}")
 
     def _remember(self, version: int, objects: list[Object]) -> int:
         self._last_snapshot += 1
@@ -122,11 +119,12 @@ class Reader:
         self._snapshots.clear()
 
     async def watch(self, served: Served, query: Query, shown: Representation) -> AsyncIterator[bytes]:
-        """Lines of a watch, until its time is over or the storage closes. Too old a version is an ERROR line."""
-        table_ = self._storage.table(served.table)
+        """The lines of a watch, until its timeout or until the storage closes. A resource version that is too old gives
+        an ERROR line."""
+        watchers = self._storage.table(served.table).watchers
         watcher = Watcher(self._storage.history)
         stream = _Stream(served, query, shown)
-        table_.watchers.add(watcher)
+        watchers.add(watcher)
         try:
             try:
                 yield self._first_lines(served, query, shown, stream)
@@ -136,7 +134,7 @@ class Reader:
             async for lines in self._later_lines(watcher, stream):
                 yield lines
         finally:
-            table_.watchers.discard(watcher)
+            watchers.discard(watcher)
 
     def _first_lines(self, served: Served, query: Query, shown: Representation, stream: "_Stream") -> bytes:
         if query.resource_version in ("", "0"):
@@ -160,21 +158,21 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """How one watch sees the changes of a table."""
+    """One watch: which changes of a table it has, and in which form."""
 
     served: Served
     query: Query
     shown: Representation
 
     def line(self, change: Change) -> bytes:
-        """The encoded event, kept at the change for the other watches; b"" for one that this watch doesn't see."""
+        """The encoded event, which the change keeps for other watches; b"" if the event is not part of this watch."""
         kind = self._kind(change)
         if not kind:
             return b""
         key = (kind, self.served.group, self.served.version, self.shown.kind, self.shown.include)
         line = change.lines.get(key)
         if line is None:
-            obj = _leaving(change) if kind == "DELETED" else change.obj
+            obj = _deleted(change) if kind == "DELETED" else change.obj
             line = change.lines[key] = _line(kind, self.shown.of(self.served, obj))
         return line
 
@@ -187,15 +185,15 @@ class _Stream:
         matches = self.query.matches
         if matches is None:
             return change.type
-        now = change.type != "DELETED" and matches(change.obj)
+        after = change.type != "DELETED" and matches(change.obj)
         before = change.old is not None and matches(change.old)
-        return {(True, True): "MODIFIED", (True, False): "ADDED", (False, True): "DELETED"}.get((now, before), "")
+        return {(True, True): "MODIFIED", (True, False): "ADDED", (False, True): "DELETED"}.get((after, before), "")
 
 
-def _leaving(change: Change) -> Object:
-    """The last state that the watch knew, with the version of the change that takes it away."""
-    old = change.old or change.obj
-    return {**old, "metadata": {**metadata(old), "resourceVersion": str(change.version)}}
+def _deleted(change: Change) -> Object:
+    """The state before the change, with the resource version of the change."""
+    obj = change.old or change.obj
+    return {**obj, "metadata": {**metadata(obj), "resourceVersion": str(change.version)}}
 
 
 def _line(kind: str, obj: Object) -> bytes:

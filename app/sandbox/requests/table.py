@@ -1,11 +1,10 @@
-"""Table representations: what `kubectl get` prints, made by the server from printer columns."""
+"""Tables of meta.k8s.io/v1: the rows that `kubectl get` prints, made from printer columns."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Object, metadata
 from app.sandbox.objects.resources import Column, Served
 from app.sandbox.requests import jsonpath
@@ -22,18 +21,13 @@ _STEPS = (
     (2 * _YEAR, _DAY, 0),
     (8 * _YEAR, _YEAR, _DAY),
 )
-"""(below this many seconds, unit, the smaller unit that is shown with it)."""
-_INCLUDES = ("", "Metadata", "Object", "None")
+"""Upper limit in seconds, unit, and the smaller unit that is shown too (0 for none)."""
 
 
 def table(
     served: Served, objects: list[Object], include: str, list_metadata: Object, now: datetime | None = None
 ) -> Object:
-    """A meta.k8s.io/v1 Table of stored objects. `include` says what each row carries: None, Metadata or Object.
-    Raises 400 for any other."""
-    if include not in _INCLUDES:
-        said = f"includeObject: Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty"
-        raise errors.bad_request(f"Unable to convert to Table as requested: {said}")
+    """A Table of stored objects. With `include` "Object" each row has its object, otherwise only the metadata."""
     now = now or datetime.now(UTC)
     return {
         "kind": "Table",
@@ -45,6 +39,7 @@ def table(
 
 
 def definitions(served: Served) -> list[Object]:
+    """The columns of the table, the name first."""
     name = {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}
     return [name, *(_definition(column) for column in served.columns)]
 
@@ -55,43 +50,31 @@ def _definition(column: Column) -> Object:
 
 def _row(served: Served, obj: Object, include: str, now: datetime) -> Object:
     cells = [metadata(obj).get("name"), *(_cell(column, obj, now) for column in served.columns)]
-    if include == "None":
-        return {"cells": cells, "object": None}
     return {"cells": cells, "object": served.read(obj) if include == "Object" else partial(obj)}
 
 
 def partial(obj: Object) -> Object:
+    """The PartialObjectMetadata of `obj`."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata(obj)}
 
 
 def _cell(column: Column, obj: Object, now: datetime) -> Any:
-    """The first value at the column's path, if it is of the column's type: like the real server, the others of a
-    [*] are not shown."""
-    found = jsonpath.find(column.path, obj)
-    value = found[0] if found else None
-    match column.type:
-        case "date":
-            return age(value, now) if isinstance(value, str) else None
-        case "boolean":
-            return value if isinstance(value, bool) else None
-        case "integer" | "number":
-            if not isinstance(value, (int, float)) or isinstance(value, bool):
-                return None
-            return int(value) if column.type == "integer" else value
-        case "string" if value is not None and not isinstance(value, str):
-            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    """The first value at the path of the column, or None."""
+    value = next(iter(jsonpath.find(column.path, obj)), None)
+    if column.type == "date":
+        return age(value, now) if isinstance(value, str) else None
+    if column.type == "string" and value is not None and not isinstance(value, str):
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     return value
 
 
 def age(since: str, now: datetime) -> str:
-    """`45s`, `3m20s`, `5h`, `2d`: as apimachinery's duration.HumanDuration."""
+    """The time from `since` to `now`, such as `45s`, `3m20s`, `5h` or `2d`, in the format of HumanDuration:
+    https://github.com/kubernetes/apimachinery/blob/v0.34.0/pkg/util/duration/duration.go."""
     try:
-        seconds = int((now - datetime.fromisoformat(since)).total_seconds())
+        seconds = max(int((now - datetime.fromisoformat(since)).total_seconds()), 0)
     except (ValueError, TypeError):
         return "<invalid>"
-    if seconds < -1:
-        return "<invalid>"
-    seconds = max(seconds, 0)
-    unit, smaller = next(((unit, smaller) for below, unit, smaller in _STEPS if seconds < below), (_YEAR, 0))
-    rest = seconds % unit // smaller if smaller else 0
-    return f"{seconds // unit}{_UNITS[unit]}" + (f"{rest}{_UNITS[smaller]}" if rest else "")
+    unit, smaller = next(((unit, smaller) for limit, unit, smaller in _STEPS if seconds < limit), (_YEAR, 0))
+    remainder = seconds % unit // smaller if smaller else 0
+    return f"{seconds // unit}{_UNITS[unit]}" + (f"{remainder}{_UNITS[smaller]}" if remainder else "")

@@ -1,0 +1,73 @@
+"""Requests and responses: bodies, media types, representations and warnings."""
+
+from typing import Any
+
+import orjson
+import yaml
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.sandbox.objects import errors
+from app.sandbox.objects.objects import Object
+from app.sandbox.requests.reads import Representation
+
+_BODY_LIMIT = 3 * 1024 * 1024
+_BODY_TYPES = ("application/json", "application/yaml")
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+def media_type_of(request: Request) -> str:
+    """The Content-Type without its parameters."""
+    return request.headers.get("content-type", "application/json").partition(";")[0].strip()
+
+
+async def read_body(request: Request) -> Any:
+    """The parsed body, or None if it is empty. Raises 400, 413 or 415 if it cannot be read."""
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > _BODY_LIMIT:
+            raise errors.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {_BODY_LIMIT}")
+    if not content:
+        return None
+    media_type = media_type_of(request)
+    if request.method != "PATCH" and media_type not in _BODY_TYPES:
+        hint = "; instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl apply -f`"
+        raise errors.unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{', '.join(_BODY_TYPES)}{hint if media_type == _PROTOBUF else ''}"
+        )
+    try:
+        return yaml.safe_load(content) if media_type.endswith("yaml") else orjson.loads(content)
+    except (orjson.JSONDecodeError, yaml.YAMLError) as error:
+        raise errors.bad_request(f"the body of the request can't be read: {error}") from error
+
+
+def require_object(body: Any) -> Object:
+    """`body`. Raises 400 if it is not an object."""
+    if not isinstance(body, dict):
+        raise errors.bad_request("the body of the request must be an object")
+    return body
+
+
+def representation_of(request: Request) -> Representation:
+    """The first representation in Accept that the sandbox supports."""
+    for offer in request.headers.get("accept", "").split(","):
+        if "as=Table" in offer:
+            return Representation("table", request.query_params.get("includeObject", "Metadata"))
+        if "as=PartialObjectMetadata" in offer:
+            return Representation("metadata")
+        if offer.partition(";")[0].strip() in ("application/json", "*/*"):
+            break
+    return Representation()
+
+
+def json_response(body: Any, code: int = 200, media_type: str = "application/json") -> Response:
+    return Response(orjson.dumps(body), status_code=code, media_type=media_type)
+
+
+def warning(text: str) -> str:
+    """The value of a Warning header."""
+    printable = "".join(char if char.isprintable() and ord(char) < 256 else "?" for char in text.replace("\n", " "))
+    escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'
