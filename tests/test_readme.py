@@ -147,7 +147,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
-    told = WEBHOOKS[WEBHOOKS.index("## What refusals mean") :]
+    told = WEBHOOKS[WEBHOOKS.index("## What rejections mean") :]
     items = [line[2:] for line in told.splitlines() if line.startswith("- `")]
     rows = [re.match(r"(?:`[^`]+`(?:, )?)+", item) for item in items]
     patterns = [re.escape(one).replace("…", ".+") for row in rows if row for one in re.findall(r"`([^`]+)`", row[0])]

@@ -25,7 +25,7 @@ from app.dry_run.judge import Asker
 from app.kube.api import Client, ClusterError, Forbidden
 from app.objects.resource import NAMESPACE
 from app.webhooks.configurations import EXEMPT_NAMESPACE
-from app.webhooks.registry import Facts, Settings, routes
+from app.webhooks.registry import routes_over
 
 _ASKER = "audit"
 
@@ -78,7 +78,7 @@ def auditor_of(client: Client, configuration: Configuration, progress: Progress)
     return Auditor(
         client,
         cluster,
-        routes(Settings.of(configuration, authorized=(_ASKER,)), Facts.of(cluster)),
+        routes_over(configuration, cluster, authorized=(_ASKER,)),
         Asker(_ASKER),
         levels=configuration.levels,
         exempt=(EXEMPT_NAMESPACE, configuration.certificates.namespace),

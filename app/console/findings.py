@@ -24,7 +24,7 @@ from app.explain.reason import Reason
 from app.explain.topology import survey
 from app.kube.api import Client, ClusterError, Object
 from app.webhooks.configurations import EXEMPT_NAMESPACE
-from app.webhooks.registry import Facts, Settings, routes
+from app.webhooks.registry import routes_over
 
 _ASKER = "audit"
 ACCOUNT = "grove-admission"
@@ -125,7 +125,7 @@ class Examination:
         auditor = Auditor(
             self._client,
             cluster,
-            routes(Settings.of(configuration, authorized=(_ASKER,)), Facts.of(cluster)),
+            routes_over(configuration, cluster, authorized=(_ASKER,)),
             Asker(_ASKER),
             levels=configuration.levels,
             exempt=(EXEMPT_NAMESPACE, configuration.certificates.namespace),

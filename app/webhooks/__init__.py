@@ -1,1 +1,1 @@
-"""Thin adapters, one per row of the webhook table: collect facts, call a rule of app.rules, give a verdict."""
+"""Thin adapters, one per row of the webhook table. Each reads facts, calls a rule and returns a verdict."""

@@ -1,5 +1,5 @@
-"""ClusterTopology and ClusterTopologyBinding: authorization of the managed one, validation of all. `status` isn't
-covered (no such rule)."""
+"""ClusterTopology and ClusterTopologyBinding: authorizes writes of the managed one, and validates all. Writes of
+`status` are not sent to this webhook."""
 
 from collections.abc import Collection
 
@@ -16,7 +16,7 @@ _DIALECT_OF: dict[str, Dialect] = {dialect.resource.kind: dialect for dialect in
 
 class ClusterTopologyWebhook:
     """Only `authorized`, which are full user names, may write the object `managed_name` of a kind in `guarded`. An
-    object is validated by the dialect that it belongs to, whichever is in force."""
+    object is validated by the dialect that it belongs to, even if another one is in force."""
 
     def __init__(
         self, managed_name: str, guarded: Collection[str], authorized: Collection[str], topology: TopologyReader

@@ -1,4 +1,4 @@
-"""The two webhook configurations, from the registry. `manifests/` holds them; a test keeps both equal."""
+"""The two webhook configurations, made from the registry. A test compares them with those in `manifests/`."""
 
 import base64
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ EXEMPT_NAMESPACE = "kube-system"
 
 @dataclass(frozen=True, slots=True)
 class ServiceTarget:
-    """The server behind a Service, on its port 443. The caBundle is filled in by whoever makes the certificate."""
+    """The server behind port 443 of a Service. The caBundle is left out: what makes the certificate also writes it."""
 
     namespace: str = "grove-system"
     name: str = "grove-admission"
@@ -21,7 +21,7 @@ class ServiceTarget:
 
 @dataclass(frozen=True, slots=True)
 class UrlTarget:
-    """The server at a URL (`https://host:port`), with the PEM bundle that its certificate leads to."""
+    """The server at a URL (`https://host:port`). `ca_bundle` is the PEM bundle that verifies its certificate."""
 
     url: str
     ca_bundle: bytes
@@ -31,17 +31,15 @@ Target = ServiceTarget | UrlTarget
 
 
 def webhook_configurations(target: Target, own_namespace: str = "grove-system") -> list[dict[str, Any]]:
-    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
-
-    kube-system and our own namespace are left out, so that the server can always be started again.
-    """
+    """Returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration. They exclude kube-system and
+    `own_namespace`, so that the server can always be started again."""
     namespaces = sorted({EXEMPT_NAMESPACE, own_namespace})
     return [
         {
             "apiVersion": API_VERSION,
             "kind": f"{kind}WebhookConfiguration",
             "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
-            "webhooks": [_entry(one, target, namespaces) for one in WEBHOOKS if one.mutating is mutating],
+            "webhooks": [_entry(webhook, target, namespaces) for webhook in WEBHOOKS if webhook.mutating is mutating],
         }
         for kind, mutating in (("Mutating", True), ("Validating", False))
     ]
@@ -54,7 +52,7 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str,
         "apiGroups": [resource.group],
         "apiVersions": [resource.versions[0]],
         "operations": list(webhook.operations),
-        "resources": [f"{each.plural}{suffix}" for each in (resource, *webhook.also)],
+        "resources": [f"{plural}{suffix}" for plural in (resource.plural, *(also.plural for also in webhook.also))],
         "scope": "Namespaced" if resource.namespaced else "Cluster",
     }
     excluded = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(namespaces)}
@@ -73,7 +71,7 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str,
         entry["reinvocationPolicy"] = "IfNeeded"
     if webhook.match_conditions:
         entry["matchConditions"] = [
-            {"name": one.name, "expression": one.expression} for one in webhook.match_conditions
+            {"name": condition.name, "expression": condition.expression} for condition in webhook.match_conditions
         ]
     return entry
 

@@ -1,4 +1,4 @@
-"""pods: a new Pod that names a Workload group is never scheduled alone. Never refuses a Pod."""
+"""pods: annotates a new Pod that names a Workload group, so that it is never scheduled alone. Never rejects a Pod."""
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
@@ -7,8 +7,7 @@ from app.rules.workload.pods import admission_changes
 
 
 class PodWebhook:
-    """`scheduler_name` is the scheduler whose Pods get a PodGroup. If it is None, Workloads are not mapped to
-    PodGroups, and every Pod stays as it is."""
+    """`scheduler_name` is the scheduler whose Pods get a PodGroup. If it is None, no Pod is changed."""
 
     def __init__(self, scheduler_name: str | None) -> None:
         self._scheduler_name = scheduler_name

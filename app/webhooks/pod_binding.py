@@ -1,4 +1,4 @@
-"""pods/binding: the Pod gets its node's topology labels. Never refuses: scheduling must go on without us."""
+"""pods/binding: gives the Pod the topology labels of its node. Never rejects a Binding, so that scheduling goes on."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,12 @@ from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
 from app.cluster.readers import NodeReader, TopologyReader
 from app.objects.edits import operations
+from app.objects.shape import map_of
 from app.rules.topology.node_labels import binding_changes
 
 
 class PodBindingWebhook:
-    """`allowed` are configured node label keys beside those of the levels in use."""
+    """Copies the labels of the levels in use, and those in `allowed`, which are configured."""
 
     def __init__(self, nodes: NodeReader, topology: TopologyReader, allowed: Sequence[str]) -> None:
         self._nodes = nodes
@@ -18,10 +19,9 @@ class PodBindingWebhook:
         self._allowed = tuple(allowed)
 
     def __call__(self, request: Request) -> Verdict:
-        target = request.object.get("target")
-        held = target if isinstance(target, dict) else {}
-        name = held.get("name")
-        if held.get("kind") not in (None, "", "Node") or not isinstance(name, str) or not name:
+        target = map_of(request.object.get("target"))
+        name = target.get("name")
+        if target.get("kind") not in (None, "", "Node") or not isinstance(name, str) or not name:
             return ALLOWED.with_warnings(["the Binding has no node as its target: no topology labels added"])
         labels = self._nodes.node_labels(name)
         if labels is None:

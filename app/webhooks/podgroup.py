@@ -1,4 +1,4 @@
-"""PodGroup (KAI): SubGroup names."""
+"""PodGroup of KAI: validates the names and parents of its SubGroups."""
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged

@@ -1,9 +1,9 @@
-"""The list of seven: path -> resource, operations, policies and handler. Webhook configurations are printed from it,
-and the server routes by it."""
+"""The webhook table: for each path its resource, operations, policies and handler. The webhook configurations and the
+routes of the server are made from it."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 from app.admission.decide import Handler, Route
 from app.admission.review import Request
@@ -28,7 +28,6 @@ from app.rules.kinds import (
     POD_GROUP,
 )
 from app.rules.labels import MNNVL_ENABLED
-from app.rules.mnnvl.allocation import ConfiguredMode
 from app.rules.workload.groups import IGNORE
 from app.rules.workload.kai_podgroup import KAI_SCHEDULER
 from app.rules.workload.pods import SKIP_PODGROUPER
@@ -43,7 +42,7 @@ from app.webhooks.podgroup import pod_group_webhook
 
 @dataclass(frozen=True, slots=True)
 class MatchCondition:
-    """A CEL expression that the API server evaluates before it asks us."""
+    """A CEL expression. The API server sends a request only if all match conditions of the webhook are true."""
 
     name: str
     expression: str
@@ -51,9 +50,9 @@ class MatchCondition:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One row of the webhook table. `also` are further resources of the same group, version and scope as `resource`,
-    which may or may not be served. `timeout_seconds`, `failure_policy`, `side_effects` and `reinvocation` are what the
-    webhook configuration says to the API server."""
+    """One row of the webhook table. `kind` is that of the objects, if it is not the kind of `resource`. `also` are
+    further resources of the same group, version and scope as `resource`. The other fields are those of the webhook
+    configuration."""
 
     path: str
     resource: Resource
@@ -69,11 +68,12 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """The fully qualified name that a refused user is shown."""
-        verb, _, what = self.path.strip("/").partition("/")
-        return f"{what}.{verb}.grove-admission.grove.io"
+        """The fully qualified name, which kubectl shows with a rejection."""
+        verb, _, subject = self.path.strip("/").partition("/")
+        return f"{subject}.{verb}.grove-admission.grove.io"
 
     def route(self, handler: Handler) -> Route:
+        """Returns the route of this webhook. A ClusterError of `handler` becomes a verdict."""
         return Route(
             path=self.path,
             group=self.resource.group,
@@ -93,15 +93,15 @@ _ANNOTATED = (
 )
 
 
-def _some_container_has_gpus(listed: str) -> str:
-    """CEL: a container of a list of the pod spec has a GPU among its limits or requests."""
+def _some_container_has_gpus(field: str) -> str:
+    """Returns a CEL expression: a container in the list `field` of the pod spec has a GPU in its limits or requests."""
     amounts = (
         f"has(c.resources.{name}) && c.resources.{name}.exists(r, r == 'nvidia.com/gpu' || "
         f"r.startsWith('nvidia.com/mig-'))"
         for name in ("limits", "requests")
     )
-    one = " || ".join(f"({amount})" for amount in amounts)
-    return f"has(object.spec.podSpec.{listed}) && object.spec.podSpec.{listed}.exists(c, has(c.resources) && ({one}))"
+    gpus = " || ".join(f"({amount})" for amount in amounts)
+    return f"has(object.spec.podSpec.{field}) && object.spec.podSpec.{field}.exists(c, has(c.resources) && ({gpus}))"
 
 
 _MAY_WANT_MNNVL = MatchCondition(
@@ -109,17 +109,17 @@ _MAY_WANT_MNNVL = MatchCondition(
     f"({_ANNOTATED}) || (has(object.spec) && has(object.spec.podSpec) && "
     f"(({_some_container_has_gpus('containers')}) || ({_some_container_has_gpus('initContainers')})))",
 )
-"""The annotations of the scaling group and of the PodCliqueSet count too, and they are not on the PodClique."""
+"""A PodClique without the annotation may inherit it from its scaling group or its PodCliqueSet."""
 
 _NOT_BEING_DELETED = MatchCondition(
     "not-being-deleted", "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
 )
-"""For those that fail closed: finalizers can be removed, and namespaces emptied, while nobody answers. Being asked, we
-would let such an update pass."""
+"""For webhooks with failurePolicy Fail: finalizers can be removed, and namespaces deleted, while no server answers. If
+such an update is sent, it is allowed."""
 
 
 def _lacks(annotation: str) -> str:
-    """CEL: the object does not have `annotation` with the value "true"."""
+    """Returns a CEL expression: the object does not have `annotation` with the value "true"."""
     return (
         f"!(has(object.metadata.annotations) && '{annotation}' in object.metadata.annotations && "
         f"object.metadata.annotations['{annotation}'] == 'true')"
@@ -134,7 +134,7 @@ _NEW_IN_A_GROUP = (
     MatchCondition("not-marked-yet", _lacks(SKIP_PODGROUPER)),
     MatchCondition("not-opted-out", _lacks(IGNORE)),
 )
-"""Pods are created often: the API server sends none to which nothing would be added."""
+"""Pods are created often. The API server sends only those that the webhook would change."""
 
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     "/validate/clustertopology",
@@ -198,44 +198,12 @@ WEBHOOKS: tuple[Webhook, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the webhooks take from the configuration."""
-
-    topology_name: str
-    guarded: frozenset[str]
-    """The kinds of which the object `topology_name` is guarded."""
-    authorized_users: tuple[str, ...]
-    claim_mode: ConfiguredMode
-    node_labels: tuple[str, ...]
-    workloads_of: str | None
-    """The scheduler whose Pods get the PodGroup of their Workload group; None if no Pods do."""
-
-    @classmethod
-    def of(cls, configuration: Configuration, authorized: tuple[str, ...] | None = None) -> Self:
-        """The settings that `configuration` asks for. If `authorized` is given, these users may write the managed
-        ClusterTopology, in place of the configured ones."""
-        return cls(
-            topology_name=configuration.cluster_topology.name,
-            guarded=guarded_kinds(configuration.cluster_topology.enabled),
-            authorized_users=configuration.authorization.authorized_users if authorized is None else authorized,
-            claim_mode=configuration.mnnvl.claim_mode,
-            node_labels=configuration.node_labels,
-            workloads_of=configuration.workloads.scheduler_name if configuration.workloads.enabled else None,
-        )
-
-
-def guarded_kinds(enabled: bool) -> frozenset[str]:
-    """A binding of the managed name is ours only if topology is enabled. Otherwise it is an administrator's."""
-    return frozenset({CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if enabled else [])})
-
-
 class Readers(TopologyReader, PodCliqueSetReader, NodeReader, ApiReader, DeviceClassReader, Protocol):
     """The facts of one cluster."""
 
 
 class Cluster(Protocol):
-    """A cluster as webhooks see it."""
+    """The part of a cluster that webhooks use."""
 
     @property
     def facts(self) -> Readers: ...
@@ -244,46 +212,34 @@ class Cluster(Protocol):
     def resources(self) -> MnnvlResources: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the webhooks see of the cluster."""
-
-    topology: TopologyReader
-    sets: PodCliqueSetReader
-    nodes: NodeReader
-    apis: ApiReader
-    classes: DeviceClassReader
-    resources: MnnvlResources
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> Self:
-        facts = cluster.facts
-        return cls(facts, facts, facts, facts, facts, cluster.resources)
-
-
-def routes(settings: Settings, facts: Facts) -> dict[str, Route]:
-    """Path -> route, for the server and the dry run."""
+def routes_over(
+    configuration: Configuration, cluster: Cluster, authorized: Collection[str] | None = None
+) -> dict[str, Route]:
+    """Returns the routes of all webhooks by path, with the settings of `configuration` and the facts of `cluster`. If
+    `authorized` is given, these users may write the managed topology, in place of the configured ones."""
+    topology, workloads = configuration.cluster_topology, configuration.workloads
+    facts, resources = cluster.facts, cluster.resources
+    users = configuration.authorization.authorized_users if authorized is None else authorized
     handlers: dict[Webhook, Handler] = {
-        VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(
-            settings.topology_name, settings.guarded, settings.authorized_users, facts.topology
-        ),
-        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts.topology, facts.sets, facts.apis),
+        VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded_kinds(topology.enabled), users, facts),
+        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts, facts, facts),
         VALIDATE_POD_GROUP: pod_group_webhook,
-        MUTATE_POD_CLIQUE: PodCliqueWebhook(facts.sets, facts.classes, facts.resources, settings.claim_mode),
-        MUTATE_POD_GANG: PodGangWebhook(facts.topology, facts.sets, facts.resources),
-        MUTATE_POD_BINDING: PodBindingWebhook(facts.nodes, facts.topology, settings.node_labels),
-        MUTATE_POD: PodWebhook(settings.workloads_of),
+        MUTATE_POD_CLIQUE: PodCliqueWebhook(facts, facts, resources, configuration.mnnvl.claim_mode),
+        MUTATE_POD_GANG: PodGangWebhook(facts, facts, resources),
+        MUTATE_POD_BINDING: PodBindingWebhook(facts, facts, configuration.node_labels),
+        MUTATE_POD: PodWebhook(workloads.scheduler_name if workloads.enabled else None),
     }
     return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}
 
 
-def routes_over(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
-    """The routes that `configuration` asks for, over the facts of `cluster`."""
-    return routes(Settings.of(configuration), Facts.of(cluster))
+def guarded_kinds(enabled: bool) -> frozenset[str]:
+    """Returns the kinds whose object of the managed name is guarded. If topology support is not `enabled`, a binding of
+    that name belongs to administrators."""
+    return frozenset({CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if enabled else [])})
 
 
 class _Answering:
-    """Turns what the cluster couldn't do into a verdict, once for all webhooks."""
+    """A handler whose ClusterError becomes a verdict."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -292,7 +248,7 @@ class _Answering:
         try:
             answer = self._handler(request)
         except ClusterError as problem:
-            return _answer_to(problem)
+            return _verdict_on(problem)
         return answer if isinstance(answer, Verdict) else _awaited(answer)
 
 
@@ -300,10 +256,10 @@ async def _awaited(answer: Awaitable[Verdict]) -> Verdict:
     try:
         return await answer
     except ClusterError as problem:
-        return _answer_to(problem)
+        return _verdict_on(problem)
 
 
-def _answer_to(problem: ClusterError) -> Verdict:
+def _verdict_on(problem: ClusterError) -> Verdict:
     if isinstance(problem, Forbidden):
         return hindered(f"the API server refused what grove-admission has to do (see its RBAC): {problem.message}")
     return unavailable(problem.message)
