@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.explain.case import Case
 from app.explain.facts import Facts
 from app.explain.facts.common import Ref
-from app.explain.gang import gang_of
+from app.explain.gang import gang_of, gang_to_come
 from app.explain.index import Index
 from app.explain.reason import Reason
 from app.explain.reasons import Unknown, examine
@@ -107,8 +107,8 @@ def _cases(index: Index, about: Subject) -> list[Case]:
                 names.add(base)
                 gangs.append(gang_of(index, pod_gang))
     if not gangs and about.pcs is not None:
-        return [Case(index, None, about.pcs)]
-    return [Case(index, gang, gang.pcs) for gang in gangs]
+        gangs = [gang_to_come(index, about.pcs)]
+    return [Case(index, gang) for gang in gangs]
 
 
 def _unseen(facts: Facts, needed: Sequence[str]) -> Mapping[str, str]:
@@ -168,7 +168,7 @@ def _said(cases: Sequence[Case]) -> tuple[str, ...]:
     """KAI's words about gangs that wait, unchanged: of the PodGroup, else of its pods, else of events."""
     words: dict[str, None] = {}
     for case in cases:
-        if case.gang is None or not case.gang.waits:
+        if not case.gang.waits:
             continue
         group = case.gang.pod_group
         said = [said.message or said.reason for said in group.said] if group is not None else []

@@ -148,39 +148,42 @@ class Places:
 
 @dataclass(frozen=True)
 class Case:
-    """A gang, or with `gang` None a PodCliqueSet that has none."""
-
     index: Index
-    gang: Gang | None
-    pcs: PodCliqueSet | None
+    gang: Gang
 
-    @cached_property
+    @property
     def ref(self) -> Ref:
-        if self.gang is not None:
-            return self.gang.ref
-        return Ref("PodCliqueSet", self.pcs.namespace, self.pcs.name) if self.pcs else Ref("", "", "")
+        return self.gang.ref
 
-    @cached_property
+    @property
+    def namespace(self) -> str:
+        return self.gang.ref.namespace
+
+    @property
+    def pcs(self) -> PodCliqueSet | None:
+        return self.gang.pcs
+
+    @property
     def topology(self) -> Topology:
-        return self.gang.topology if self.gang is not None else self.index.topology()
+        return self.gang.topology
 
     @cached_property
     def waits(self) -> bool:
         """Whether pods of the gang are missing or not placed. If pods can't be seen, it may wait."""
-        return "pods" in self.index.facts.unseen or self.gang is None or self.gang.waits
+        return bool(self.gang.members) and ("pods" in self.index.facts.unseen or self.gang.waits)
 
     @cached_property
     def places(self) -> Places | None:
         """None if nothing has to be placed."""
-        return self._places(demand_of(self.gang)) if self.gang is not None else None
+        return self._places(demand_of(self.gang))
 
     @cached_property
     def anew(self) -> Places | None:
         """Places for the whole gang, as if none of it were placed."""
-        return self._places(demand_of(self.gang, all_of_it=True)) if self.gang is not None else None
+        return self._places(demand_of(self.gang, all_of_it=True))
 
     def places_of(self, demand: Demand) -> Places:
-        pool = self.gang.pod_group.pool if self.gang is not None and self.gang.pod_group is not None else ""
+        pool = self.gang.pod_group.pool if self.gang.pod_group is not None else ""
         key = (self.topology.keys, demand.profile, pool)
         return self.index.remembered(key, lambda: Places(self.index, self.topology, demand, pool))
 

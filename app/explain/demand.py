@@ -62,7 +62,7 @@ def _of_unit(unit: Unit, *, extra: bool, anew: bool) -> Demand | None:
         return None
     free = [part for part in parts if not part.key and not part.parts]
     bound = tuple(part for part in parts if part.key or part.parts)
-    occupied = frozenset(pod.node for member in unit.all_members() for pod in member.placed)
+    occupied = frozenset(pod.node for member in unit.all_members for pod in member.placed)
     pods: dict[Shape, int] = {}
     for shape, count in (pair for part in free for pair in part.pods):
         pods[shape] = pods.get(shape, 0) + count
@@ -71,7 +71,7 @@ def _of_unit(unit: Unit, *, extra: bool, anew: bool) -> Demand | None:
 
 def _of_member(member: Member, *, extra: bool, anew: bool) -> Demand | None:
     placed = 0 if anew else len(member.placed)
-    count = min(1, max(member.replicas, len(member.pods)) - placed) if extra else member.minimum - placed
+    count = min(1, member.expected - placed) if extra else member.minimum - placed
     if count <= 0:
         return None
     occupied = frozenset() if anew else frozenset(pod.node for pod in member.placed)

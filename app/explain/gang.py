@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from app.explain.facts.common import UNBOUND, Ref, Told
-from app.explain.facts.grove import PodClique, PodCliqueSet, PodGang
+from app.explain.facts.grove import GangPart, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, SubGroup
 from app.explain.facts.pods import NO_SHAPE, Pod, Shape
 from app.explain.index import Index, Topology
@@ -22,6 +22,11 @@ class Member:
     pods: tuple[Pod, ...]
     told: Told = UNBOUND
     clique: PodClique | None = None
+
+    @property
+    def expected(self) -> int:
+        """How many pods there should be."""
+        return max(self.replicas, len(self.pods))
 
     @cached_property
     def placed(self) -> tuple[Pod, ...]:
@@ -41,10 +46,29 @@ class Unit:
     members: tuple[Member, ...] = ()
     units: tuple["Unit", ...] = ()
 
-    def all_members(self) -> Iterator[Member]:
+    def parts(self) -> Iterator["Unit | Member"]:
+        """This unit, its members, and the parts of its units."""
+        yield self
         yield from self.members
         for unit in self.units:
-            yield from unit.all_members()
+            yield from unit.parts()
+
+    @cached_property
+    def all_members(self) -> tuple[Member, ...]:
+        return (*self.members, *(member for unit in self.units for member in unit.all_members))
+
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        return tuple(pod for member in self.all_members for pod in member.pods)
+
+    @cached_property
+    def placed(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if pod.node)
+
+    @cached_property
+    def expected(self) -> int:
+        """How many pods there should be."""
+        return sum(member.expected for member in self.all_members)
 
 
 @dataclass(frozen=True)
@@ -58,43 +82,30 @@ class Gang:
     pod_group: KaiPodGroup | None = None
     pcs: PodCliqueSet | None = None
 
-    @cached_property
+    @property
     def members(self) -> tuple[Member, ...]:
-        return tuple(self.whole.all_members())
+        return self.whole.all_members
 
-    @cached_property
+    @property
     def pods(self) -> tuple[Pod, ...]:
-        return tuple(pod for member in self.members for pod in member.pods)
+        return self.whole.pods
 
-    @cached_property
+    @property
     def placed(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.pods if pod.node)
+        return self.whole.placed
 
     @cached_property
     def waiting(self) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if not pod.node)
 
-    @cached_property
-    def expected(self) -> int:
-        """How many pods there should be."""
-        return sum(max(member.replicas, len(member.pods)) for member in self.members)
-
-    @cached_property
+    @property
     def waits(self) -> bool:
         """Whether pods are missing or not placed."""
-        return len(self.placed) < self.expected
+        return len(self.placed) < self.whole.expected
 
     @cached_property
     def constrained(self) -> bool:
-        return any(bool(told) for told in self.constraints())
-
-    def constraints(self) -> Iterator[Told]:
-        units = [self.whole]
-        while units:
-            unit = units.pop()
-            yield unit.told
-            yield from (member.told for member in unit.members)
-            units += unit.units
+        return any(part.told for part in self.whole.parts())
 
 
 def gangs_of_set(index: Index, pcs: PodCliqueSet) -> tuple[Gang, ...]:
@@ -102,33 +113,30 @@ def gangs_of_set(index: Index, pcs: PodCliqueSet) -> tuple[Gang, ...]:
     return tuple(gang_of(index, pod_gang) for pod_gang in pod_gangs)
 
 
+def gang_to_come(index: Index, pcs: PodCliqueSet) -> Gang:
+    """A set that has no PodGang yet: it has nothing to place, but its constraints can be judged."""
+    return Gang(pcs.ref, Unit(pcs.name), index.topology(_asked_topology(pcs)), pcs=pcs)
+
+
 def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     """The gang of a PodGang, with its PodCliques, pods and KAI PodGroup."""
     namespace = pod_gang.namespace
-    members = {part.name: _member_of_part(index, pod_gang, part.name) for part in pod_gang.parts}
+    members = {part.name: _member_of_part(index, pod_gang, part) for part in pod_gang.parts}
     grouped = [
         Unit(group.name, group.told, tuple(members.pop(name) for name in group.parts if name in members))
         for group in pod_gang.groups
     ]
     pcs = index.sets.get((namespace, pod_gang.place.pcs))
-    pods = [pod for unit in grouped for member in unit.members for pod in member.pods]
-    pods += [pod for member in members.values() for pod in member.pods]
-    return Gang(
-        Ref("PodGang", namespace, pod_gang.name),
-        Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped)),
-        index.topology(pod_gang.topology or (_asked_topology(pcs) if pcs else "")),
-        pod_gang,
-        index.pod_group_of(pod_gang, pods),
-        pcs,
-    )
+    whole = Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped))
+    topology = index.topology(pod_gang.topology or (_asked_topology(pcs) if pcs else ""))
+    return Gang(pod_gang.ref, whole, topology, pod_gang, index.pod_group_of(pod_gang, whole.pods), pcs)
 
 
-def _member_of_part(index: Index, pod_gang: PodGang, name: str) -> Member:
-    """A PodClique has the name of the PodGang's podgroup; the PodGang says so, it is no guess."""
-    part = next(part for part in pod_gang.parts if part.name == name)
+def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
+    """Grove gives a PodGang's podgroup the name of its PodClique."""
+    name = part.name
     clique = index.cliques.get((pod_gang.namespace, name))
-    pods = tuple(index.pods_of_clique.get((pod_gang.namespace, name), ()))
-    pods = tuple(pod for pod in pods if not pod.finished and pod.deleting is None)
+    pods = _alive(index.pods_of_clique.get((pod_gang.namespace, name), ()))
     if clique is None:
         return Member(name, part.minimum, max(part.minimum, len(pods)), _shape(pods), pods, part.told)
     return Member(name, part.minimum, clique.replicas, _shape(pods, clique.shape), pods, part.told, clique)
@@ -147,19 +155,13 @@ def _asked_topology(pcs: PodCliqueSet) -> str:
 def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
     """The gang of a KAI PodGroup that no PodGang owns: from its SubGroups, or all its pods together."""
     pods = _alive(index.pods_of_group.get((group.namespace, group.name), ()))
-    return Gang(
-        Ref("PodGroup", group.namespace, group.name),
-        _unit_of_subgroups(group, pods),
-        index.topology(group.topology),
-        None,
-        group,
-    )
+    return Gang(group.ref, _unit_of_subgroups(group, pods), index.topology(group.topology), pod_group=group)
 
 
 def gang_of_pod(index: Index, pod: Pod) -> Gang:
     """A pod that belongs to no gang."""
     member = Member(pod.name, 1, 1, pod.shape, (pod,))
-    return Gang(Ref("Pod", pod.namespace, pod.name), Unit(pod.name, UNBOUND, (member,)), index.topology())
+    return Gang(pod.ref, Unit(pod.name, UNBOUND, (member,)), index.topology())
 
 
 def _unit_of_subgroups(group: KaiPodGroup, pods: tuple[Pod, ...]) -> Unit:

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Protocol, TypeVar, cast
 
 from app.explain.domains import Domains
-from app.explain.facts import Facts
+from app.explain.facts import ROOM, Facts
 from app.explain.facts.common import Amounts
 from app.explain.facts.devices import Event
-from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang
+from app.explain.facts.grove import ClusterTopology, PodClique, PodGang
 from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod
@@ -61,6 +61,11 @@ class Topology:
         return names[0] if names else key
 
 
+def _by_key(of: Callable[[Facts], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
+    """A property of Index: facts of one kind by (namespace, name)."""
+    return cached_property(lambda index: {_key(obj): obj for obj in of(index.facts)})
+
+
 class Index:
     """Lookups over one `Facts`. Building it takes time that is linear in the facts; every join is made when it is
     first needed."""
@@ -75,6 +80,11 @@ class Index:
         if key not in self._memory:
             self._memory[key] = make()
         return cast(T, self._memory[key])
+
+    @property
+    def room_is_known(self) -> bool:
+        """Whether all nodes and the pods of all namespaces were read."""
+        return not {"nodes", ROOM} & (self.facts.unseen.keys() | self.facts.skipped)
 
     # By name.
 
@@ -120,25 +130,16 @@ class Index:
             free.append(amounts)
         return free
 
-    @cached_property
-    def sets(self) -> Mapping[Key, PodCliqueSet]:
-        return _by_key(self.facts.sets)
-
-    @cached_property
-    def cliques(self) -> Mapping[Key, PodClique]:
-        return _by_key(self.facts.cliques)
-
-    @cached_property
-    def gangs(self) -> Mapping[Key, PodGang]:
-        return _by_key(self.facts.gangs)
-
-    @cached_property
-    def pod_groups(self) -> Mapping[Key, KaiPodGroup]:
-        return _by_key(self.facts.pod_groups)
-
-    @cached_property
-    def pods(self) -> Mapping[Key, Pod]:
-        return _by_key(self.facts.pods)
+    sets = _by_key(lambda facts: facts.sets)
+    cliques = _by_key(lambda facts: facts.cliques)
+    gangs = _by_key(lambda facts: facts.gangs)
+    pod_groups = _by_key(lambda facts: facts.pod_groups)
+    pods = _by_key(lambda facts: facts.pods)
+    claims = _by_key(lambda facts: facts.claims)
+    claim_templates = _by_key(lambda facts: facts.claim_templates)
+    compute_domains = _by_key(lambda facts: facts.compute_domains)
+    workloads = _by_key(lambda facts: facts.workloads)
+    workload_groups = _by_key(lambda facts: facts.workload_groups)
 
     @cached_property
     def queues(self) -> Mapping[str, Queue]:
@@ -250,10 +251,6 @@ def _used(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
 
 def _key(obj: Named) -> Key:
     return obj.namespace, obj.name
-
-
-def _by_key(objects: Iterable[N]) -> dict[Key, N]:
-    return {(obj.namespace, obj.name): obj for obj in objects}
 
 
 def _grouped(named: Iterable[tuple[str, str, N]]) -> dict[Key, list[N]]:

@@ -1,9 +1,9 @@
 """What an edit of the levels would do: to stored PodCliqueSets, and to the tree of nodes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.explain.facts.common import Ref
-from app.explain.facts.grove import Asked, ClusterTopology, PodCliqueSet
+from app.explain.facts.grove import ClusterTopology, PodCliqueSet
 from app.explain.facts.kai import KaiTopology
 from app.explain.index import Index, Topology
 from app.explain.reason import Reason
@@ -50,20 +50,14 @@ def _uses(index: Index, pcs: PodCliqueSet, before: ClusterTopology | None) -> bo
 
 def _effects(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> list[Effect]:
     effects = []
-    ref = Ref("PodCliqueSet", pcs.namespace, pcs.name)
+    ref = pcs.ref
     for where, asked in asked_of(pcs):
         of = f" of {where}" if where else ""
-        for field, domain, required in _domains(asked):
+        for field, domain, required in asked.constraints:
             text, severe = _effect(domain, required, before, after)
             if text:
                 effects.append(Effect(ref, field, f"{text}{of}", severe))
     return effects + [Effect(ref, field, text, True) for field, text in _broader(pcs, before, after)]
-
-
-def _domains(asked: Asked) -> list[tuple[str, str, bool]]:
-    preferred = asked.field.replace("required", "preferred")
-    pairs = [(asked.field, asked.required, True), (preferred, asked.preferred, False)]
-    return [(field, domain, required) for field, domain, required in pairs if domain]
 
 
 def _effect(domain: str, required: bool, before: ClusterTopology | None, after: ClusterTopology) -> tuple[str, bool]:
@@ -97,8 +91,3 @@ def _broader(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTo
 def _rank(topology: ClusterTopology, domain: str) -> int:
     domains = [level.domain for level in topology.levels]
     return domains.index(domain) if domain in domains else -1
-
-
-def renamed(after: ClusterTopology, name: str) -> ClusterTopology:
-    """The topology under another name: a file of levels alone has none."""
-    return replace(after, name=name, kai=after.kai or name)

@@ -1,38 +1,27 @@
 """From the object that was asked about to its PodCliqueSet and gangs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from app.explain.facts.common import Place, Ref
+from app.explain.facts.common import NOWHERE, Place, Ref
 from app.explain.facts.grove import PodCliqueSet
 from app.explain.facts.pods import Pod
 from app.explain.gang import Gang, gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
 from app.explain.index import Index
 
+_SHORT_NAMES = {
+    "PodCliqueSet": "pcs",
+    "PodCliqueScalingGroup": "pcsg",
+    "PodClique": "pclq",
+    "PodGang": "pg",
+    "PodGroup": "",
+    "Workload": "",
+    "Pod": "po",
+    "ResourceClaim": "",
+    "ComputeDomain": "",
+}
 KINDS: Mapping[str, str] = {
-    "podcliqueset": "PodCliqueSet",
-    "podcliquesets": "PodCliqueSet",
-    "pcs": "PodCliqueSet",
-    "podcliquescalinggroup": "PodCliqueScalingGroup",
-    "podcliquescalinggroups": "PodCliqueScalingGroup",
-    "pcsg": "PodCliqueScalingGroup",
-    "podclique": "PodClique",
-    "podcliques": "PodClique",
-    "pclq": "PodClique",
-    "podgang": "PodGang",
-    "podgangs": "PodGang",
-    "pg": "PodGang",
-    "podgroup": "PodGroup",
-    "podgroups": "PodGroup",
-    "workload": "Workload",
-    "workloads": "Workload",
-    "pod": "Pod",
-    "pods": "Pod",
-    "po": "Pod",
-    "resourceclaim": "ResourceClaim",
-    "resourceclaims": "ResourceClaim",
-    "computedomain": "ComputeDomain",
-    "computedomains": "ComputeDomain",
+    name: kind for kind, short in _SHORT_NAMES.items() for name in (kind.lower(), f"{kind.lower()}s", short) if name
 }
 """What may be asked about, with kubectl's names for it."""
 
@@ -47,35 +36,47 @@ class Subject:
     siblings: tuple[Gang, ...]
 
 
+@dataclass(frozen=True)
+class _Match:
+    """An object that exists. `place` names its set, `contains` tells which gangs of the set it is part of, and `alone`
+    gives its gangs if there is no such set or none of the set's gangs contains it."""
+
+    place: Place
+    contains: Callable[[Gang], bool] = lambda gang: True
+    alone: Callable[[], tuple[Gang, ...]] = tuple
+
+
 def subject(index: Index, ref: Ref) -> Subject | None:
     """None if the facts have no such object."""
-    return _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
-
-
-def _of_set(index: Index, ref: Ref) -> Subject | None:
-    pcs = index.sets.get((ref.namespace, ref.name))
-    if pcs is None:
+    match = _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
+    if match is None:
         return None
-    gangs = gangs_of_set(index, pcs)
-    return Subject(ref, pcs, gangs, gangs)
+    pcs = index.sets.get((ref.namespace, match.place.pcs))
+    siblings = gangs_of_set(index, pcs) if pcs is not None else ()
+    gangs = tuple(gang for gang in siblings if match.contains(gang))
+    alone = match.alone() if not gangs else ()
+    if pcs is None or alone:
+        return Subject(ref, None, alone, alone)
+    return Subject(ref, pcs, gangs, siblings)
 
 
-def _of_gang(index: Index, ref: Ref) -> Subject | None:
+def _of_set(index: Index, ref: Ref) -> _Match | None:
+    return _Match(Place(ref.name)) if (ref.namespace, ref.name) in index.sets else None
+
+
+def _of_gang(index: Index, ref: Ref) -> _Match | None:
     pod_gang = index.gangs.get((ref.namespace, ref.name))
     if pod_gang is None:
         return None
-    return _within(index, ref, pod_gang.place, _is(ref)) or _alone(ref, gang_of(index, pod_gang))
+    return _Match(pod_gang.place, lambda gang: gang.ref == ref, lambda: (gang_of(index, pod_gang),))
 
 
-def _of_clique(index: Index, ref: Ref) -> Subject | None:
+def _of_clique(index: Index, ref: Ref) -> _Match | None:
     clique = index.cliques.get((ref.namespace, ref.name))
-    if clique is None:
-        return None
-    contains = _with_member(lambda name: name == ref.name)
-    return _within(index, ref, clique.place, contains) or Subject(ref, None, (), ())
+    return _Match(clique.place, _has_member({ref.name})) if clique is not None else None
 
 
-def _of_scaling_group(index: Index, ref: Ref) -> Subject | None:
+def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
     """By the label that its PodCliques carry: Grove's has its full name, the design's the short one."""
     cliques = [
         clique
@@ -83,99 +84,69 @@ def _of_scaling_group(index: Index, ref: Ref) -> Subject | None:
         if clique.namespace == ref.namespace
         and ref.name in (clique.place.group, f"{clique.place.pcs}-{clique.place.replica}-{clique.place.group}")
     ]
-    if not cliques:
-        return None
-    names = {clique.name for clique in cliques}
-    return _within(index, ref, cliques[0].place, _with_member(names.__contains__)) or Subject(ref, None, (), ())
+    return _Match(cliques[0].place, _has_member({clique.name for clique in cliques})) if cliques else None
 
 
-def _of_pod(index: Index, ref: Ref) -> Subject | None:
+def _of_pod(index: Index, ref: Ref) -> _Match | None:
     pod = index.pods.get((ref.namespace, ref.name))
     if pod is None:
         return None
-    inside = _within(index, ref, pod.place, lambda gang: any(other.name == pod.name for other in gang.pods))
-    if inside is not None and inside.gangs:
-        return inside
-    gangs = _gangs_of_pods(index, [pod])
-    return Subject(ref, None, gangs, gangs)
+    return _Match(pod.place, _has_pod({ref.name}), lambda: _gangs_of_pods(index, [pod]))
 
 
-def _of_pod_group(index: Index, ref: Ref) -> Subject | None:
+def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
     group = index.pod_groups.get((ref.namespace, ref.name))
     if group is None:
         return None
-    for pod_gang in sorted(index.facts.gangs, key=lambda gang: gang.name):
-        gang = gang_of(index, pod_gang)
-        if gang.pod_group == group:
-            return _within(index, ref, pod_gang.place, _is(gang.ref)) or _alone(ref, gang)
-    return _alone(ref, gang_of_pod_group(index, group))
+    gangs = (gang_of(index, pod_gang) for pod_gang in sorted(index.facts.gangs, key=lambda gang: gang.name))
+    owner = next((gang for gang in gangs if gang.pod_group == group), None)
+    if owner is None or owner.pod_gang is None:
+        return _Match(NOWHERE, alone=lambda: (gang_of_pod_group(index, group),))
+    return _Match(owner.pod_gang.place, lambda gang: gang.ref == owner.ref, lambda: (owner,))
 
 
-def _of_workload(index: Index, ref: Ref) -> Subject | None:
+def _of_workload(index: Index, ref: Ref) -> _Match | None:
     groups = {g.name for g in index.facts.workload_groups if (g.namespace, g.workload) == (ref.namespace, ref.name)}
     pods = [
         pod
         for pod in index.facts.pods
         if pod.namespace == ref.namespace and (pod.workload == ref.name or pod.workload_group in groups)
     ]
-    exists = any((workload.namespace, workload.name) == (ref.namespace, ref.name) for workload in index.facts.workloads)
-    if not pods and not exists:
+    if not pods and (ref.namespace, ref.name) not in index.workloads:
         return None
-    gangs = _gangs_of_pods(index, pods)
-    return Subject(ref, None, gangs, gangs)
+    return _Match(NOWHERE, alone=lambda: _gangs_of_pods(index, pods))
 
 
-def _of_claim(index: Index, ref: Ref) -> Subject | None:
-    claims = [claim for claim in index.facts.claims if (claim.namespace, claim.name) == (ref.namespace, ref.name)]
-    if not claims:
-        return None
+def _of_claim(index: Index, ref: Ref) -> _Match | None:
+    claim = index.claims.get((ref.namespace, ref.name))
     pods = index.pods_of_claim.get((ref.namespace, ref.name), ())
-    return _of_users(index, ref, claims[0].place, pods)
+    return _of_users(index, claim.place, pods) if claim is not None else None
 
 
-def _of_compute_domain(index: Index, ref: Ref) -> Subject | None:
-    domains = [d for d in index.facts.compute_domains if (d.namespace, d.name) == (ref.namespace, ref.name)]
-    if not domains:
+def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
+    domain = index.compute_domains.get((ref.namespace, ref.name))
+    if domain is None:
         return None
-    template = domains[0].template
-    pods = [
-        pod
-        for pod in index.facts.pods
-        if pod.namespace == ref.namespace and any(template and claim.template == template for claim in pod.claims)
-    ]
-    return _of_users(index, ref, domains[0].place, pods)
+    template = domain.template or None
+    pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace)
+    users = [pod for pod in pods if any(claim.template == template for claim in pod.claims)]
+    return _of_users(index, domain.place, users)
 
 
-def _of_users(index: Index, ref: Ref, place: Place, pods: Sequence[Pod]) -> Subject:
+def _of_users(index: Index, place: Place, pods: Collection[Pod]) -> _Match:
     """The gangs of the pods that use an object; without such pods, the gangs of the set that it is labelled with."""
-    names = {pod.name for pod in pods}
-    places = [pod.place for pod in pods if pod.place.pcs] or [place]
-    inside = _within(index, ref, places[0], lambda gang: not names or any(pod.name in names for pod in gang.pods))
-    if inside is not None:
-        return inside
-    gangs = _gangs_of_pods(index, pods)
-    return Subject(ref, None, gangs, gangs)
+    if not pods:
+        return _Match(place)
+    labelled = next((pod.place for pod in pods if pod.place.pcs), place)
+    return _Match(labelled, _has_pod({pod.name for pod in pods}), lambda: _gangs_of_pods(index, pods))
 
 
-def _within(index: Index, ref: Ref, place: Place, contains: Callable[[Gang], bool]) -> Subject | None:
-    """The set that labels name and those of its gangs for which `contains` holds; None if there is no such set."""
-    pcs = index.sets.get((ref.namespace, place.pcs))
-    if pcs is None:
-        return None
-    gangs = gangs_of_set(index, pcs)
-    return Subject(ref, pcs, tuple(gang for gang in gangs if contains(gang)), gangs)
+def _has_member(names: Collection[str]) -> Callable[[Gang], bool]:
+    return lambda gang: any(member.name in names for member in gang.members)
 
 
-def _with_member(named: Callable[[str], bool]) -> Callable[[Gang], bool]:
-    return lambda gang: any(named(member.name) for member in gang.members)
-
-
-def _is(ref: Ref) -> Callable[[Gang], bool]:
-    return lambda gang: gang.ref == ref
-
-
-def _alone(ref: Ref, gang: Gang) -> Subject:
-    return Subject(ref, gang.pcs, (gang,), (gang,))
+def _has_pod(names: Collection[str]) -> Callable[[Gang], bool]:
+    return lambda gang: any(pod.name in names for pod in gang.pods)
 
 
 def _gangs_of_pods(index: Index, pods: Iterable[Pod]) -> tuple[Gang, ...]:
@@ -189,7 +160,7 @@ def _gangs_of_pods(index: Index, pods: Iterable[Pod]) -> tuple[Gang, ...]:
     return tuple(gangs.values())
 
 
-_FINDERS: Mapping[str, Callable[[Index, Ref], Subject | None]] = {
+_FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "PodCliqueSet": _of_set,
     "PodCliqueScalingGroup": _of_scaling_group,
     "PodClique": _of_clique,

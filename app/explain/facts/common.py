@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from app.explain.facts.values import mapping, text
 from app.rules import labels
@@ -28,6 +28,18 @@ class Ref:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
+
+
+class Named:
+    """A fact about one object of its kind."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    name: str
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(self.kind, getattr(self, "namespace", ""), self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts.common import NOWHERE, Object, Place, Ref, identity, place
+from app.explain.facts.common import NOWHERE, Named, Object, Place, Ref, identity, place
 from app.explain.facts.selectors import Term, node_selector_terms
 from app.explain.facts.values import at, items, number, seconds_since_1970, text
 
@@ -24,9 +24,10 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceClaim:
+class ResourceClaim(Named):
     """`nodes` are the terms of its allocation's nodeSelector."""
 
+    kind = "ResourceClaim"
     namespace: str
     name: str
     uid: str = ""
@@ -60,7 +61,8 @@ class DomainNode:
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeDomain:
+class ComputeDomain(Named):
+    kind = "ComputeDomain"
     namespace: str
     name: str
     uid: str = ""

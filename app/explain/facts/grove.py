@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.explain.facts.common import NOWHERE, UNBOUND, Condition, Object, Place, Told, identity, place
+from app.explain.facts.common import NOWHERE, UNBOUND, Condition, Named, Object, Place, Told, identity, place
 from app.explain.facts.pods import NO_SHAPE, PodClaim, Shape, pod_claims, shape
 from app.explain.facts.values import at, items, number, seconds_since_1970, text, texts
 from app.rules.topology.levels import Level, read_levels
@@ -41,6 +41,12 @@ class Asked:
     topology: str = ""
     field: str = ""
 
+    @property
+    def constraints(self) -> list[tuple[str, str, bool]]:
+        """(field, domain, whether it is required) of each of the two that is set."""
+        preferred = (self.field.replace("required", "preferred"), self.preferred, False)
+        return [constraint for constraint in ((self.field, self.required, True), preferred) if constraint[1]]
+
 
 @dataclass(frozen=True, slots=True)
 class CliqueTemplate:
@@ -60,7 +66,8 @@ class GroupTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class PodCliqueSet:
+class PodCliqueSet(Named):
+    kind = "PodCliqueSet"
     namespace: str
     name: str
     uid: str = ""
@@ -73,9 +80,10 @@ class PodCliqueSet:
 
 
 @dataclass(frozen=True, slots=True)
-class PodClique:
+class PodClique(Named):
     """`shape` and `claims` are those of its pod template."""
 
+    kind = "PodClique"
     namespace: str
     name: str
     uid: str = ""
@@ -110,9 +118,10 @@ class GangGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class PodGang:
+class PodGang(Named):
     """`topology` is the topology's name in its annotations, "" if no annotation gives one."""
 
+    kind = "PodGang"
     namespace: str
     name: str
     uid: str = ""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.explain.facts.common import NOWHERE, UNBOUND, Amounts, Object, Place, Told, identity, place
+from app.explain.facts.common import NOWHERE, UNBOUND, Amounts, Named, Object, Place, Told, identity, place
 from app.explain.facts.pods import NODE_POOL
 from app.explain.facts.values import amounts, at, duration, items, number, seconds_since_1970, text
 
@@ -44,9 +44,10 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class KaiPodGroup:
+class KaiPodGroup(Named):
     """A PodGroup of scheduling.run.ai. `owners` are uids. `delay` is preemptionDelay in seconds."""
 
+    kind = "PodGroup"
     namespace: str
     name: str
     uid: str = ""
@@ -70,9 +71,10 @@ class KaiPodGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Named):
     """GPUs in thousandths; None is no limit. A quota of None is no promise."""
 
+    kind = "Queue"
     name: str
     parent: str = ""
     quota: int | None = None

@@ -4,13 +4,14 @@ import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
-from app.explain.facts.common import Amounts, Labels, Object
+from app.explain.facts.common import Amounts, Labels, Named, Object
 from app.explain.facts.selectors import Taint, taints
 from app.explain.facts.values import amounts, at, items, text
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(Named):
+    kind = "Node"
     name: str
     labels: Labels
     allocatable: Amounts

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from app.explain.facts.common import NOWHERE, Object, Place, identity, place
+from app.explain.facts.common import NOWHERE, Named, Object, Place, identity, place
 from app.explain.facts.selectors import Term, Toleration, node_selector, required_affinity, tolerations
 from app.explain.facts.values import amounts, at, items, seconds_since_1970, text, texts
 
@@ -38,10 +38,11 @@ class PodClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(Named):
     """`group` is the annotation that names its KAI PodGroup, `workload` and `workload_group` what it references in the
     Kubernetes Workload API. `waiting` has the reasons for which containers wait."""
 
+    kind = "Pod"
     namespace: str
     name: str
     uid: str = ""

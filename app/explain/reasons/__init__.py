@@ -13,38 +13,35 @@ from app.explain.reasons import claims, constraints, gates, placement, queue, to
 
 
 def _waits(case: Case) -> bool:
-    return case.gang is not None and case.waits
+    return case.waits
 
 
-def _constrained(case: Case) -> bool:
-    asked = constraints.asked_of(case.pcs) if case.pcs else ()
-    return (case.gang is not None and case.gang.constrained) or any(a.required or a.preferred for _, a in asked)
+_constrained = constraints.is_constrained
 
 
 def _waits_constrained(case: Case) -> bool:
-    return _waits(case) and _constrained(case)
+    return case.waits and constraints.is_constrained(case)
+
+
+def _placed_constrained(case: Case) -> bool:
+    return not case.waits and constraints.is_constrained(case)
 
 
 def _grouped(case: Case) -> bool:
     """Gangs that KAI has a PodGroup of, or may have one."""
-    unseen = "pod_groups" in case.index.facts.unseen
-    return _waits(case) and case.gang is not None and (unseen or case.gang.pod_group is not None)
+    return case.waits and ("pod_groups" in case.index.facts.unseen or case.gang.pod_group is not None)
 
 
 def _references(case: Case) -> bool:
-    return any(pod.workload or pod.workload_group for pod in (case.gang.waiting if case.gang else ()))
+    return any(pod.workload or pod.workload_group for pod in case.gang.waiting)
 
 
 def _named(case: Case) -> bool:
-    return any(pod.group for pod in (case.gang.waiting if case.gang else ()))
+    return any(pod.group for pod in case.gang.waiting)
 
 
 def _claims_and_waits(case: Case) -> bool:
-    return _waits(case) and claims.uses_claims(case)
-
-
-def _placed(case: Case) -> bool:
-    return case.gang is not None and not case.gang.waits and _constrained(case)
+    return case.waits and claims.uses_claims(case)
 
 
 TOPOLOGY = ("topologies", "kai_topologies")
@@ -80,11 +77,13 @@ RULES: tuple[Rule, ...] = (
     Rule("ChannelTaken", claims.channel_taken, ("pods", "claims", "nodes", ROOM, CHANNELS), _claims_and_waits),
     Rule("DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
     Rule("BindingFailed", placement.binding_failed, ("pods", "events"), _waits),
-    Rule("GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), _constrained),
+    Rule(
+        "GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), constraints.is_constrained
+    ),
     Rule("TopologyDiffers", topology.topology_differs, TOPOLOGY, _constrained),
     Rule("LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained),
     Rule("NotATree", topology.not_a_tree, ("nodes", *TOPOLOGY), _waits_constrained),
-    Rule("NotAsPreferred", placement.not_as_preferred, ("pods", "nodes", *TOPOLOGY), _placed),
+    Rule("NotAsPreferred", placement.not_as_preferred, ("pods", "nodes", *TOPOLOGY), _placed_constrained),
 )
 
 

@@ -1,7 +1,7 @@
 """Reasons in ResourceClaims, device classes and ComputeDomains."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from app.explain.case import Case
@@ -9,8 +9,7 @@ from app.explain.facts.common import Ref
 from app.explain.facts.devices import ComputeDomain, ResourceClaim
 from app.explain.facts.pods import Pod, PodClaim
 from app.explain.fitness import matches_any
-from app.explain.gang import Gang
-from app.explain.index import Index, Key
+from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import refs
 from app.explain.words import ago, counted, listed
@@ -22,53 +21,41 @@ CREATING = "ContainerCreating"
 
 
 def uses_claims(case: Case) -> bool:
-    return any(True for _ in _claims(case.gang))
+    return any(True for _ in _claims(case))
 
 
-def _claims(gang: Gang | None) -> Iterator[tuple[PodClaim, Pod | None]]:
-    """The claims of pods, and of PodCliques that have no pods yet."""
-    for member in gang.members if gang is not None else ():
+def _claims(case: Case) -> Iterator[tuple[PodClaim, Ref]]:
+    """The claims of pods, and of PodCliques that have no pods yet, each with the object that uses it."""
+    for member in case.gang.members:
         for pod in member.pods:
-            yield from ((claim, pod) for claim in pod.claims)
+            yield from ((claim, pod.ref) for claim in pod.claims)
         if not member.pods and member.clique is not None:
-            yield from ((claim, None) for claim in member.clique.claims)
-
-
-def _by_key(case: Case) -> Mapping[Key, ResourceClaim]:
-    return {(claim.namespace, claim.name): claim for claim in case.index.facts.claims}
+            yield from ((claim, case.ref) for claim in member.clique.claims)
 
 
 def claim_missing(case: Case) -> Iterator[Reason]:
     """A claim or a template that pods name does not exist."""
-    namespace, stored = case.ref.namespace, _by_key(case)
-    templates = {(template.namespace, template.name) for template in case.index.facts.claim_templates}
-    missing: dict[tuple[str, str], list[Ref]] = defaultdict(list)
-    for claim, pod in _claims(case.gang):
-        ref = case.ref if pod is None else Ref("Pod", namespace, pod.name)
-        if claim.template and (namespace, claim.template) not in templates:
-            missing["ResourceClaimTemplate", claim.template].append(ref)
-        elif claim.claim and (namespace, claim.claim) not in stored:
-            missing["ResourceClaim", claim.claim].append(ref)
-    for (kind, name), objects in sorted(missing.items()):
-        text = f"{kind} {name} does not exist"
-        field = "resourceClaimTemplateName" if kind.endswith("Template") else "resourceClaimName"
+    index, namespace = case.index, case.namespace
+    missing: dict[tuple[str, str, str], set[Ref]] = defaultdict(set)
+    for claim, user in _claims(case):
+        if claim.template and (namespace, claim.template) not in index.claim_templates:
+            missing["ResourceClaimTemplate", claim.template, "resourceClaimTemplateName"].add(user)
+        elif claim.claim and (namespace, claim.claim) not in index.claims:
+            missing["ResourceClaim", claim.claim, "resourceClaimName"].add(user)
+    for (kind, name, field), users in sorted(missing.items()):
+        objects = tuple(sorted(users))
         evidence = (Evidence(objects[0], f"spec.resourceClaims[].{field}", name),)
         remedy = "run `grove-admission doctor`; check whether the webhook was off when the PodClique was made"
-        yield Reason("ClaimMissing", tuple(sorted(set(objects))), text, remedy, "platform", evidence)
+        yield Reason("ClaimMissing", objects, f"{kind} {name} does not exist", remedy, "platform", evidence)
 
 
 def device_class_missing(case: Case) -> Iterator[Reason]:
-    namespace, known = case.ref.namespace, {device_class.name for device_class in case.index.facts.device_classes}
+    known = {device_class.name for device_class in case.index.facts.device_classes}
     holders: dict[str, set[Ref]] = defaultdict(set)
-    stored = _by_key(case)
-    templates = {(template.namespace, template.name): template for template in case.index.facts.claim_templates}
-    for claim, _ in _claims(case.gang):
-        template = templates.get((namespace, claim.template))
-        made = stored.get((namespace, claim.claim))
-        for name in template.classes if template else ():
-            holders[name].add(Ref("ResourceClaimTemplate", namespace, claim.template))
-        for name in made.classes if made and not template else ():
-            holders[name].add(Ref("ResourceClaim", namespace, claim.claim))
+    for claim, _ in _claims(case):
+        ref, classes = _classes(case, claim)
+        for name in classes:
+            holders[name].add(ref)
     for name, objects in sorted(holders.items()):
         if name not in known:
             ordered = tuple(sorted(objects))
@@ -77,22 +64,26 @@ def device_class_missing(case: Case) -> Iterator[Reason]:
             yield Reason("DeviceClassMissing", ordered, text, "install the driver that has it", "platform", evidence)
 
 
+def _classes(case: Case, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
+    """The DeviceClasses that a claim asks for, and the object that names them: its template, or the claim itself."""
+    template = case.index.claim_templates.get((case.namespace, claim.template))
+    if template is not None:
+        return Ref("ResourceClaimTemplate", case.namespace, claim.template), template.classes
+    stored = case.index.claims.get((case.namespace, claim.claim))
+    return Ref("ResourceClaim", case.namespace, claim.claim), stored.classes if stored is not None else ()
+
+
 def _shared(case: Case) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
     """Claims that pods of the gang share by name, with the pods that wait."""
     waiting: dict[str, list[Pod]] = defaultdict(list)
-    for pod in case.gang.waiting if case.gang else ():
+    for pod in case.gang.waiting:
         for claim in pod.claims:
             if claim.claim and not claim.template:
                 waiting[claim.claim].append(pod)
-    stored = _by_key(case)
     for name, pods in sorted(waiting.items()):
-        shared = stored.get((case.ref.namespace, name))
-        if shared is not None:
-            yield shared, pods
-
-
-def claim_ref(claim: ResourceClaim) -> Ref:
-    return Ref("ResourceClaim", claim.namespace, claim.name)
+        stored = case.index.claims.get((case.namespace, name))
+        if stored is not None:
+            yield stored, pods
 
 
 def claim_elsewhere(case: Case) -> Iterator[Reason]:
@@ -105,9 +96,9 @@ def claim_elsewhere(case: Case) -> Iterator[Reason]:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
         text = f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that wait must go there"
-        evidence = (Evidence(claim_ref(claim), "status.allocation.nodeSelector", where),)
+        evidence = (Evidence(claim.ref, "status.allocation.nodeSelector", where),)
         remedy = "use `claimMode: template`, which makes a claim for each pod"
-        yield Reason("ClaimElsewhere", (claim_ref(claim),), text, remedy, "platform", evidence)
+        yield Reason("ClaimElsewhere", (claim.ref,), text, remedy, "platform", evidence)
 
 
 def claim_held(case: Case) -> Iterator[Reason]:
@@ -118,17 +109,10 @@ def claim_held(case: Case) -> Iterator[Reason]:
             gone = pod is None or (bool(consumer.uid) and bool(pod.uid) and pod.uid != consumer.uid)
             if not gone and (pod is None or pod.deleting is None):
                 continue
-            ref = Ref("Pod", claim.namespace, consumer.name)
             text = f"The claim {claim.name} is held by {consumer.name}, {_state(None if gone else pod, case.index)}"
-            evidence = (Evidence(claim_ref(claim), "status.reservedFor", consumer.name),)
-            yield Reason(
-                "ClaimHeld",
-                (claim_ref(claim),),
-                text,
-                f"look at that pod: kubectl describe pod {ref.name}",
-                "you",
-                evidence,
-            )
+            evidence = (Evidence(claim.ref, "status.reservedFor", consumer.name),)
+            remedy = f"look at that pod: kubectl describe pod {consumer.name}"
+            yield Reason("ClaimHeld", (claim.ref,), text, remedy, "you", evidence)
 
 
 def _state(pod: Pod | None, index: Index) -> str:
@@ -147,15 +131,15 @@ def claim_full(case: Case) -> Iterator[Reason]:
         if total <= MOST_CONSUMERS:
             continue
         text = f"{len(claim.consumers)} pods share the claim {claim.name}, {total} want to, and {MOST_CONSUMERS} may"
-        evidence = (Evidence(claim_ref(claim), "status.reservedFor", str(len(claim.consumers))),)
+        evidence = (Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers))),)
         remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
         yield Reason("ClaimFull", refs(pods), text, remedy, "you", evidence)
 
 
 def channel_taken(case: Case) -> Iterator[Reason]:
     """Nodes have one channel each, and those that the gang needs have given theirs to other claims."""
-    places, gang = case.places, case.gang
-    if places is None or gang is None or not places.now.fits or not _waits_for_channel(case):
+    places = case.places
+    if places is None or not places.now.fits or not _waits_for_channel(case):
         return
     takers = {
         device.pool: claim
@@ -163,40 +147,34 @@ def channel_taken(case: Case) -> Iterator[Reason]:
         for device in claim.devices
         if (device.driver, device.device) == (CHANNEL_DRIVER, CHANNEL)
     }
-    taken = sorted(node.name for node in case.index.nodes if node.name in takers)
+    taken = [node.name for node in case.index.nodes if node.name in takers]
     if not taken or places.on(lambda node: node.name not in takers).fits:
         return
     holders = listed(dict.fromkeys(takers[name].name for name in taken))
     text = f"{len(taken)} of {counted(len(case.index.nodes), 'node')} have their channel taken by {holders}"
     objects = tuple(Ref("Node", "", name) for name in taken)
-    evidence = tuple(Evidence(claim_ref(takers[name]), "status.allocation.devices", name) for name in taken[:8])
+    evidence = tuple(Evidence(takers[name].ref, "status.allocation.devices", name) for name in taken[:8])
     yield Reason("ChannelTaken", objects, text, "run one pod with such a claim on a node", "you", evidence)
 
 
 def _waits_for_channel(case: Case) -> bool:
     """Whether a pod that waits has a claim on a channel that is not allocated."""
-    stored = _by_key(case)
-    templates = {(template.namespace, template.name): template for template in case.index.facts.claim_templates}
-    for pod in case.gang.waiting if case.gang else ():
-        for claim in pod.claims:
-            made = stored.get((pod.namespace, claim.claim))
-            template = templates.get((pod.namespace, claim.template))
-            classes = made.classes if made else template.classes if template else ()
-            if not (made and made.allocated) and any(name.startswith("compute-domain") for name in classes):
+    for claim in (claim for pod in case.gang.waiting for claim in pod.claims):
+        stored = case.index.claims.get((case.namespace, claim.claim))
+        if stored is None or not stored.allocated:
+            classes = stored.classes if stored is not None else _classes(case, claim)[1]
+            if any(name.startswith("compute-domain") for name in classes):
                 return True
     return False
 
 
 def domain_not_ready(case: Case) -> Iterator[Reason]:
     """Pods are placed and wait for their ComputeDomain."""
-    gang = case.gang
-    creating = [pod for pod in gang.placed if CREATING in pod.waiting] if gang else []
-    for domain in case.index.facts.compute_domains:
-        pods = [pod for pod in creating if _uses(pod, domain)]
-        if not pods:
+    for domain in compute_domains_of(case):
+        pods = [pod for pod in case.gang.placed if _uses(pod, domain)]
+        if not any(CREATING in pod.waiting for pod in pods):
             continue
-        ready = _ready_nodes(case.index, domain)
-        nodes = sorted({pod.node for pod in (gang.placed if gang else ()) if _uses(pod, domain)})
+        ready, nodes = _ready_nodes(case.index, domain), sorted({pod.node for pod in pods})
         missing = [name for name in nodes if name not in ready]
         if not missing and (domain.ready or domain.number == 0):
             continue
@@ -204,10 +182,9 @@ def domain_not_ready(case: Case) -> Iterator[Reason]:
         lacking = f", missing {listed(missing)}" if missing else ""
         well = min(len(ready), total - len(missing))
         text = f"ComputeDomain {domain.name}: {well} of {counted(total, 'node')} ready{lacking}"
-        ref = Ref("ComputeDomain", domain.namespace, domain.name)
-        evidence = (Evidence(ref, "status", "Ready" if domain.ready else "NotReady"),)
+        evidence = (Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady"),)
         remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
-        yield Reason("DomainNotReady", (ref,), text, remedy, "platform", evidence)
+        yield Reason("DomainNotReady", (domain.ref,), text, remedy, "platform", evidence)
 
 
 def _uses(pod: Pod, domain: ComputeDomain) -> bool:
@@ -226,5 +203,5 @@ def _ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
 
 def compute_domains_of(case: Case) -> Sequence[ComputeDomain]:
     """The ComputeDomains that pods of the gang use."""
-    pods = case.gang.pods if case.gang else ()
-    return [domain for domain in case.index.facts.compute_domains if any(_uses(pod, domain) for pod in pods)]
+    domains = case.index.facts.compute_domains
+    return [domain for domain in domains if any(_uses(pod, domain) for pod in case.gang.pods)]

@@ -1,5 +1,6 @@
 """Reasons in the room on nodes: pod by pod, as `room` counts it."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,11 +8,9 @@ from dataclasses import replace
 from app.explain.case import Case, Places
 from app.explain.demand import Demand
 from app.explain.domains import Domain
-from app.explain.facts.common import Ref
 from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Pod, Shape
+from app.explain.facts.pods import Shape
 from app.explain.fitness import unfit_because
-from app.explain.gang import Member, Unit
 from app.explain.reason import Evidence, Reason, Who
 from app.explain.words import amount, counted, gpus_of, is_device, listed, pods_of
 
@@ -147,38 +146,18 @@ def _with_key(demand: Demand, short: Demand, key: str) -> Demand:
 def bound_to_domain(case: Case) -> Iterator[Reason]:
     """Part of the gang runs, the rest must join it, and there is no room for it."""
     short = _short(case)
-    if (
-        short is None
-        or not short.occupied
-        or case.places is None
-        or case.gang is None
-        or short.key not in case.topology.keys
-    ):
+    if short is None or not short.occupied or case.places is None or short.key not in case.topology.keys:
         return
-    unit = _unit_called(case.gang.whole, short.name)
-    members = list(unit.all_members()) if isinstance(unit, Unit) else [unit] if unit else []
-    placed = sum(len(member.placed) for member in members)
-    total = sum(max(member.replicas, len(member.pods)) for member in members)
+    part = next(part for part in case.gang.whole.parts() if part.name == short.name)
     best = case.places.now.best
-    if best is None:
-        return
-    text = (
-        f"{placed} of {counted(total, 'pod')} of {short.name} run in {best.domain}, the rest must join them, and it "
-        f"has room for {best.pods} of {pods_of(short.shapes)}"
-    )
-    remedy = f"free room for {short.count - best.pods} more there, or restart the gang"
-    evidence = (Evidence(case.ref, "spec.topologyConstraint", short.key),)
-    yield Reason("BoundToDomain", (case.ref,), text, remedy, "you", evidence, parts=parts(case.places, short))
-
-
-def _unit_called(unit: Unit, name: str) -> Unit | Member | None:
-    if unit.name == name:
-        return unit
-    for member in unit.members:
-        if member.name == name:
-            return member
-    parts = (_unit_called(part, name) for part in unit.units)
-    return next((part for part in parts if part is not None), None)
+    if best is not None:
+        text = (
+            f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run in {best.domain}, the rest "
+            f"must join them, and it has room for {best.pods} of {pods_of(short.shapes)}"
+        )
+        remedy = f"free room for {short.count - best.pods} more there, or restart the gang"
+        evidence = (Evidence(case.ref, "spec.topologyConstraint", short.key),)
+        yield Reason("BoundToDomain", (case.ref,), text, remedy, "you", evidence, parts=parts(case.places, short))
 
 
 def nodes_unfit(case: Case) -> Iterator[Reason]:
@@ -215,8 +194,8 @@ def _unfit(places: Places, domain: Domain, closed: list[tuple[Node, str]]) -> Re
     text = f"{len(closed)} of {counted(len(domain.nodes), 'node')} of {domain} {verb} out: {whys}"
     cordoned = [node.name for node, why in closed if why == "cordoned"]
     commands = (f"kubectl uncordon {' '.join(cordoned)}",) if cordoned else ()
-    refs = tuple(Ref("Node", "", node.name) for node, _ in closed)
-    evidence = tuple(Evidence(Ref("Node", "", node.name), "spec, status", why) for node, why in closed[:8])
+    refs = tuple(node.ref for node, _ in closed)
+    evidence = tuple(Evidence(node.ref, "spec, status", why) for node, why in closed[:8])
     remedies = {
         "cordoned": "uncordon the nodes",
         "not ready": "repair the nodes",
@@ -272,47 +251,29 @@ def _asked_and_free(places: Places, short: Demand, name: str) -> tuple[int, int]
 
 def not_as_preferred(case: Case) -> Iterator[Reason]:
     """All is placed, over more preferred domains than needed."""
-    if case.gang is None or case.gang.waits:
+    if case.gang.waits:
         return
-    domains = case.index.domains(case.topology.keys)
-    for name, preferred, pods in _preferences(case.gang.whole):
-        depth = domains.depth(preferred)
-        positions = [case.index.node_positions.get(pod.node) for pod in pods]
-        if depth is None or not pods or None in positions:
+    domains, positions = case.index.domains(case.topology.keys), case.index.node_positions
+    for part in case.gang.whole.parts():
+        depth = domains.depth(part.told.preferred)
+        if depth is None or not part.placed or not all(pod.node in positions for pod in part.placed):
             continue
-        used = {domains.domain_of(position, depth) for position in positions if position is not None}
-        needed = _needed(case, preferred, pods)
+        used = {domains.domain_of(positions[pod.node], depth) for pod in part.placed}
+        counts = Counter(pod.shape for pod in part.placed)
+        needed = case.places_of(Demand("", part.told.preferred, tuple(counts.items()))).needed
         if None not in used and needed is not None and len(used) > needed:
-            level = case.topology.name_of(preferred)
-            text = f"{counted(len(pods), 'pod')} of {name} in {counted(len(used), level)}, {needed} would do"
-            evidence = (Evidence(case.ref, "preferred", preferred),)
+            level = case.topology.name_of(part.told.preferred)
+            pods = counted(len(part.placed), "pod")
+            text = f"{pods} of {part.name} in {counted(len(used), level)}, {needed} would do"
+            evidence = (Evidence(case.ref, "preferred", part.told.preferred),)
             remedy = "nothing is wrong; restart to pack them again"
             yield Reason("NotAsPreferred", (case.ref,), text, remedy, "you", evidence, severity="note")
 
 
-def _preferences(unit: Unit) -> Iterator[tuple[str, str, list[Pod]]]:
-    """(name, preferred key, placed pods) of each part that prefers a level."""
-    if unit.told.preferred:
-        yield unit.name, unit.told.preferred, [pod for member in unit.all_members() for pod in member.placed]
-    for member in unit.members:
-        if member.told.preferred:
-            yield member.name, member.told.preferred, list(member.placed)
-    for part in unit.units:
-        yield from _preferences(part)
-
-
-def _needed(case: Case, key: str, pods: Sequence[Pod]) -> int | None:
-    """How many domains are needed, if they were empty."""
-    counts = Counter(pod.shape for pod in pods)
-    return case.places_of(Demand("", key, tuple(counts.items()))).needed
-
-
 def binding_failed(case: Case) -> Iterator[Reason]:
-    for pod in case.gang.waiting if case.gang else ():
-        for event in case.index.events.get(pod.uid, ()):
-            if event.reason in ("BindingError", "FailedBinding"):
-                ref = Ref("Pod", pod.namespace, pod.name)
-                text = f"KAI chose a node, and binding failed: {event.message}"
-                evidence = (Evidence(ref, f"event {event.reason}", event.message),)
-                yield Reason("BindingFailed", (ref,), text, "see KAI's words", "platform", evidence)
-                break
+    for pod in case.gang.waiting:
+        events = (e for e in case.index.events.get(pod.uid, ()) if e.reason in ("BindingError", "FailedBinding"))
+        for event in itertools.islice(events, 1):
+            text = f"KAI chose a node, and binding failed: {event.message}"
+            evidence = (Evidence(pod.ref, f"event {event.reason}", event.message),)
+            yield Reason("BindingFailed", (pod.ref,), text, "see KAI's words", "platform", evidence)

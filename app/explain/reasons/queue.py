@@ -3,26 +3,16 @@
 from collections.abc import Iterator
 
 from app.explain.case import NODE_POOL, Case
-from app.explain.facts.common import Ref
 from app.explain.facts.kai import KaiPodGroup, Queue, Said
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.words import amount, clock, counted, gpus_of, listed, plain
 
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
-TYPED = ("QueueDoesNotExist", "OverLimit", "NonPreemptibleOverQuota", "PreemptionDelayNotElapsed")
-
-
-def group_ref(group: KaiPodGroup) -> Ref:
-    return Ref("PodGroup", group.namespace, group.name)
-
-
-def _group(case: Case) -> KaiPodGroup | None:
-    return case.gang.pod_group if case.gang is not None else None
 
 
 def _said(case: Case, reason: str) -> Said | None:
-    group = _group(case)
+    group = case.gang.pod_group
     return next((said for said in group.said if said.reason == reason), None) if group else None
 
 
@@ -36,7 +26,7 @@ def chain(index: Index, name: str) -> Iterator[Queue]:
 
 
 def queue_missing(case: Case) -> Iterator[Reason]:
-    group = _group(case)
+    group = case.gang.pod_group
     if group is None or not group.queue:
         return
     queue = case.index.queues.get(group.queue)
@@ -49,30 +39,29 @@ def queue_missing(case: Case) -> Iterator[Reason]:
         text = f"Queue {group.queue} does not exist; {usable}"
     else:
         text = f"Queue {group.queue} has no parent, and KAI places nothing in such a queue; {usable}"
-    evidence = (Evidence(group_ref(group), "spec.queue", group.queue),)
+    evidence = (Evidence(group.ref, "spec.queue", group.queue),)
     remedy = "set the label kai.scheduler/queue of the workload to one of them"
-    yield Reason("QueueMissing", (group_ref(group),), text, remedy, "you", evidence)
+    yield Reason("QueueMissing", (group.ref,), text, remedy, "you", evidence)
 
 
 def queue_limit(case: Case) -> Iterator[Reason]:
     """KAI's word for it, or the sum of what is allocated and asked, in the queue or one above it."""
-    group, said = _group(case), _said(case, "OverLimit")
+    group, said = case.gang.pod_group, _said(case, "OverLimit")
     if group is None:
         return
-    asked = asked_gpus(case)
+    asked, remedy = asked_gpus(case), "wait, ask for less, or have the limit raised"
     for queue in chain(case.index, group.queue):
         if queue.limit is not None and asked and queue.allocated + asked > queue.limit:
             numbers = f"{plain(queue.allocated)} used, {plain(asked)} asked"
             text = f"Queue {queue.name}: limit {amount('/gpu', queue.limit)}, {numbers}"
-            ref = Ref("Queue", "", queue.name)
             evidence = (
-                Evidence(ref, "spec.resources.gpu.limit", plain(queue.limit)),
-                Evidence(ref, "status.allocated", plain(queue.allocated)),
+                Evidence(queue.ref, "spec.resources.gpu.limit", plain(queue.limit)),
+                Evidence(queue.ref, "status.allocated", plain(queue.allocated)),
             )
-            yield Reason("QueueLimit", (ref,), text, "wait, ask for less, or have the limit raised", "you", evidence)
+            yield Reason("QueueLimit", (queue.ref,), text, remedy, "you", evidence)
             return
     if said is not None:
-        yield _as_said(group, said, "QueueLimit", "wait, ask for less, or have the limit raised")
+        yield _as_said(group, said, "QueueLimit", remedy)
 
 
 def asked_gpus(case: Case) -> int:
@@ -83,7 +72,7 @@ def asked_gpus(case: Case) -> int:
 
 
 def queue_quota(case: Case) -> Iterator[Reason]:
-    group, said = _group(case), _said(case, "NonPreemptibleOverQuota")
+    group, said = case.gang.pod_group, _said(case, "NonPreemptibleOverQuota")
     if group is None or said is None:
         return
     remedy = "make the workload preemptible, or use another queue"
@@ -99,13 +88,13 @@ def queue_quota(case: Case) -> Iterator[Reason]:
         f"The workload is not preemptible and so bound to the quota of queue {name}: {amount('/gpu', quota)}, "
         f"{plain(used)} used"
     )
-    evidence = (Evidence(group_ref(group), CONDITION, said.reason),)
-    yield Reason("QueueQuota", (group_ref(group),), text, remedy, "you", evidence)
+    evidence = (Evidence(group.ref, CONDITION, said.reason),)
+    yield Reason("QueueQuota", (group.ref,), text, remedy, "you", evidence)
 
 
 def fair_share(case: Case) -> Iterator[Reason]:
     """The queue is promised what the gang asks for, and a sibling holds more than its own promise."""
-    group = _group(case)
+    group = case.gang.pod_group
     if group is None or case.places is None or case.places.now.fits:
         return
     asked = asked_gpus(case)
@@ -125,16 +114,13 @@ def fair_share(case: Case) -> Iterator[Reason]:
 def _unfair(queue: Queue, over: list[Queue]) -> Reason:
     holds = listed(f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}" for other in over)
     text = f"{holds} GPUs; {queue.name} has {plain(queue.allocated)} of its {plain(queue.quota or 0)}"
-    refs = tuple(Ref("Queue", "", other.name) for other in over)
-    evidence = tuple(
-        Evidence(ref, "status.allocated", plain(other.allocated)) for ref, other in zip(refs, over, strict=True)
-    )
+    evidence = tuple(Evidence(other.ref, "status.allocated", plain(other.allocated)) for other in over)
     remedy = "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum runtimes of the queues"
-    return Reason("FairShare", refs, text, remedy, "wait", evidence)
+    return Reason("FairShare", tuple(other.ref for other in over), text, remedy, "wait", evidence)
 
 
 def preemption_delay(case: Case) -> Iterator[Reason]:
-    group, said = _group(case), _said(case, "PreemptionDelayNotElapsed")
+    group, said = case.gang.pod_group, _said(case, "PreemptionDelayNotElapsed")
     if group is None or said is None:
         return
     since = max((time for time in (group.created, group.evicted) if time is not None), default=None)
@@ -142,13 +128,13 @@ def preemption_delay(case: Case) -> Iterator[Reason]:
     if since is not None and group.delay and since + group.delay <= case.index.facts.now:
         return
     text = f"May push others out from {when} on" if when else "May not push others out yet"
-    evidence = (Evidence(group_ref(group), CONDITION, said.reason),)
-    yield Reason("PreemptionDelay", (group_ref(group),), text, "wait", "wait", evidence)
+    evidence = (Evidence(group.ref, CONDITION, said.reason),)
+    yield Reason("PreemptionDelay", (group.ref,), text, "wait", "wait", evidence)
 
 
 def outside_pool(case: Case) -> Iterator[Reason]:
     """The gang is bound to a node pool, and only nodes outside of it have room."""
-    group = _group(case)
+    group = case.gang.pod_group
     if group is None or not group.pool or case.places is None:
         return
     queue = case.index.queues.get(group.queue)
@@ -157,12 +143,12 @@ def outside_pool(case: Case) -> Iterator[Reason]:
     pools = [node.labels.get(NODE_POOL, "") for node in case.index.nodes]
     inside, without = pools.count(group.pool), pools.count("")
     text = f'Its node pool "{group.pool}" has {counted(inside, "node")} and no room; {without} nodes are in no pool'
-    evidence = (Evidence(group_ref(group), f"metadata.labels[{NODE_POOL}]", group.pool),)
+    evidence = (Evidence(group.ref, f"metadata.labels[{NODE_POOL}]", group.pool),)
     remedy = f"label nodes {NODE_POOL}={group.pool}, or leave the pool out of the workload and its queue"
-    yield Reason("OutsidePool", (group_ref(group),), text, remedy, "platform", evidence)
+    yield Reason("OutsidePool", (group.ref,), text, remedy, "platform", evidence)
 
 
 def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
     """KAI's own words, if they have no numbers that could be put better."""
-    evidence = (Evidence(group_ref(group), CONDITION, said.reason),)
-    return Reason(reason, (group_ref(group),), f"KAI says: {said.message or said.reason}", remedy, "you", evidence)
+    evidence = (Evidence(group.ref, CONDITION, said.reason),)
+    return Reason(reason, (group.ref,), f"KAI says: {said.message or said.reason}", remedy, "you", evidence)
