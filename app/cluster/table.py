@@ -1,31 +1,52 @@
-"""The facts that are cached of a cluster, a row each: the only place that describes a cached resource."""
+"""The table of facts: one row for each resource that is cached, with what is kept of its objects."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from app.cluster.podgangs import StoredGang, read_stored_gang
+from app.cluster.workloads import (
+    StoredInstance,
+    StoredPod,
+    StoredPodGroup,
+    StoredWorkload,
+    groups_of_pod,
+    groups_of_pod_group,
+    pod_groups_of_pod,
+    read_instance,
+    read_pod,
+    read_pod_group,
+    read_workload,
+    shared_groups_of_instance,
+    shared_groups_of_pod,
+    workloads_of_instance,
+    workloads_of_pod,
+)
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction
 from app.objects.metadata import labels_of
-from app.objects.resource import NODE, Resource
+from app.objects.resource import NODE, POD, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
     DEVICE_CLASS,
+    K8S_POD_GROUP,
     KAI_TOPOLOGY,
     POD_CLIQUE,
     POD_CLIQUE_SET,
     POD_GANG,
+    POD_GROUP,
+    PRIORITY_CLASS,
     RESOURCE_CLAIM,
+    WORKLOAD,
 )
-from app.rules.labels import MNNVL_MANAGED, Place
+from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED, Place
 from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.binding_levels import KaiTopology, read_kai_topology
-from app.rules.topology.bindings import BINDINGS as TODAY
+from app.rules.topology.bindings import BINDINGS as BINDINGS_DIALECT
 from app.rules.topology.design import DESIGN
 from app.rules.topology.levels import Level
 
@@ -37,33 +58,26 @@ NodeLabels = Mapping[str, str]
 
 @dataclass(frozen=True, eq=False)
 class Fact(Generic[T]):
-    """One cached resource: which of its objects are read, what is kept of each, and how they are found again.
-
-    `project` returns what is kept of an object, or None to keep nothing. `labels` is a label selector. If
-    `metadata_only` is true, only the metadata of the objects is read.
-    """
+    """A cached resource. `project` returns what is kept of an object, or None to keep nothing. An index function
+    returns the keys under which a projection is found. `labels` is a label selector and `fields` a field selector. If
+    `metadata_only` is true, only the metadata of the objects is read."""
 
     resource: Resource
     project: Callable[[Object], T | None]
     indexes: Mapping[str, IndexFunction[T]] = field(default_factory=dict)
     labels: str = ""
+    fields: str = ""
     metadata_only: bool = False
 
 
-def read_topology_levels(obj: Object) -> Levels:
-    """The levels of a ClusterTopology, broadest first."""
-    return DESIGN.read_levels(obj)
-
-
 OF_NAMESPACE = "namespace"
-"""Index of PodCliqueSets."""
+"""Index of PodCliqueSets with MNNVL groups: the namespace. No two of them may share a ComputeDomain."""
 
 OF_BINDING = "binding"
 """Index of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
 
 
 def namespace_keys(pcs: PodCliqueSet) -> Iterator[Key]:
-    """The namespace of a PodCliqueSet with MNNVL groups, which must not share ComputeDomains with another one."""
     if pcs.mnnvl_groups:
         yield pcs.namespace, ""
 
@@ -74,21 +88,20 @@ def binding_keys(pcs: PodCliqueSet) -> Iterator[Key]:
 
 
 OF_GANG = "gang"
-"""Index of ComputeDomains and claims: the key by which a PodGang finds its own."""
+"""Index of ComputeDomains and claims: the PodGang that they name, else the replica of a PodCliqueSet."""
 
 BY_SET = "set"
 """Index of PodGangs and of PodCliques: namespace and PodCliqueSet."""
 
 
 def gang_keys(resource: MnnvlResource) -> Iterator[Key]:
-    """The PodGang that a resource names, or, if it names none, its PodCliqueSet and replica."""
     place = resource.place
     yield (resource.namespace, place.podgang) if place.podgang else replica_key(resource.namespace, place)
 
 
 def replica_key(namespace: str, place: Place) -> Key:
-    """The key of a replica of a PodCliqueSet. It never equals the key of a PodGang, because a namespace has no slash in
-    its name."""
+    """Returns the key of a replica of a PodCliqueSet. It never equals the key of a PodGang, because the name of a
+    namespace contains no slash."""
     return f"{namespace}/{place.pcs}", place.replica
 
 
@@ -112,12 +125,25 @@ def read_name(obj: Object) -> str:
     return str(obj["metadata"]["name"])
 
 
+BY_GROUP = "group"
+"""Index of Pods: namespace and the key of the group that they name. Index of KAI's PodGroups: namespace and the keys
+that the group they were made for can have."""
+
+BY_SHARED = "shared group"
+"""Index of Pods and of Kubernetes' PodGroups: namespace and the key that their group has if its policy is basic."""
+
+BY_WORKLOAD = "workload"
+"""Index of Pods and of Kubernetes' PodGroups: namespace and Workload."""
+
+BY_POD_GROUP = "pod group"
+"""Index of Pods: namespace and the KAI PodGroup in their annotation."""
+
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
 DOMAINS: Fact[MnnvlResource] = Fact(COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
 CLAIMS: Fact[MnnvlResource] = Fact(RESOURCE_CLAIM, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
-TOPOLOGIES: Fact[Levels] = Fact(CLUSTER_TOPOLOGY, read_topology_levels)
-BINDINGS: Fact[Levels] = Fact(CLUSTER_TOPOLOGY_BINDING, TODAY.read_levels)
+TOPOLOGIES: Fact[Levels] = Fact(CLUSTER_TOPOLOGY, DESIGN.read_levels)
+BINDINGS: Fact[Levels] = Fact(CLUSTER_TOPOLOGY_BINDING, BINDINGS_DIALECT.read_levels)
 KAI_TOPOLOGIES: Fact[KaiTopology] = Fact(KAI_TOPOLOGY, read_kai_topology)
 GANGS: Fact[StoredGang] = Fact(POD_GANG, read_stored_gang, {BY_SET: set_keys})
 SETS: Fact[PodCliqueSet] = Fact(
@@ -138,8 +164,29 @@ FOR_VERDICTS: tuple[Fact[Any], ...] = (
     DEVICE_CLASSES,
     NODES,
 )
-"""What verdicts need, in the order in which `listed` reads it: resources before the PodGangs and sets that should own
-them, so that an owner that is missing at the end was already missing when its resource was read."""
+"""The facts that verdicts need, in the order in which `listed` reads them: resources before the PodGangs and sets that
+should own them. An owner that is missing at the end was then already missing when its resource was read."""
 
 FOR_MNNVL: tuple[Fact[Any], ...] = (CLIQUES,)
-"""What only the leader needs, to restore and to collect MNNVL resources."""
+"""The facts that only the leader needs, to restore and to collect MNNVL resources."""
+
+WORKLOADS: Fact[StoredWorkload] = Fact(WORKLOAD, read_workload)
+INSTANCES: Fact[StoredInstance] = Fact(
+    K8S_POD_GROUP, read_instance, {BY_SHARED: shared_groups_of_instance, BY_WORKLOAD: workloads_of_instance}
+)
+POD_GROUPS: Fact[StoredPodGroup] = Fact(
+    POD_GROUP, read_pod_group, {BY_GROUP: groups_of_pod_group}, labels=f"{MANAGED_BY}={MANAGER}"
+)
+PRIORITY_CLASSES: Fact[str] = Fact(PRIORITY_CLASS, read_name, metadata_only=True)
+
+
+def pods_of_scheduler(scheduler_name: str) -> Fact[StoredPod]:
+    """Returns the row of the Pods of `scheduler_name` that name a group. It and the rows above are the facts that only
+    the leader needs, for Workloads."""
+    indexes: dict[str, IndexFunction[StoredPod]] = {
+        BY_GROUP: groups_of_pod,
+        BY_SHARED: shared_groups_of_pod,
+        BY_WORKLOAD: workloads_of_pod,
+        BY_POD_GROUP: pod_groups_of_pod,
+    }
+    return Fact(POD, read_pod, indexes, fields=f"spec.schedulerName={scheduler_name}")

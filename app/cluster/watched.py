@@ -1,10 +1,11 @@
-"""Fills the stores of a cluster from watches, and keeps them in step."""
+"""Fills the stores of facts from watches, and keeps them in step with the cluster."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, NoReturn
 
 from app.cluster.cluster import Cluster
+from app.cluster.stores import Stores
 from app.cluster.table import BINDINGS, NODES, TOPOLOGIES, Fact
 from app.kube.api import Client
 from app.kube.discovery import Discovery, watch_crds
@@ -13,7 +14,8 @@ from app.kube.watch import run_store
 
 
 async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
-    """Keeps every store in step until cancelled. Errors of the API server are retried; anything else is raised."""
+    """Keeps every store of `cluster` in step until cancelled. Errors of the API server are retried; any other error is
+    raised."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(discovery.run(), name="discovery")
         await discovery.until_known()
@@ -23,14 +25,25 @@ async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
             tasks.create_task(watching, name=f"watch {fact.resource}")
 
 
+async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
+    """Empties `stores`, which only the leader needs, and keeps them in step until cancelled. What another leader has
+    written meanwhile is not in them."""
+    for _, store in stores:
+        store.forget()
+    async with asyncio.TaskGroup() as tasks:
+        for fact, store in stores:
+            tasks.create_task(follow(fact, store, client, discovery), name=f"watch {fact.resource}")
+
+
 async def follow(fact: Fact[Any], store: WatchStore[Any], client: Client, discovery: Discovery) -> NoReturn:
-    """Keeps the store of one fact in step. It is listed again if its CRD has changed."""
+    """Keeps the store of one fact in step until cancelled. It is listed again if its CRD has changed."""
     while True:
         watching = run_store(
             client,
             store,
             fact.resource,
             label_selector=fact.labels,
+            field_selector=fact.fields,
             metadata_only=fact.metadata_only,
             served_changed=discovery.changed,
         )
@@ -38,7 +51,7 @@ async def follow(fact: Fact[Any], store: WatchStore[Any], client: Client, discov
 
 
 async def _nodes(cluster: Cluster, client: Client, discovery: Discovery) -> NoReturn:
-    """Lists nodes once the levels are known, and again if a label is needed that was not kept."""
+    """Follows the nodes once the levels are known, and lists them again if a label is needed that was not kept."""
     for levels in (TOPOLOGIES, BINDINGS):
         await cluster.stores[levels].until_synced()
     changed = cluster.node_keys.changed
@@ -48,7 +61,7 @@ async def _nodes(cluster: Cluster, client: Client, discovery: Discovery) -> NoRe
 
 
 async def _until(watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]) -> None:
-    """Runs `watch` until `happened` returns. What `watch` raises is raised."""
+    """Runs `watch` until `happened` returns. Errors of `watch` are raised."""
     watching, waiting = asyncio.create_task(watch), asyncio.create_task(happened)
     try:
         await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
-from app.cluster.table import read_topology_levels
 from app.doctor.report import Check
 from app.kube.api import Client, NotFound, Object
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
+from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned, level_labels
 from app.rules.topology.levels import Level
@@ -67,7 +67,7 @@ def _disabled(name: str, found: Object | None) -> Check:
 
 
 def _levels(name: str, found: Object, configured: Sequence[Level]) -> list[Check]:
-    held = read_topology_levels(found)
+    held = DESIGN.read_levels(found)
     message = f"ClusterTopology {name}: {', '.join(level.domain for level in held)}"
     if configured and held != tuple(configured):
         wanted = ", ".join(f"{level.domain}={level.key}" for level in configured)
@@ -97,6 +97,6 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     if not is_owned(found, topology["metadata"]["uid"]):
         message = f"{what} is not controlled by ClusterTopology {name}, and so is left as it is"
         return [Check(SUBJECT, "problem", message, "Delete it; it is made anew.")]
-    if level_labels(found) != level_labels(desired_kai_topology(topology, read_topology_levels(topology))):
+    if level_labels(found) != level_labels(desired_kai_topology(topology, DESIGN.read_levels(topology))):
         return [Check(SUBJECT, "problem", f"{what} has other levels than the ClusterTopology", _LEADER)]
     return [Check(SUBJECT, "ok", f"{what} has the same levels")]

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.cluster.table import read_topology_levels
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.conditions import Condition, has_condition, with_condition
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.kai import (
     desired_kai_topology,
@@ -94,7 +94,7 @@ class KaiTopologyReconciler:
     # The KAI Topology.
 
     async def _sync(self, topology: Object) -> Outcome:
-        levels = read_topology_levels(topology)
+        levels = DESIGN.read_levels(topology)
         problem = mapping_problem(levels)
         if problem is not None:
             return Outcome(problem)

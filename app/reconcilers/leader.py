@@ -4,6 +4,7 @@ Everything here begins anew whenever this process becomes the leader, and has en
 """
 
 import asyncio
+import functools
 import random
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -25,8 +26,8 @@ from app.cluster.table import (
     SETS,
     TOPOLOGIES,
 )
-from app.cluster.watched import follow
-from app.cluster.workloads import WorkloadCaches
+from app.cluster.watched import run_from_empty
+from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.kube.api import Client, Key, Store
 from app.kube.client import HttpClient
@@ -169,25 +170,20 @@ def build_leader(configuration: Configuration, cluster: Cluster, client: HttpCli
         await cluster.stores.until_synced()
         await managed.settle(settings.creation_timeout_seconds, random.random)
 
-    cliques = Stores(FOR_MNNVL)[CLIQUES]
-
-    async def watch_cliques() -> None:
-        cliques.forget()  # what has changed while another process led is not known
-        await follow(CLIQUES, cliques, client, client.discovery)
-
-    watches: list[Watch] = [watch_cliques]
+    cliques = Stores(FOR_MNNVL)
+    only_here = [cliques]
     loops = [
         topology,
         kai,
         podgang_loop(cluster, client, recorder, rewrites["podgang"], observe),
         status_loop(cluster, client, observe),
         coverage_loop(cluster, client, recorder, observe),
-        mnnvl_loop(configuration, cluster, client, cliques, recorder, rewrites["mnnvl-resources"], observe),
+        mnnvl_loop(configuration, cluster, client, cliques[CLIQUES], recorder, rewrites["mnnvl-resources"], observe),
     ]
     if configuration.workloads.enabled:
-        caches = WorkloadCaches(client, client.discovery, configuration.workloads.scheduler_name)
+        caches = WorkloadCaches(configuration.workloads.scheduler_name)
         rewrites |= {"pod-group-name": Rewrites(tolerated=2, window=600.0), "workload": Rewrites()}
-        watches.append(caches.run)
+        only_here.append(caches.stores)
         counted = (rewrites["pod-group-name"], rewrites["workload"])
         loops.append(workload_loop(configuration, client, caches, recorder, counted, observe))
     _look_again_when_dialects_change(loops, client.discovery)
@@ -195,7 +191,7 @@ def build_leader(configuration: Configuration, cluster: Cluster, client: HttpCli
         elector(client, configuration.leader_election, identity),
         recorder,
         prepare=prepare,
-        watches=watches,
+        watches=[functools.partial(run_from_empty, stores, client, client.discovery) for stores in only_here],
         loops=loops,
         rewrites=rewrites,
         statuses_lost=lambda: synced.statuses_lost,

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.cluster.workloads import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD, StoredPod, StoredPodGroup, WorkloadCaches
+from app.cluster.table import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD
+from app.cluster.workload_caches import WorkloadCaches
+from app.cluster.workloads import StoredPod, StoredPodGroup
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
 from app.kube.discovery import Discovery
 from app.kube.events import Recorder, Regarding
@@ -88,7 +90,7 @@ class WorkloadReconciler:
     async def reconcile(self, key: Key) -> float | None:
         if not self._caches.synced:
             return NOT_SYNCED_SECONDS
-        pods = [pod for pod in self._caches.pods_of(key) if not pod.going]
+        pods = [pod for pod in self._caches.pods_of(key) if not pod.ending]
         if not pods or self._client.served_version(POD_GROUP) is None:
             self._notices.forget(key)
             return await self._collect(key)
@@ -103,7 +105,7 @@ class WorkloadReconciler:
 
     async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Missing) -> float | None:
         """Nothing is made, and a watch brings us back. A Pod whose PodGroup is there lacks nothing yet."""
-        pods = [pod for pod in pods if self._caches.pod_groups.get(pod.namespace, pod.settled) is None]
+        pods = [pod for pod in pods if self._caches.pod_groups.get(pod.namespace, pod.settled_group) is None]
         joining, _ = await self._without_those_that_opted_out(key, pods)
         self._notices.say(key, first_of(joining), missing.reason, missing.note)
         return await self._pods.mark(key, joining)
@@ -134,14 +136,14 @@ class WorkloadReconciler:
         owners are not read again."""
         name = group.pod_group_name
         made = self._caches.pod_groups.get(pods[0].namespace, name) is not None
-        unsettled = [pod for pod in pods if pod.settled != name or not made]
+        unsettled = [pod for pod in pods if pod.settled_group != name or not made]
         joining, tops = await self._without_those_that_opted_out(key, unsettled)
         out = {pod.uid for pod in unsettled} - {pod.uid for pod in joining}
         pods = [pod for pod in pods if pod.uid not in out]
         if not pods:
             return None
         first = min(pods, key=lambda pod: pod.name)
-        return Members(first, [pod for pod in pods if pod.settled != name], {**tops, **await self._tops([first])})
+        return Members(first, [pod for pod in pods if pod.settled_group != name], {**tops, **await self._tops([first])})
 
     async def _without_those_that_opted_out(
         self, key: Key, pods: list[StoredPod]
@@ -274,8 +276,8 @@ class _Looks:
 
     def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
         self.at(filter(None, (before, after)))
-        if before is not None and before.told and (after is None or after.told != before.told):
-            self._at_made(self._caches.pod_groups.get(before.namespace, before.told))
+        if before is not None and before.pod_group and (after is None or after.pod_group != before.pod_group):
+            self._at_made(self._caches.pod_groups.get(before.namespace, before.pod_group))
 
     def workload_changed(self, key: Key, before: object, after: object) -> None:
         self.at(self._caches.pods.by_index(BY_WORKLOAD, key))

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from typing import Any
 
-from app.cluster.workloads import StoredPod, WorkloadCaches
+from app.cluster.workload_caches import WorkloadCaches
+from app.cluster.workloads import StoredPod
 from app.kube.api import Client, ClusterError, Key, NotFound
 from app.kube.events import Regarding
 from app.kube.notices import Notices
@@ -38,7 +39,7 @@ class PodWriter:
     async def leave_to_kai(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
         """KAI's own grouper groups those of `pods` that were marked when they were created, and told nothing yet. Their
         top owner, which opted out for them, is not known at that time."""
-        marked = [pod for pod in pods if pod.marked and not pod.told]
+        marked = [pod for pod in pods if pod.marked and not pod.pod_group]
         return await self._write(key, marked, {SKIP_PODGROUPER: None}, "marked") if marked else None
 
     async def _write(

@@ -8,10 +8,11 @@ import pytest
 from app.cluster.documents import cluster_of as documents_cluster
 from app.cluster.facts import CachedFacts
 from app.cluster.stores import Stores
-from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES, read_topology_levels
+from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.kube.api import NotFound, Object, Unavailable, WatchEvent
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
+from app.rules.topology.design import DESIGN
 from app.rules.topology.levels import Level, Topology
 from tests.builders import node, pod_clique_set
 from tests.cluster.offline import OfflineCluster
@@ -71,12 +72,12 @@ LEVELS: list[Any] = [
 
 @pytest.mark.parametrize(("stored", "levels"), LEVELS)
 def test_levels_are_read_from_what_is_stored(stored: list[Any], levels: tuple[Level, ...]) -> None:
-    assert read_topology_levels(topology(*stored)) == levels
+    assert DESIGN.read_levels(topology(*stored)) == levels
 
 
 @pytest.mark.parametrize("spec", [None, [], "x", {"levels": None}, {"levels": {}}])
 def test_what_is_no_topology_has_no_levels(spec: Any) -> None:
-    assert read_topology_levels({"spec": spec}) == ()
+    assert DESIGN.read_levels({"spec": spec}) == ()
 
 
 def test_only_the_managed_topology_counts() -> None:

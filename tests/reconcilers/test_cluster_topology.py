@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.cluster.dialects import dialect_of
-from app.cluster.table import Levels, read_topology_levels
+from app.cluster.table import Levels
 from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
 from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
@@ -18,6 +18,7 @@ from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.binding_levels import KaiTopology
 from app.rules.topology.bindings import BINDINGS
+from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level
 from tests import builders
@@ -45,7 +46,7 @@ class Seen(Around):
 def reconciler(
     client: MemoryClient, levels: Sequence[Level] | None = LEVELS, cache: WatchStore[Levels] | None = None
 ) -> ClusterTopologyReconciler:
-    cache = WatchStore(read_topology_levels) if cache is None else cache
+    cache = WatchStore(DESIGN.read_levels) if cache is None else cache
     rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
     recorder = Recorder(client, "test")
     return ClusterTopologyReconciler(client, "grove-topology", levels, cache, recorder, rewrites, topology=Seen(client))
@@ -144,7 +145,7 @@ def test_a_creation_whose_answer_got_lost_is_not_made_twice() -> None:
 
 @pytest.mark.parametrize("objects", [[], [OTHER]], ids=["made", "corrected"])
 async def test_what_is_written_is_in_the_cache_before_other_reconcilers_look(objects: Any) -> None:
-    cache: WatchStore[Levels] = WatchStore(read_topology_levels)
+    cache: WatchStore[Levels] = WatchStore(DESIGN.read_levels)
     await reconciler(MemoryClient(objects), cache=cache).settle(60, lambda: 0.0)
     assert cache.get(*KEY) == LEVELS
 
@@ -180,7 +181,7 @@ def todays(client: MemoryClient, levels: Sequence[Level] | None = LEVELS, **arou
     seen = Today(client)
     for name, value in around.items():
         setattr(seen, name, value)
-    cache: WatchStore[Levels] = WatchStore(read_topology_levels)
+    cache: WatchStore[Levels] = WatchStore(DESIGN.read_levels)
     return ClusterTopologyReconciler(
         client, "grove-topology", levels, cache, Recorder(client, "test"), Rewrites(), topology=seen
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.cluster.workloads import WorkloadCaches
+from app.cluster.watched import run_from_empty
+from app.cluster.workload_caches import WorkloadCaches
 from app.kube.api import Forbidden, Object
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -104,7 +105,7 @@ class World:
         self.client = Cluster(WORKLOAD)
         self.client.served[JOB] = "v1"
         self.client.load(objects)
-        self.caches = WorkloadCaches(self.client, self.client.discovery, "kai-scheduler")
+        self.caches = WorkloadCaches("kai-scheduler")
         self.events = Recorder(self.client, "test")
         owners = Owners(self.client, self._kind, clock=virtual.now)
         rewrites = (Rewrites(tolerated=2, window=600.0, clock=virtual.now), Rewrites(clock=virtual.now))
@@ -121,7 +122,9 @@ class World:
     @contextlib.asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
         """One term of a leader, with time enough for what there is to do at first."""
-        work = (self.client.discovery.run(), self.events.run(), self.caches.run(), self.loop.run())
+        discovery = self.client.discovery
+        watches = run_from_empty(self.caches.stores, self.client, discovery)
+        work = (discovery.run(), self.events.run(), watches, self.loop.run())
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(one) for one in work]
             await asyncio.sleep(SOON)

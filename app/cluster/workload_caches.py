@@ -1,0 +1,65 @@
+"""Caches for Workloads, with the joins between them. Only the leader has them."""
+
+from app.cluster.stores import Stores
+from app.cluster.table import (
+    BY_GROUP,
+    BY_POD_GROUP,
+    BY_SHARED,
+    INSTANCES,
+    POD_GROUPS,
+    PRIORITY_CLASSES,
+    WORKLOADS,
+    pods_of_scheduler,
+)
+from app.cluster.workloads import StoredPod, StoredPodGroup
+from app.kube.api import Key
+from app.rules.workload.groups import GroupRef, instance_key, shared_key
+
+
+class WorkloadCaches:
+    """The stores of Pods of `scheduler_name` in groups, of Workloads, of PodGroups of Kubernetes (`instances`) and of
+    KAI (`pod_groups`), and of the names of PriorityClasses. `watched.run_from_empty` fills them."""
+
+    def __init__(self, scheduler_name: str) -> None:
+        pods = pods_of_scheduler(scheduler_name)
+        self.stores = Stores((WORKLOADS, INSTANCES, POD_GROUPS, pods, PRIORITY_CLASSES))
+        self.pods, self.workloads, self.instances = self.stores[pods], self.stores[WORKLOADS], self.stores[INSTANCES]
+        self.pod_groups, self.priority_classes = self.stores[POD_GROUPS], self.stores[PRIORITY_CLASSES]
+
+    @property
+    def synced(self) -> bool:
+        return all(store.synced for _, store in self.stores)
+
+    def key_of(self, pod: StoredPod) -> Key:
+        """Returns the namespace and the key of the KAI PodGroup of `pod`: the key of the group that it names, or, if
+        the policy of the group is basic, the key of all its replicas."""
+        return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
+
+    def _shared_key(self, namespace: str, ref: GroupRef) -> str | None:
+        if not ref.pod_group:
+            workload = self.workloads.get(namespace, ref.workload)
+            basic = workload is not None and ref.group in workload.basic
+            return shared_key(ref.workload, ref.group) if basic else None
+        instance = self.instances.get(namespace, ref.pod_group)
+        if instance is None or not instance.basic or not instance.workload:
+            return None
+        return shared_key(instance.workload, instance.template)
+
+    def pods_of(self, key: Key) -> list[StoredPod]:
+        """Returns the Pods whose `key_of` is `key`."""
+        pods = self._of(key, BY_GROUP, key) + self._of(key, BY_SHARED, key)
+        for instance in self.instances.by_index(BY_SHARED, key):
+            pods += self._of(key, BY_GROUP, (instance.namespace, instance_key(instance.name)))
+        return pods
+
+    def has_pods(self, pod_group: StoredPodGroup) -> bool:
+        """Whether a Pod, finished or not, is annotated with `pod_group` or names the group that it was made for."""
+        namespace = pod_group.namespace
+        return bool(self.pods.by_index(BY_POD_GROUP, (namespace, pod_group.name))) or any(
+            self.pods_of((namespace, key)) for key in pod_group.group_keys
+        )
+
+    def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
+        """Returns the Pods of an index if their `key_of` is `key`. They all name the same group."""
+        pods = self.pods.by_index(index, value)
+        return pods if pods and self.key_of(pods[0]) == key else []
