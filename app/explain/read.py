@@ -6,33 +6,16 @@ the cause, and the rest is read all the same.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from typing import Any
 
 from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM, Facts, projected
 from app.explain.facts.common import Ref, place
 from app.explain.facts.pods import Pod
 from app.explain.facts.values import at, items, text
-from app.explain.reading import PAGE, Reading, collector_paused, facts_from
+from app.explain.reading import PAGE, Reading, collector_paused
 from app.kube.api import Object, Reader
 from app.objects.resource import EVENT, NODE, POD, Resource
-from app.rules.kinds import (
-    CLAIM_TEMPLATE,
-    CLUSTER_TOPOLOGY,
-    CLUSTER_TOPOLOGY_BINDING,
-    COMPUTE_DOMAIN,
-    DEVICE_CLASS,
-    DOMAIN_CLIQUE,
-    K8S_POD_GROUP,
-    KAI_TOPOLOGY,
-    POD_CLIQUE,
-    POD_CLIQUE_SCALING_GROUP,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    POD_GROUP,
-    QUEUE,
-    RESOURCE_CLAIM,
-    WORKLOAD,
-)
+from app.rules import kinds
 
 MOST_GETS = 12
 """Without room, so many nodes are read one by one, and not more."""
@@ -43,23 +26,23 @@ MOST_OWNERS = 4
 SELECTORS = ("app.kubernetes.io/part-of={}", "grove.io/pcs-name={}")
 """How the objects of a PodCliqueSet are labelled: by Grove's operator, and in the designs."""
 
-TOPOLOGY = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY)
-CLAIMS = (CLAIM_TEMPLATE, DEVICE_CLASS, COMPUTE_DOMAIN, DOMAIN_CLIQUE)
-WORKLOADS = (WORKLOAD, K8S_POD_GROUP)
-OBJECTS = {
+TOPOLOGY = (kinds.CLUSTER_TOPOLOGY, kinds.CLUSTER_TOPOLOGY_BINDING, kinds.KAI_TOPOLOGY)
+_CLAIMS = (kinds.CLAIM_TEMPLATE, kinds.DEVICE_CLASS, kinds.COMPUTE_DOMAIN, kinds.DOMAIN_CLIQUE)
+_WORKLOADS = (kinds.WORKLOAD, kinds.K8S_POD_GROUP)
+_OF_SET = (kinds.POD_CLIQUE, kinds.POD_GANG, kinds.POD_GROUP)
+_OBJECTS = {
     resource.kind: resource
     for resource in (
-        POD_CLIQUE_SET,
-        POD_CLIQUE_SCALING_GROUP,
-        POD_CLIQUE,
-        POD_GANG,
-        POD_GROUP,
-        WORKLOAD,
+        kinds.POD_CLIQUE_SET,
+        kinds.POD_CLIQUE_SCALING_GROUP,
+        *_OF_SET,
+        kinds.WORKLOAD,
         POD,
-        RESOURCE_CLAIM,
-        COMPUTE_DOMAIN,
+        kinds.RESOURCE_CLAIM,
+        kinds.COMPUTE_DOMAIN,
     )
 }
+"""What may be asked about, by its kind."""
 
 
 async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE) -> tuple[Facts, Reading]:
@@ -72,34 +55,32 @@ async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: in
 
 
 async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
+    namespace = ref.namespace
     pcs = await _set_of(reading, ref)
     await asyncio.gather(
-        *(reading.list(resource) for resource in (*TOPOLOGY, QUEUE)),
-        *(_of_set(reading, resource, ref.namespace, pcs) for resource in (POD_CLIQUE, POD_GANG, POD_GROUP)),
-        _the_set(reading, ref.namespace, pcs),
-        reading.list(EVENT, ref.namespace),
-        _pods(reading, ref.namespace, pcs, room=room),
-        *([reading.list(NODE)] if room else []),
+        *(reading.list(resource) for resource in (*TOPOLOGY, kinds.QUEUE, *((NODE,) if room else ()))),
+        *(_of_set(reading, resource, namespace, pcs) for resource in _OF_SET),
+        *((reading.get(kinds.POD_CLIQUE_SET, pcs, namespace),) if pcs else ()),
+        reading.list(EVENT, namespace),
+        reading.list_in(POD, (namespace,)) if room else _of_set(reading, POD, namespace, pcs),
     )
     if not room:
-        await _some_nodes(reading, ref.namespace)
-    await _pod_groups(reading, ref.namespace, pcs)
-    await _claims(reading, ref.namespace, all_pods=room)
-    await _workloads(reading, ref)
-
-
-async def _the_set(reading: Reading, namespace: str, pcs: str) -> None:
-    if pcs:
-        await reading.get(POD_CLIQUE_SET, pcs, namespace)
+        reading.skip(ROOM)
+        await _some_nodes(reading, namespace)
+    await _pod_groups(reading, namespace, pcs)
+    await _claims(reading, namespace, everywhere=room)
+    pods: Iterable[Pod] = (pod for pod in reading.of("pods") if pod.namespace == namespace)
+    if ref.kind == kinds.WORKLOAD.kind or any(pod.workload or pod.workload_group for pod in pods):
+        await asyncio.gather(*(reading.list(resource, namespace) for resource in _WORKLOADS))
 
 
 async def _set_of(reading: Reading, ref: Ref) -> str:
     """The name of the PodCliqueSet that the object belongs to, by its labels; "" if there is none."""
-    if ref.kind == POD_CLIQUE_SET.kind:
+    if ref.kind == kinds.POD_CLIQUE_SET.kind:
         return ref.name
     name, kind = ref.name, ref.kind
     for _ in range(MOST_OWNERS):
-        obj = await reading.get(OBJECTS[kind], name, ref.namespace)
+        obj = await reading.get(_OBJECTS[kind], name, ref.namespace)
         if obj is None:
             return ""
         pcs = place(obj["metadata"]).pcs
@@ -114,7 +95,7 @@ def _above(obj: Object) -> tuple[str, str] | None:
     """(kind, name) of an owner that may have the label, or of a pod that has reserved a claim."""
     owners = [(owner.get("kind", ""), owner.get("name", "")) for owner in items(obj["metadata"].get("ownerReferences"))]
     consumers = [("Pod", text(consumer, "name")) for consumer in items(at(obj, "status").get("reservedFor"))]
-    return next((above for above in (*owners, *consumers) if above[0] in OBJECTS), None)
+    return next((above for above in (*owners, *consumers) if above[0] in _OBJECTS), None)
 
 
 async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str) -> None:
@@ -125,17 +106,6 @@ async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str
     for selector in SELECTORS:
         if await reading.list(resource, namespace, selector=selector.format(pcs)):
             return
-
-
-async def _pods(reading: Reading, namespace: str, pcs: str, *, room: bool) -> None:
-    """All pods, so that room can be counted; else those of the set."""
-    if room and await reading.list_everywhere(POD):
-        return
-    if room:
-        reading.not_seen(ROOM, "no right to list pods of all namespaces")
-    else:
-        reading.skip(ROOM)
-    await _of_set(reading, POD, namespace, pcs)
 
 
 async def _some_nodes(reading: Reading, namespace: str) -> None:
@@ -154,44 +124,31 @@ async def _pod_groups(reading: Reading, namespace: str, pcs: str) -> None:
     own = (pod for pod in reading.of("pods") if (pod.namespace, pod.place.pcs) == (namespace, pcs))
     missing = sorted({pod.group for pod in own if pod.group} - known)
     if len(missing) <= MOST_GETS:
-        await asyncio.gather(*(reading.get(POD_GROUP, name, namespace) for name in missing))
+        await asyncio.gather(*(reading.get(kinds.POD_GROUP, name, namespace) for name in missing))
     else:
-        reading.clear(POD_GROUP)
-        await reading.list(POD_GROUP, namespace)
+        reading.of("pod_groups").clear()
+        await reading.list(kinds.POD_GROUP, namespace)
 
 
-async def _claims(reading: Reading, namespace: str, *, all_pods: bool) -> None:
-    """Claims and what they need, if pods of the namespace have any."""
+async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None:
+    """Claims and what they need, if pods of the namespace have any. Claims of other namespaces hold channels of nodes
+    too. Without `everywhere`, pods that have reserved a claim are read one by one."""
     users = [*reading.of("pods"), *reading.of("cliques")]
     if not any(user.claims for user in users if user.namespace == namespace):
         return
     await asyncio.gather(
-        *(reading.list(r, namespace if r.namespaced else None) for r in CLAIMS),
-        _all_claims(reading, namespace, everywhere=all_pods),
+        *(reading.list(resource, namespace if resource.namespaced else None) for resource in _CLAIMS),
+        reading.list_in(kinds.RESOURCE_CLAIM, (namespace,))
+        if everywhere
+        else reading.list(kinds.RESOURCE_CLAIM, namespace),
     )
-    if all_pods:
+    if everywhere:
         return
+    reading.skip(CHANNELS)
     known = {pod.name for pod in reading.of("pods")}
     used = {claim.claim for user in users for claim in user.claims}
     consumers = {c.name for claim in reading.of("claims") if claim.name in used for c in claim.consumers}
     await asyncio.gather(*(reading.get(POD, name, namespace) for name in sorted(consumers - known)[:MOST_GETS]))
-
-
-async def _all_claims(reading: Reading, namespace: str, *, everywhere: bool) -> None:
-    """Claims of other namespaces hold channels of nodes too."""
-    if not everywhere:
-        reading.skip(CHANNELS)
-    elif await reading.list_everywhere(RESOURCE_CLAIM):
-        return
-    else:
-        reading.not_seen(CHANNELS, "no right to list ResourceClaims of all namespaces")
-    await reading.list(RESOURCE_CLAIM, namespace)
-
-
-async def _workloads(reading: Reading, ref: Ref) -> None:
-    pods: Iterable[Pod] = (pod for pod in reading.of("pods") if pod.namespace == ref.namespace)
-    if ref.kind == WORKLOAD.kind or any(pod.workload or pod.workload_group for pod in pods):
-        await asyncio.gather(*(reading.list(resource, ref.namespace) for resource in WORKLOADS))
 
 
 async def read_all(
@@ -206,8 +163,8 @@ async def read_all(
 
 def facts_of(documents: Iterable[Object], now: float) -> Facts:
     """Facts of files. Kinds of which there is no document are not judged."""
-    documents = list(documents)
     facts = projected(documents)
-    fields = {projection.field for projection in BY_RESOURCE.values()}
-    rooms = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}
-    return replace(facts_from(facts), skipped=frozenset((fields - facts.keys()) | rooms), now=now)
+    missing = {projection.field for projection in BY_RESOURCE.values()} - facts.keys()
+    wide = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}
+    values: dict[str, Any] = {name: tuple(values) for name, values in facts.items()}
+    return Facts(**values, skipped=frozenset(missing | wide), now=now)

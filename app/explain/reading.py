@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM, Facts
-from app.kube.api import ClusterError, Forbidden, NotFound, NotServed, Object, Reader
+from app.kube.api import ClusterError, NotFound, Object, Reader
 from app.kube.pages import pages
 from app.objects.resource import POD, Resource
 from app.rules.kinds import RESOURCE_CLAIM
@@ -17,6 +16,9 @@ PAGE = 500
 AT_ONCE = 100
 """After so many objects others get their turn. Decoding a page can't be divided: so pages are small if that matters."""
 
+_OF_ALL_NAMESPACES = {POD: ROOM, RESOURCE_CLAIM: CHANNELS}
+"""What isn't known unless the objects of all namespaces are."""
+
 
 class Reading:
     """Facts as they come in. `lists` counts lists and `gets` single reads, for people who care for their API server."""
@@ -24,22 +26,22 @@ class Reading:
     def __init__(self, client: Reader, page: int = PAGE) -> None:
         self.lists = self.gets = 0
         self._client, self._page = client, page
-        self._facts: dict[str, list[Any]] = {}
+        self._facts: dict[str, list[Any]] = {projection.field: [] for projection in BY_RESOURCE.values()}
         self._unseen: dict[str, str] = {}
         self._skipped: set[str] = set()
-        self._single: set[str] = set()
-        self._absent: set[Resource] = set()
-        self._read: set[Resource] = set()
+        self._got: set[str] = set()
+        self._served: set[str] = set()
+        self._absent: set[str] = set()
 
     def facts(self, now: float) -> Facts:
-        """What was read; a kind that no list was made of counts as skipped."""
-        of_field: dict[str, list[Resource]] = {}
-        for resource, projection in BY_RESOURCE.items():
-            of_field.setdefault(projection.field, []).append(resource)
-        absent = {name for name, resources in of_field.items() if all(r in self._absent for r in resources)}
-        unread = {name for name, resources in of_field.items() if not any(r in self._read for r in resources)}
-        return replace(
-            facts_from(self._facts | {field: _distinct(self._facts[field]) for field in self._single}),
+        """What was read; a kind that was not asked for counts as skipped."""
+        absent = self._absent - self._served
+        unread = self._facts.keys() - self._served - self._absent
+        # An object that was read by itself may be in a list too.
+        for name in self._got:
+            self._facts[name] = list({fact.ref: fact for fact in self._facts[name]}.values())
+        return Facts(
+            **{name: tuple(facts) for name, facts in self._facts.items()},
             unseen=dict(self._unseen),
             skipped=frozenset((unread | self._skipped) - absent - self._unseen.keys()),
             absent=frozenset(absent),
@@ -47,111 +49,74 @@ class Reading:
         )
 
     def of(self, field: str) -> list[Any]:
-        return self._facts.setdefault(field, [])
+        return self._facts[field]
 
     def skip(self, field: str) -> None:
         self._skipped.add(field)
 
-    def clear(self, resource: Resource) -> None:
-        """Forgets what was read of a resource, before it is read anew."""
-        self.of(BY_RESOURCE[resource].field).clear()
-
-    def not_seen(self, field: str, cause: str) -> None:
-        self._unseen.setdefault(field, cause)
-
-    async def list(
-        self, resource: Resource, namespace: str | None = None, *, selector: str = "", fields: str = ""
-    ) -> int:
+    async def list(self, resource: Resource, namespace: str | None = None, *, selector: str = "") -> int:
         """Reads a list; gives the number of objects. What goes wrong is noted."""
-        projection, before = BY_RESOURCE[resource], len(self.of(BY_RESOURCE[resource].field))
-        error = await self._try(resource, namespace, selector, fields)
+        field = BY_RESOURCE[resource].field
+        before = len(self._facts[field])
+        error = await self._try(resource, namespace, selector)
         if error is not None:
-            self.not_seen(projection.field, cause(error))
-        return len(self.of(projection.field)) - before
-
-    async def _try(
-        self, resource: Resource, namespace: str | None, selector: str = "", fields: str = ""
-    ) -> ClusterError | None:
-        """The error that ended a list; None for none, and for a resource that isn't served."""
-        projection = BY_RESOURCE[resource]
-        facts = self.of(projection.field)
-        self.lists += 1
-        self._read.add(resource)
-        try:
-            if self._client.served_version(resource) is None:
-                raise NotServed("not served")
-            listing = pages(
-                self._client, resource, namespace, limit=self._page, label_selector=selector, field_selector=fields
-            )
-            async for page in listing:
-                for position, obj in enumerate(page.items, 1):
-                    facts.append(projection.project(obj))
-                    if position % AT_ONCE == 0:
-                        await asyncio.sleep(0)
-        except NotFound:
-            self._absent.add(resource)
-        except ClusterError as error:
-            return error
-        return None
-
-    async def list_everywhere(self, resource: Resource) -> bool:
-        """A list of all namespaces; False if only the right to it is missing."""
-        error = await self._try(resource, None)
-        if error is not None and error.code != 403:
-            self.not_seen(BY_RESOURCE[resource].field, cause(error))
-            self.not_seen(ROOM if resource is POD else CHANNELS, cause(error))
-        return error is None or error.code != 403
+            self._unseen.setdefault(field, cause(error))
+        return len(self._facts[field]) - before
 
     async def list_in(self, resource: Resource, namespaces: Sequence[str]) -> None:
         """A list of all namespaces, or else of each of `namespaces` that may be read."""
         error = await self._try(resource, None)
         if error is None:
             return
+        if resource in _OF_ALL_NAMESPACES:
+            why = f"{cause(error)} {resource.plural} of all namespaces" if error.code == 403 else cause(error)
+            self._unseen[_OF_ALL_NAMESPACES[resource]] = why
         field = BY_RESOURCE[resource].field
-        if resource is RESOURCE_CLAIM:
-            self.not_seen(CHANNELS, cause(error))
-        if resource is POD:
-            self.not_seen(ROOM, "no right to list pods of all namespaces" if error.code == 403 else cause(error))
-        if not isinstance(error, Forbidden) or not namespaces or not resource.namespaced:
-            self.not_seen(field, cause(error))
+        if error.code != 403 or not resource.namespaced or not namespaces:
+            self._unseen.setdefault(field, cause(error))
             return
-        errors = [await self._try(resource, namespace) for namespace in namespaces]
-        for error, namespace in zip(errors, namespaces, strict=True):
+        for namespace in namespaces:
+            error = await self._try(resource, namespace)
             if error is not None:
-                self.not_seen(field, f"{cause(error)} in {namespace}")
+                self._unseen.setdefault(field, f"{cause(error)} in {namespace}")
+
+    async def _try(self, resource: Resource, namespace: str | None, selector: str = "") -> ClusterError | None:
+        """The error that ended a list; None for none, and for a resource that isn't served."""
+        field, project = BY_RESOURCE[resource]
+        facts = self._facts[field]
+        self.lists += 1
+        try:
+            async for page in pages(self._client, resource, namespace, limit=self._page, label_selector=selector):
+                for position, obj in enumerate(page.items, 1):
+                    facts.append(project(obj))
+                    if position % AT_ONCE == 0:
+                        await asyncio.sleep(0)
+            self._served.add(field)
+        except NotFound:
+            self._absent.add(field)
+        except ClusterError as error:
+            return error
+        return None
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
-        """One object, which becomes a fact too if its kind is known here; None if it doesn't exist."""
+        """One object, which becomes a fact too if its kind is one of the facts; None if it doesn't exist."""
         self.gets += 1
-        self._read.add(resource)
+        projection = BY_RESOURCE.get(resource)
         try:
-            if self._client.served_version(resource) is None:
-                return None
             obj = await self._client.get(resource, name, namespace)
-        except NotFound:
+        except NotFound as error:
+            if projection is not None:
+                (self._absent if error.no_resource else self._served).add(projection.field)
             return None
         except ClusterError as error:
-            if resource in BY_RESOURCE:
-                self.not_seen(BY_RESOURCE[resource].field, cause(error))
+            if projection is not None:
+                self._unseen.setdefault(projection.field, cause(error))
             return None
-        self.add(resource, obj)
-        return obj
-
-    def add(self, resource: Resource, obj: Object) -> None:
-        """Takes in an object."""
-        projection = BY_RESOURCE.get(resource)
         if projection is not None:
-            self.of(projection.field).append(projection.project(obj))
-            self._single.add(projection.field)
-
-
-def _distinct(facts: list[Any]) -> list[Any]:
-    """Each object once: one that was read by itself may be in a list too."""
-    named: dict[object, Any] = {}
-    for fact in facts:
-        key = (getattr(fact, "kind", ""), getattr(fact, "namespace", ""), getattr(fact, "name", id(fact)))
-        named.setdefault(key, fact)
-    return list(named.values())
+            self._served.add(projection.field)
+            self._got.add(projection.field)
+            self._facts[projection.field].append(projection.project(obj))
+        return obj
 
 
 def cause(error: ClusterError) -> str:
@@ -170,8 +135,3 @@ def collector_paused() -> Iterator[None]:
         gc.freeze()  # or else the next collection would look at everything that was read, in one go
         if was_enabled:
             gc.enable()
-
-
-def facts_from(by_field: Mapping[str, list[Any]]) -> Facts:
-    values: dict[str, Any] = {name: tuple(facts) for name, facts in by_field.items()}
-    return Facts(**values)

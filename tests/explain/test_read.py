@@ -10,7 +10,7 @@ from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.common import Ref
 from app.explain.read import facts_of, read_all, read_for
 from app.explain.reading import cause, collector_paused
-from app.kube.api import Forbidden, NotFound, Object, Page, Unavailable, WatchEvent
+from app.kube.api import Forbidden, NotFound, NotServed, Object, Page, Unavailable, WatchEvent
 from app.objects.resource import NODE, POD, Resource
 from app.rules.kinds import POD_CLIQUE
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, pods
@@ -37,6 +37,8 @@ class Cluster:
 
     def _of(self, resource: Resource, namespace: str | None) -> list[Object]:
         self.asked.append((resource.plural, namespace))
+        if resource.plural in self._unserved:
+            raise NotServed("not served", code=404)
         if (resource.plural, namespace) in self._denied:
             raise DENIED
         if resource.plural in self._broken:
@@ -116,7 +118,7 @@ async def test_all_is_read_by_namespace_if_it_must_be() -> None:
     read, _ = await read_all(cluster, (NAMESPACE, "research"), now=NOW)
     assert len(read.pods) == 12
     assert read.unseen == {
-        "channels": "no right to list",
+        "channels": "no right to list resourceclaims of all namespaces",
         "cliques": "no right to list in research",
         "room": "no right to list pods of all namespaces",
     }

@@ -86,9 +86,10 @@ class Queue(Named):
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Named):
     """A Workload of scheduling.k8s.io and the names of its groups."""
 
+    kind = "Workload"
     namespace: str
     name: str
     groups: tuple[str, ...] = ()
