@@ -2,6 +2,11 @@
 
 from typing import Any
 
+from app.objects.metadata import annotations_of
+from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.rules.mnnvl.claims import Injection, plan_injection
+from app.rules.mnnvl.plan import ClaimMode, read_member
+
 Object = dict[str, Any]
 
 GPU = {"nvidia.com/gpu": 8}
@@ -121,3 +126,15 @@ def node(name: str, **labels: str) -> Object:
         "kind": "Node",
         "metadata": {"name": name, "labels": {**found, "kubernetes.io/hostname": name}},
     }
+
+
+def injection_into(
+    obj: Object,
+    namespace: str = "ns",
+    mode: ClaimMode = "shared",
+    old: Object | None = None,
+    inherited: MnnvlAnnotations = NO_ANNOTATIONS,
+) -> Injection:
+    """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
+    own, member = read_mnnvl(annotations_of(obj)), read_member(obj, namespace)
+    return plan_injection(obj, member, own.over(inherited), mode, old, is_annotated=own.enables)

@@ -27,17 +27,6 @@ class Edit:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Appends `value` to the list at `path`, which is created if it is missing or null."""
-
-    path: Path
-    value: Any
-
-
-Change = Edit | Append
-
-
 def value_at(obj: Any, path: Path) -> Any:
     """Returns the value at `path` of `obj`, or ABSENT if the path doesn't exist."""
     for step in path:
@@ -57,7 +46,7 @@ def pointer(path: Path) -> str:
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
-def operations(obj: dict[str, Any], changes: list[Change]) -> list[Operation]:
+def operations(obj: dict[str, Any], changes: list[Edit]) -> list[Operation]:
     """Returns the JSON Patch operations that apply `changes` to `obj`, in their order. `obj` itself is not changed.
 
     A change that is already in place needs no operation. One operation creates missing or null parents together with
@@ -65,9 +54,7 @@ def operations(obj: dict[str, Any], changes: list[Change]) -> list[Operation]:
     """
     builder = _Builder(obj)
     for change in changes:
-        if isinstance(change, Append):
-            builder.append(change.path, change.value)
-        elif change.value is ABSENT:
+        if change.value is ABSENT:
             builder.remove(change.path)
         else:
             builder.put(change.path, change.value)
@@ -90,15 +77,6 @@ class _Builder:
             return
         op = "replace" if current is not ABSENT else "add"
         self._emit(op, path, value)
-
-    def append(self, path: Path, value: Any) -> None:
-        current = self._at(path)
-        if path in self._fresh:
-            self._fresh[path].append(value)
-        elif isinstance(current, list):
-            self.operations.append({"op": "add", "path": f"{pointer(path)}/-", "value": value})
-        else:
-            self._emit("add", path, [value])
 
     def remove(self, path: Path) -> None:
         if self._at(path) is ABSENT:

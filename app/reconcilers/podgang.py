@@ -15,7 +15,7 @@ from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
-from app.objects.edits import ABSENT, Change, Edit, operations, value_at
+from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.jsonpatch import Operation
 from app.rules.kinds import POD_GANG
 from app.rules.labels import MNNVL_ADOPTED
@@ -103,9 +103,9 @@ class PodGangReconciler:
 
     # Constraints.
 
-    async def _changes(self, gang: StoredGang) -> list[Change]:
+    async def _changes(self, gang: StoredGang) -> list[Edit]:
         view = gang.view()
-        changes: list[Change] = []
+        changes: list[Edit] = []
         pcs = await self._sets.read_set(gang.namespace, gang.place.pcs)
         with contextlib.suppress(Unavailable):  # every PodGang is looked at when the managed topology comes
             changes += self._topology.dialect().podgang_changes(view, pcs, self._topology)

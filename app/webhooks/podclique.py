@@ -15,16 +15,14 @@ from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Effect, Verdict, bad_request, judged, not_allowed, patched
 from app.cluster.readers import DeviceClassReader, MnnvlResources, NotOurs, PodCliqueSetReader
 from app.kube.api import ClusterError, Forbidden, Object
-from app.objects.edits import operations
 from app.objects.fields import FieldError
-from app.objects.metadata import annotations_of, labels_of
-from app.rules.labels import read_place
+from app.objects.metadata import annotations_of
 from app.rules.mnnvl.allocation import ConfiguredMode, allocation_warning, claim_mode
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import Injection, plan_injection, reservation_warning
 from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
 from app.rules.mnnvl.grove_groups import both_vocabularies
-from app.rules.mnnvl.plan import Plan, device_class_of
+from app.rules.mnnvl.plan import Member, Plan, device_class_of, read_member
 from app.rules.podcliqueset import PodCliqueSet
 
 PATIENCE_SECONDS = 4.0
@@ -50,34 +48,40 @@ class PodCliqueWebhook:
         own = read_mnnvl(annotations_of(request.object))
         if own.enabled is not None and not own.enables:
             return ALLOWED
-        name = read_place(labels_of(request.object)).pcs
+        member = read_member(request.object, request.namespace)
+        name = member.place.pcs
         pcs = self._sets.cached_set(request.namespace, name)
         if pcs is None and name and own.enabled is None:
-            return self._with_set(request, name)
-        return self._judge(request, pcs, [])
+            return self._with_set(request, member, own)
+        return self._judge(request, member, own, pcs, [])
 
-    async def _with_set(self, request: Request, name: str) -> Verdict:
+    async def _with_set(self, request: Request, member: Member, own: MnnvlAnnotations) -> Verdict:
         """With one read of the set, whose annotations may count."""
-        pcs, warnings = None, []
+        name, pcs, warnings = member.place.pcs, None, list[str]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._sets.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
             warnings.append(_unread(name, problem))
-        answer = self._judge(request, pcs, warnings)
+        answer = self._judge(request, member, own, pcs, warnings)
         return answer if isinstance(answer, Verdict) else await answer
 
     def _judge(
-        self, request: Request, pcs: PodCliqueSet | None, warnings: list[str]
+        self,
+        request: Request,
+        member: Member,
+        own: MnnvlAnnotations,
+        pcs: PodCliqueSet | None,
+        warnings: list[str],
     ) -> Verdict | Coroutine[Any, Any, Verdict]:
-        inherited = _inherited(request, pcs)
-        both = both_vocabularies(request.object, inherited)
+        inherited = _inherited(request, member, pcs)
+        annotations = own.over(inherited)
+        both = both_vocabularies(request.object, annotations)
         if both is not None:
             return _judge_both(request, both, inherited)
-        device_class = device_class_of(read_mnnvl(annotations_of(request.object)).over(inherited))
         classes = self._classes.device_classes()
-        mode = claim_mode(self._configured_mode, device_class, classes)
-        injection = plan_injection(request.object, request.namespace, mode, request.old, inherited)
+        mode = claim_mode(self._configured_mode, device_class_of(annotations), classes)
+        injection = plan_injection(request.object, member, annotations, mode, request.old, is_annotated=own.enables)
         plan = injection.plan
         if plan is None:
             return judged(injection.findings, [*injection.warnings, *warnings])
@@ -87,7 +91,7 @@ class PodCliqueWebhook:
         )
         warnings = [*warnings, *filter(None, of_plan)]
         if self._resources.is_ensured(plan, injection.mode):
-            return patched(operations(request.object, list(injection.changes)), warnings=warnings)
+            return patched(injection.patch, warnings=warnings)
         return self._ensure(request, plan, injection, warnings)
 
     async def _ensure(self, request: Request, plan: Plan, injection: Injection, warnings: list[str]) -> Verdict:
@@ -102,20 +106,22 @@ class PodCliqueWebhook:
                 raise
             warnings = [*warnings, _incomplete(plan, problem)]
         effects = [Effect("create", obj) for obj in created]
-        return patched(operations(request.object, list(injection.changes)), warnings=warnings, effects=effects)
+        return patched(injection.patch, warnings=warnings, effects=effects)
 
 
 def _judge_both(request: Request, both: FieldError, inherited: MnnvlAnnotations) -> Verdict:
     """A stored PodClique may stay as it is, without a claim of ours, so that Grove can still change and delete it."""
-    stored = request.old is not None and both_vocabularies(request.old, inherited) is not None
-    return judged([], [f"no claim was injected: {both}"]) if stored else judged([both])
+    old = request.old
+    if old is not None and both_vocabularies(old, read_mnnvl(annotations_of(old)).over(inherited)) is not None:
+        return judged([], [f"no claim was injected: {both}"])
+    return judged([both])
 
 
-def _inherited(request: Request, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
+def _inherited(request: Request, member: Member, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
     """The annotations that count if the PodClique has none of its own. While the set is unknown, those for which the
     stored PodClique got its claim."""
     if pcs is not None:
-        return inherited_annotations(pcs, read_place(labels_of(request.object)))
+        return inherited_annotations(pcs, member.place)
     demand = None if request.old is None else read_demand(request.old)
     return NO_ANNOTATIONS if demand is None else annotations_of_demand(demand)
 

@@ -12,7 +12,7 @@ from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, bad_request, judged, patched
 from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
 from app.kube.api import ClusterError
-from app.objects.edits import ABSENT, Change, Edit, operations, value_at
+from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.ownership import Gang, adopted_annotation, ownership, read_gang
 from app.rules.podcliqueset import PodCliqueSet
@@ -65,7 +65,7 @@ class PodGangWebhook:
         changes += self._adopted(request, gang)
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 
-    def _adopted(self, request: Request, gang: Gang) -> list[Change]:
+    def _adopted(self, request: Request, gang: Gang) -> list[Edit]:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
         wanted = adopted_annotation(self._resources.resources_of(gang), gang, adopting=adopting)

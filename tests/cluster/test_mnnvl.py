@@ -10,9 +10,9 @@ from app.cluster.table import OF_GANG, gang_keys
 from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.mnnvl.claims import plan_injection
 from app.rules.mnnvl.ownership import Gang, ownership, read_gang, read_resource
 from app.rules.mnnvl.plan import Plan
+from tests.builders import injection_into
 from tests.cluster.offline import OfflineCluster
 
 LABELS = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
@@ -46,7 +46,7 @@ def plan(owner: str | None = "u") -> Plan:
         "annotations": {"grove.io/mnnvl-enabled": "true"},
         "ownerReferences": references,
     }
-    injection = plan_injection({"metadata": metadata, "spec": {"podSpec": {"containers": [container]}}}, "ns", "shared")
+    injection = injection_into({"metadata": metadata, "spec": {"podSpec": {"containers": [container]}}}, "ns", "shared")
     assert injection.plan is not None
     return injection.plan
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.objects.edits import ABSENT, Append, Edit, operations, pointer
+from app.objects.edits import ABSENT, Edit, operations, pointer
 from app.objects.jsonpatch import PatchError, applies, apply
 
 CASES: list[Any] = [
@@ -25,9 +25,6 @@ CASES: list[Any] = [
         [("remove", "/a", None), ("add", "/a", {"c": 2})],
         id="removed and made again",
     ),
-    pytest.param({"l": [1]}, [Append(("l",), 2)], [("add", "/l/-", 2)], id="appended"),
-    pytest.param({}, [Append(("l",), 1), Append(("l",), 2)], [("add", "/l", [1, 2])], id="a new list"),
-    pytest.param({"l": None}, [Append(("l",), 1)], [("add", "/l", [1])], id="a null list"),
     pytest.param({"l": [{}]}, [Edit(("l", 0, "a"), 1)], [("add", "/l/0/a", 1)], id="inside a list"),
 ]
 

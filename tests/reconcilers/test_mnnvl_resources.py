@@ -14,7 +14,6 @@ from app.kube.api import Conflict, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.objects.edits import operations
 from app.objects.jsonpatch import apply
 from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_resources import (
@@ -25,8 +24,9 @@ from app.reconcilers.mnnvl_resources import (
     subscribe,
 )
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
-from app.rules.mnnvl.claims import desired_claim, desired_compute_domain, plan_injection
+from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
 from tests import builders
+from tests.builders import injection_into
 from tests.cluster.offline import configured
 from tests.kube.memory.client import MemoryClient
 
@@ -44,10 +44,10 @@ def clique(name: str = "train-0-worker", mode: Any = "shared", uid: str = "u", *
     obj = builders.pod_clique(name, builders.labels("train", 0, "train-0"))
     owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "train", "uid": uid}
     obj["metadata"] |= {"namespace": "ns", "ownerReferences": [owner], **metadata}
-    return apply(obj, operations(obj, list(plan_injection(obj, "ns", mode).changes)))
+    return apply(obj, list(injection_into(obj, "ns", mode).patch))
 
 
-PLAN = plan_injection(clique(), "ns", "shared").plan
+PLAN = injection_into(clique(), "ns", "shared").plan
 assert PLAN is not None
 DOMAIN, CLAIM = desired_compute_domain(PLAN, "v1beta1"), desired_claim(PLAN, "v1")
 DELETED: Any = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}

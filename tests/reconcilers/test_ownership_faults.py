@@ -29,10 +29,10 @@ from app.kube.watch import run_store
 from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.mnnvl.claims import plan_injection
 from app.rules.mnnvl.ownership import read_gang
 from app.rules.mnnvl.plan import Plan
 from tests import builders
+from tests.builders import injection_into
 from tests.cluster.offline import configured
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
@@ -213,7 +213,7 @@ class Grove:
 
 def plan(number: int) -> Plan:
     labels = builders.labels("train", number, f"train-{number}", grove=True)
-    made = plan_injection(builders.pod_clique(f"train-{number}-worker", labels), "ns", "shared").plan
+    made = injection_into(builders.pod_clique(f"train-{number}-worker", labels), "ns", "shared").plan
     assert made is not None
     return made
 

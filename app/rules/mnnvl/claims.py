@@ -4,21 +4,20 @@ Source: `rules/README.md`. Reads nothing but its arguments; creating what it pla
 `cluster.mnnvl`'s work.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from app.objects.edits import Append, Change
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, walk_list, walk_map
-from app.objects.metadata import annotations_of
+from app.objects.jsonpatch import Operation
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.labels import (
     MNNVL_ENABLED,
     MNNVL_SCOPE,
     PCSG_NAME,
 )
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
     ClaimMode,
@@ -27,7 +26,6 @@ from app.rules.mnnvl.plan import (
     Scope,
     plan_of,
     possible_scopes,
-    read_member,
     read_plan,
 )
 from app.rules.podcliqueset import PodCliqueSet
@@ -48,11 +46,11 @@ Entry = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Injection:
     """The outcome of the rule. If `plan` is None, there is nothing to do; else `mode` is the form of the claim,
-    `changes` bring it into the PodClique, and `replicas` is the number of its pods."""
+    `patch` brings it into the PodClique, and `replicas` is the number of its pods."""
 
     plan: Plan | None = None
     mode: ClaimMode = "shared"
-    changes: tuple[Change, ...] = ()
+    patch: tuple[Operation, ...] = ()
     replicas: int = 1
     findings: tuple[FieldError, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -60,32 +58,33 @@ class Injection:
 
 def plan_injection(
     obj: Mapping[str, Any],
-    namespace: str,
+    member: Member,
+    annotations: MnnvlAnnotations,
     claim_mode: ClaimMode,
     old: Mapping[str, Any] | None = None,
-    inherited: MnnvlAnnotations = NO_ANNOTATIONS,
+    *,
+    is_annotated: bool = True,
 ) -> Injection:
-    """What the PodClique `obj` needs; `old` is what an UPDATE replaces, and `inherited` are the annotations that count
-    for it if it has none of its own. Nothing is needed unless it is annotated, asks for GPUs and isn't being deleted.
+    """What the PodClique `obj` needs, from which `member` was read; `annotations` are those that count for it, its own
+    or inherited, and `old` is what an UPDATE replaces. Without GPUs, there is a warning if the PodClique itself
+    `is_annotated`. Nothing is needed unless MNNVL is enabled, a container requests
+    GPUs, and the PodClique isn't being deleted.
 
     A claim of ours that is stored decides the form, so that a changed configuration doesn't restart pods, also if
     `obj` lacks it, because Grove's operator resets the spec from its template. A claim of another scope stays as long
     as nobody takes it out of the spec: whatever updates the PodClique then, a changed annotation must not reject it.
     """
-    own = read_mnnvl(annotations_of(obj))
-    annotations = own.over(inherited)
     if not annotations.enables or obj["metadata"].get("deletionTimestamp") is not None:
         return Injection()
     findings: list[FieldError] = []
     spec = walk_map(obj, "spec", _ROOT, findings)
     pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
     gpu_containers = _gpu_containers(pod_spec, findings)
-    member = read_member(obj, namespace)
     plan = read_plan(member, annotations, findings)
     if plan is None:
         return Injection(findings=tuple(findings))
     if not gpu_containers:
-        return Injection(warnings=(_no_gpu(member.name),) if own.enables else ())
+        return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
     position, entry = _claim_entry(pod_spec, findings)
     stored = _claim_entry(walk_map(walk_map(old or {}, "spec", _ROOT, []), "podSpec", _SPEC, []), [])[1]
     mode = _stored_form(member, entry or stored) or claim_mode
@@ -97,8 +96,12 @@ def plan_injection(
             plan = plan_of(member, scope, plan.device_class)
     if findings:
         return Injection(findings=tuple(findings))
-    changes = _changes(claim_entry(plan, mode), pod_spec, gpu_containers)
-    return Injection(plan, mode, tuple(changes), _count(spec.get("replicas")))
+    patch: list[Operation] = []
+    if entry is None:
+        claims = pod_spec.get("resourceClaims")
+        patch.append(_append("/spec/podSpec/resourceClaims", claims, claim_entry(plan, mode)))
+    patch += _references(gpu_containers)
+    return Injection(plan, mode, tuple(patch), _count(spec.get("replicas")))
 
 
 def _no_gpu(name: str) -> str:
@@ -110,23 +113,28 @@ def _no_gpu(name: str) -> str:
 
 def _gpu_containers(pod_spec: dict[str, Any], findings: list[FieldError]) -> list[tuple[str, int, dict[str, Any]]]:
     """(list name, position, container) of every container and init container that asks for a GPU."""
-    found: list[tuple[str, int, dict[str, Any]]] = []
+    containers: list[tuple[str, int, dict[str, Any]]] = []
     for listed in ("initContainers", "containers"):
         for position, item in enumerate(walk_list(pod_spec, listed, _POD_SPEC, findings)):
             at = _POD_SPEC.child(listed).index(position)
             container = as_map(item, at, findings)
             if container is not None and _asks_for_gpu(container, at, findings):
-                found.append((listed, position, container))
-    return found
+                containers.append((listed, position, container))
+    return containers
 
 
 def _asks_for_gpu(container: dict[str, Any], at: FieldPath, findings: list[FieldError]) -> bool:
     resources = walk_map(container, "resources", at, findings)
     if not resources:
         return False
-    walk_list(resources, "claims", at.child("resources"), findings)
-    amounts = [walk_map(resources, name, at.child("resources"), findings) for name in ("limits", "requests")]
-    return any(is_gpu(name) and not _is_zero(amount) for given in amounts for name, amount in given.items())
+    at = at.child("resources")
+    walk_list(resources, "claims", at, findings)
+    limits, requests = walk_map(resources, "limits", at, findings), walk_map(resources, "requests", at, findings)
+    return _has_gpu(limits) or _has_gpu(requests)
+
+
+def _has_gpu(amounts: dict[str, Any]) -> bool:
+    return any(is_gpu(name) and not _is_zero(amount) for name, amount in amounts.items())
 
 
 def is_gpu(resource: str) -> bool:
@@ -168,15 +176,19 @@ def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
     return None
 
 
-def _changes(claim: Entry, pod_spec: dict[str, Any], containers: list[tuple[str, int, dict[str, Any]]]) -> list[Change]:
-    changes: list[Change] = []
-    if _claim_entry(pod_spec, [])[1] is None:
-        changes.append(Append(("spec", "podSpec", "resourceClaims"), claim))
+def _references(containers: list[tuple[str, int, dict[str, Any]]]) -> Iterator[Operation]:
+    """Refers to our claim in each container that doesn't do so yet."""
     for listed, position, container in containers:
-        claims = container["resources"].get("claims") or ()
-        if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims):
-            changes.append(Append(("spec", "podSpec", listed, position, "resources", "claims"), {"name": CLAIM}))
-    return changes
+        claims = container["resources"].get("claims")
+        if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims or ()):
+            yield _append(f"/spec/podSpec/{listed}/{position}/resources/claims", claims, {"name": CLAIM})
+
+
+def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
+    """Appends `item` to the list `current` at `path`, or creates the list."""
+    if current is None:
+        return {"op": "add", "path": path, "value": [item]}
+    return {"op": "add", "path": f"{path}/-", "value": item}
 
 
 def claim_entry(plan: Plan, mode: ClaimMode) -> Entry:

@@ -14,7 +14,7 @@ from app.objects.fields import FieldError, FieldPath, forbidden, invalid
 from app.objects.metadata import annotations_of
 from app.objects.names import is_label
 from app.rules.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.rules.mnnvl.annotations import MnnvlAnnotations, read_mnnvl
+from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_template
 from app.rules.podcliqueset import PodCliqueSet
 
@@ -52,13 +52,12 @@ def _findings(template: Template, others: Iterable[PodCliqueSet]) -> list[FieldE
 # Both vocabularies.
 
 
-def both_vocabularies(clique: Mapping[str, Any], inherited: MnnvlAnnotations) -> FieldError | None:
-    """A finding if the PodClique asks for MNNVL in our vocabulary, itself or by the annotations that it inherits, and
-    is in a group of Grove's: by its own annotation, or because Grove has injected its claim."""
-    annotations = annotations_of(clique)
-    layer = Layer(FieldPath("metadata.annotations"), "", annotations)
-    if not read_mnnvl(annotations).over(inherited).enables:
+def both_vocabularies(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> FieldError | None:
+    """A finding if the PodClique asks for MNNVL in our vocabulary, by `annotations`, its own or inherited ones, and is
+    in a group of Grove's: by its own annotation, or because Grove has injected its claim."""
+    if not annotations.enables:
         return None
+    layer = Layer(FieldPath("metadata.annotations"), "", annotations_of(clique))
     group = _group_of_claim(clique) if layer.group is None else layer.group
     return _both(layer.path, group) if group else None
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.objects.conditions import Condition
-from app.objects.edits import Change, value_at
+from app.objects.edits import Edit, value_at
 from app.objects.fields import FieldError
 from app.objects.shape import maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
@@ -109,7 +109,7 @@ class Bindings:
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return []
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
         return []
 
     def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.objects.conditions import Condition
-from app.objects.edits import Change, value_at
+from app.objects.edits import Edit, value_at
 from app.objects.fields import FieldError
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.podcliqueset import PodCliqueSet
@@ -85,7 +85,7 @@ class Design:
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return validate_shape(gang)
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
         """Returns no changes if the set has a constraint of the dialect `bindings`, whose PodGangs Grove writes."""
         return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, around.topology())
 
@@ -106,7 +106,7 @@ class Unserved(Design):
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return []
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
         return []
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.objects.conditions import Condition
-from app.objects.edits import Change
+from app.objects.edits import Edit
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
 from app.rules.podcliqueset import PodCliqueSet
@@ -124,7 +124,7 @@ class Dialect(Protocol):
         """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
         ...
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Change]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
         """Returns the changes to the constraints of a PodGang that make them those of its set `pcs`, which is None if
         the set doesn't exist."""
         ...

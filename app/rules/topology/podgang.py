@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.objects.edits import ABSENT, Change, Edit, value_at
+from app.objects.edits import ABSENT, Edit, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
@@ -67,7 +67,7 @@ def _validate_constraint_shape(holder: dict[str, Any], at: FieldPath, findings: 
     walk_map(constraint, "packConstraint", at.child("topologyConstraint"), findings)
 
 
-def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Change]:
+def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Edit]:
     """Returns the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
     If `pcs` is None, the set is not known: only preferred constraints are written, and required ones stay. If topology
@@ -78,7 +78,7 @@ def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topolog
     podgroups = value_at(obj, ("spec", "podgroups"))
     names = [str(item.get("name", "")) for item in podgroups] if isinstance(podgroups, list) else []
     members = [find_member(name, pcs) for name in names] if pcs else [None] * len(names)
-    changes: list[Change] = []
+    changes: list[Edit] = []
     if annotations_of(obj).get(TOPOLOGY_NAME) != topology.name:
         changes.append(Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name))
     changes += _pack(obj, ("spec",), _required(pcs, pcs.pack_domain if pcs else None, topology), topology)
@@ -98,9 +98,9 @@ def _required(pcs: PodCliqueSet | None, domain: str | None, topology: Topology) 
     return ABSENT if key is None else key
 
 
-def _pack(obj: Any, holder: tuple[str | int, ...], required: Any, topology: Topology) -> list[Change]:
+def _pack(obj: Any, holder: tuple[str | int, ...], required: Any, topology: Topology) -> list[Edit]:
     path = (*holder, "topologyConstraint", "packConstraint")
-    changes: list[Change] = []
+    changes: list[Edit] = []
     if required is not _KEEP and value_at(obj, (*path, "required")) != required:
         changes.append(Edit((*path, "required"), required))
     if value_at(obj, (*path, "preferred")) != topology.strictest_key:
@@ -110,7 +110,7 @@ def _pack(obj: Any, holder: tuple[str | int, ...], required: Any, topology: Topo
 
 def _group_config_changes(
     obj: Any, pcs: PodCliqueSet, topology: Topology, members: Sequence[tuple[str, Member | None]]
-) -> list[Change]:
+) -> list[Edit]:
     """Returns the change to the list of group constraints, if it differs. The list has one entry per scaling group
     replica in this PodGang whose group has a constraint, in the order of the PodGroups."""
     path = ("spec", "topologyConstraintGroupConfigs")
@@ -144,7 +144,7 @@ def _merged(entry: dict[str, Any] | None, required: str | None, preferred: str |
     return {"topologyConstraint": {**constraint, "packConstraint": pack}}
 
 
-def _removals(obj: Mapping[str, Any]) -> list[Change]:
+def _removals(obj: Mapping[str, Any]) -> list[Edit]:
     podgroups = value_at(obj, ("spec", "podgroups"))
     count = len(podgroups) if isinstance(podgroups, list) else 0
     changes = [Edit(("metadata", "annotations", TOPOLOGY_NAME), ABSENT), *_removal(obj, ("spec",))]

@@ -7,7 +7,7 @@ Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/develo
 from collections.abc import Mapping
 from typing import Any
 
-from app.objects.edits import Change, Edit
+from app.objects.edits import Edit
 from app.objects.metadata import annotations_of
 from app.rules.workload.groups import group_ref
 
@@ -15,7 +15,7 @@ SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
 POD_GROUP_NAME = "pod-group-name"
 
 
-def admission_changes(pod: Mapping[str, Any], scheduler_name: str) -> list[Change]:
+def admission_changes(pod: Mapping[str, Any], scheduler_name: str) -> list[Edit]:
     """Returns the change that annotates a new Pod, so that KAI does not schedule it alone before its PodGroup exists.
 
     Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the Pod names no Workload group

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from app.objects.edits import operations
 from app.objects.jsonpatch import apply
 from app.rules.mnnvl.annotations import MnnvlAnnotations
-from app.rules.mnnvl.claims import Injection, desired_compute_domain, is_gpu, plan_injection, reservation_warning
+from app.rules.mnnvl.claims import Injection, desired_compute_domain, is_gpu, reservation_warning
 from app.rules.mnnvl.plan import Plan
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
+from tests.builders import injection_into
 
 DESIGN = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
 GROVE = {
@@ -54,26 +54,26 @@ def clique(
 
 
 def planned(obj: dict[str, Any], mode: Any = "shared") -> Plan:
-    injection = plan_injection(obj, "ns", mode)
+    injection = injection_into(obj, "ns", mode)
     assert injection.findings == ()
     assert injection.plan is not None
     return injection.plan
 
 
 def patched(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
-    return apply(obj, operations(obj, list(plan_injection(obj, "ns", mode).changes)))
+    return apply(obj, list(injection_into(obj, "ns", mode).patch))
 
 
 @pytest.mark.parametrize("enabled", ["false", "True", "1", "", True, None, ["true"]])
 def test_only_exactly_true_enables(enabled: Any) -> None:
-    injection = plan_injection(clique(enabled=enabled), "ns", "shared")
+    injection = injection_into(clique(enabled=enabled), "ns", "shared")
     assert (injection.plan, injection.findings, injection.warnings) == (None, (), ())
 
 
 def test_a_clique_on_its_way_out_needs_nothing() -> None:
     obj = clique()
     obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert plan_injection(obj, "ns", "shared").plan is None
+    assert injection_into(obj, "ns", "shared").plan is None
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
     ],
 )
 def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
-    injection = plan_injection(obj, "ns", "shared")
+    injection = injection_into(obj, "ns", "shared")
     assert [one.field for one in injection.findings] == findings
     assert injection.plan is None
 
@@ -207,13 +207,13 @@ def test_which_containers_ask_for_a_gpu(found: dict[str, Any], asks: bool) -> No
     for listed in ("containers", "initContainers"):
         obj = clique(containers=[CPU])
         obj["spec"]["podSpec"][listed] = [found]
-        injection = plan_injection(obj, "ns", "shared")
+        injection = injection_into(obj, "ns", "shared")
         assert (injection.plan is not None) is asks
         assert (injection.warnings != ()) is not asks
 
 
 def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:
-    (warning,) = plan_injection(clique(containers=[CPU]), "ns", "shared").warnings
+    (warning,) = injection_into(clique(containers=[CPU]), "ns", "shared").warnings
     assert '"pcs-0-worker"' in warning
     assert "no claim was injected and no ComputeDomain created" in warning
 
@@ -253,9 +253,9 @@ def test_the_other_mode_names_the_template() -> None:
 @pytest.mark.parametrize("then", ["shared", "template"])
 def test_a_claim_that_is_there_stays_whatever_the_mode(first: str, then: str) -> None:
     after = patched(clique(), first)
-    injection = plan_injection(after, "ns", then)  # type: ignore[arg-type]
+    injection = injection_into(after, "ns", then)  # type: ignore[arg-type]
     assert injection.mode == first
-    assert operations(after, list(injection.changes)) == []
+    assert list(injection.patch) == []
 
 
 @pytest.mark.parametrize("first", ["shared", "template"])
@@ -263,42 +263,42 @@ def test_a_claim_that_is_there_stays_whatever_the_mode(first: str, then: str) ->
 def test_a_claim_that_was_stored_stays_when_the_spec_is_reset_from_its_template(first: str, then: str) -> None:
     """As Grove's operator does at each reconcile: a changed mode restarts no pods."""
     stored = patched(clique(), first)
-    injection = plan_injection(clique(), "ns", then, stored)  # type: ignore[arg-type]
-    assert apply(clique(), operations(clique(), list(injection.changes))) == stored
+    injection = injection_into(clique(), "ns", then, stored)  # type: ignore[arg-type]
+    assert apply(clique(), list(injection.patch)) == stored
 
 
 @pytest.mark.parametrize("mode", ["shared", "template"])
 def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> None:
     stored = patched(clique(), mode)
     annotated = {**stored, "metadata": clique(scope="clique")["metadata"]}
-    kept = plan_injection(annotated, "ns", "shared", stored)
+    kept = injection_into(annotated, "ns", "shared", stored)
     assert kept.plan is not None
-    assert (kept.plan.scope, kept.plan.base_name, kept.mode, kept.changes) == ("replica", "pcs-0", mode, ())
-    reset = plan_injection(clique(scope="clique"), "ns", "shared", stored)
+    assert (kept.plan.scope, kept.plan.base_name, kept.mode, kept.patch) == ("replica", "pcs-0", mode, ())
+    reset = injection_into(clique(scope="clique"), "ns", "shared", stored)
     assert reset.plan is not None
     assert (reset.plan.base_name, reset.mode) == ("pcs-0-worker", mode)
-    (finding,) = plan_injection(annotated, "ns", "shared").findings
+    (finding,) = injection_into(annotated, "ns", "shared").findings
     assert finding.field == "spec.podSpec.resourceClaims[0]"
 
 
 def test_annotations_above_count_unless_the_clique_has_its_own() -> None:
     above = MnnvlAnnotations("true", "clique", "theirs")
     bare = {**clique(), "metadata": {**clique()["metadata"], "annotations": {}}}
-    inherited = plan_injection(bare, "ns", "shared", None, above).plan
+    inherited = injection_into(bare, "ns", "shared", None, above).plan
     assert inherited is not None
     assert (inherited.base_name, inherited.device_class) == ("pcs-0-worker", "theirs")
-    own = plan_injection(clique(device_class="mine"), "ns", "shared", None, above).plan
+    own = injection_into(clique(device_class="mine"), "ns", "shared", None, above).plan
     assert own is not None
     assert (own.base_name, own.device_class) == ("pcs-0", "mine")
-    assert plan_injection(clique(enabled="false"), "ns", "shared", None, above) == Injection()
+    assert injection_into(clique(enabled="false"), "ns", "shared", None, above) == Injection()
     without_gpus = {**bare, "spec": clique(containers=[CPU])["spec"]}
-    assert plan_injection(without_gpus, "ns", "shared", None, above) == Injection()
+    assert injection_into(without_gpus, "ns", "shared", None, above) == Injection()
 
 
 def test_what_was_stored_decides_nothing_where_it_is_not_ours() -> None:
     entry = {"name": "mnnvl", "resourceClaimName": "somebody-s"}
     stored = clique(resourceClaims=[entry])
-    injection = plan_injection(clique(), "ns", "template", stored)
+    injection = injection_into(clique(), "ns", "template", stored)
     assert injection.plan is not None
     assert (injection.mode, injection.findings) == ("template", ())
 
@@ -306,7 +306,7 @@ def test_what_was_stored_decides_nothing_where_it_is_not_ours() -> None:
 def test_a_container_added_later_gets_the_claim() -> None:
     after = patched(clique())
     after["spec"]["podSpec"]["containers"].append(GPU)
-    assert operations(after, list(plan_injection(after, "ns", "shared").changes)) == [
+    assert list(injection_into(after, "ns", "shared").patch) == [
         {"op": "add", "path": "/spec/podSpec/containers/1/resources/claims", "value": [{"name": "mnnvl"}]}
     ]
 
@@ -357,7 +357,7 @@ def pcs(replicas: int) -> PodCliqueSet:
     ],
 )
 def test_a_claim_can_be_reserved_by_256_pods(obj: Any, known: Any, mode: Any, pods: int | None) -> None:
-    warning = reservation_warning(plan_injection(obj, "ns", mode), known)
+    warning = reservation_warning(injection_into(obj, "ns", mode), known)
     assert (warning is not None) is (pods is not None)
     assert warning is None or f"by {pods} pods" in warning
 
@@ -365,7 +365,7 @@ def test_a_claim_can_be_reserved_by_256_pods(obj: Any, known: Any, mode: Any, po
 def test_replicas_that_are_no_number_count_as_one() -> None:
     obj = clique()
     obj["spec"]["replicas"] = "many"
-    assert plan_injection(obj, "ns", "shared").replicas == 1
+    assert injection_into(obj, "ns", "shared").replicas == 1
 
 
 def test_gpu_resources() -> None:

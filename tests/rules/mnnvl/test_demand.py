@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.objects.edits import operations
 from app.objects.jsonpatch import apply
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.rules.mnnvl.claims import plan_injection
 from app.rules.mnnvl.demand import (
     Demand,
     annotations_of_demand,
@@ -23,6 +21,7 @@ from app.rules.mnnvl.demand import (
 from app.rules.mnnvl.plan import Owner
 from app.rules.podcliqueset import Group, PodCliqueSet
 from tests import builders
+from tests.builders import injection_into
 
 GROUPED = builders.labels("train", 0, "train-0-pool-1", "pool", 2, grove=True)
 
@@ -34,9 +33,9 @@ def clique(name: str = "train-0-worker", labels: Any = None, scope: str = "repli
 
 def stored(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
     """`obj` after admission, without its annotations."""
-    injection = plan_injection(obj, "ns", mode)
+    injection = injection_into(obj, "ns", mode)
     assert injection.plan is not None
-    patched = apply(obj, operations(obj, list(injection.changes)))
+    patched = apply(obj, list(injection.patch))
     return {**patched, "metadata": {key: value for key, value in patched["metadata"].items() if key != "annotations"}}
 
 
@@ -72,7 +71,7 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
 ) -> None:
     read = demand(obj, mode)
     assert (read.scope, read.base_name, read.mode, read.deleting) == (scope, base, mode, False)
-    admitted = plan_injection(obj, "ns", mode).plan
+    admitted = injection_into(obj, "ns", mode).plan
     assert admitted is not None
     planned = plan_for([read], pcs())
     assert (planned.base_name, planned.labels) == (admitted.base_name, admitted.labels)

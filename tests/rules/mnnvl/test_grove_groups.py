@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
+from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.grove_groups import both_vocabularies, ignored_annotations, shared_domain, validate_groups
 from app.rules.mnnvl.template import CliqueTemplate, read_template
 from app.rules.podcliqueset import read_pod_clique_set
@@ -145,7 +145,7 @@ def test_both_vocabularies_on_one_pod_clique(
     annotations: dict[str, str], inherited: MnnvlAnnotations, claims: Any, both: bool
 ) -> None:
     obj = {"metadata": {"annotations": annotations}, "spec": {"podSpec": {"resourceClaims": claims}}}
-    finding = both_vocabularies(obj, inherited)
+    finding = both_vocabularies(obj, read_mnnvl(annotations).over(inherited))
     assert (None if finding is None else finding.field) == ("metadata.annotations" if both else None)
 
 
