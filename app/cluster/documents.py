@@ -64,6 +64,8 @@ class DocumentObjects:
     def __init__(self, documents: Iterable[Object]) -> None:
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._versions = itertools.count(1)
+        self._serves_bindings = False
+        """Whether there was a ClusterTopologyBinding among the documents, or a PodCliqueSet in its words."""
         for document in documents:
             self.add(document)
 
@@ -81,15 +83,9 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """The best version. The API of bindings is served if there is a binding among the documents, or a PodCliqueSet
-        in its words."""
-        served = resource is not CLUSTER_TOPOLOGY_BINDING or self._is_todays()
+        """The best version; None for the API of bindings if no document uses it."""
+        served = resource is not CLUSTER_TOPOLOGY_BINDING or self._serves_bindings
         return resource.versions[0] if served else None
-
-    def _is_todays(self) -> bool:
-        if self._objects.get(CLUSTER_TOPOLOGY_BINDING):
-            return True
-        return any(read_pod_clique_set(obj).uses_pack for obj in self._objects.get(POD_CLIQUE_SET, {}).values())
 
     async def get(
         self,
@@ -133,6 +129,8 @@ class DocumentObjects:
         if resource.namespaced:
             metadata["namespace"] = namespace
         stored = {**obj, "metadata": metadata}
+        self._serves_bindings |= resource is CLUSTER_TOPOLOGY_BINDING
+        self._serves_bindings |= resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack
         self._objects.setdefault(resource, {})[(namespace if resource.namespaced else "", metadata["name"])] = stored
         return stored
 
