@@ -14,11 +14,13 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -140,21 +142,21 @@ def padded(body: bytes) -> bytes:
     return orjson.dumps(loaded)
 
 
+CONFIGURATION = """apiVersion: config.grove.io/v1alpha1
+kind: OperatorConfiguration
+clusterTopology:
+  enabled: true
+  levels:
+    - {domain: zone, key: topology.kubernetes.io/zone}
+    - {domain: rack, key: topology.kubernetes.io/rack}
+    - {domain: host, key: kubernetes.io/hostname}
+"""
+
+
 def facts() -> bytes:
-    """What the server under load knows: the ClusterTopology, and a PodCliqueSet whose MNNVL resources are there."""
-    levels = [
-        ("zone", "topology.kubernetes.io/zone"),
-        ("rack", "topology.kubernetes.io/rack"),
-        ("host", "kubernetes.io/hostname"),
-    ]
-    topology = {
-        "apiVersion": "grove.io/v1alpha1",
-        "kind": "ClusterTopology",
-        "metadata": {"name": "grove-topology"},
-        "spec": {"levels": [{"domain": domain, "key": key} for domain, key in levels]},
-    }
+    """What the server under load knows beside its configuration: a PodCliqueSet whose MNNVL resources are there."""
     pcs = orjson.loads(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
-    return orjson.dumps({"kind": "List", "items": [topology, pcs]})
+    return orjson.dumps({"kind": "List", "items": [pcs]})
 
 
 @contextlib.contextmanager
@@ -163,6 +165,7 @@ def servers(directory: Path, names: set[str], go_peer: str = "") -> Iterator[dic
     ensure_development_certificate(directory, ["127.0.0.1", "localhost"], datetime.now(UTC))
     (directory / "facts").mkdir()
     (directory / "facts" / "facts.json").write_bytes(facts())
+    (directory / "config.yaml").write_text(CONFIGURATION)
     ports = {name: free_port() for name in sorted(names)}
     started = {}
     with contextlib.ExitStack() as stack:
@@ -182,7 +185,16 @@ def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
         return [go_peer, "--port", str(port), *pair]
     if name != "ours":
         return [sys.executable, "scripts/bench_peers.py", name, str(port), str(directory)]
-    options = ["--objects", str(directory / "facts"), "--certs", str(directory), "--port", str(port)]
+    options = [
+        "--config",
+        str(directory / "config.yaml"),
+        "--objects",
+        str(directory / "facts"),
+        "--certs",
+        str(directory),
+        "--port",
+        str(port),
+    ]
     return [sys.executable, "-m", "app", "serve", "--host", "127.0.0.1", "--log-level", "warning", *options]
 
 
@@ -202,9 +214,10 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
-    """One round of `wrk`; a refused or failed answer ends the benchmark."""
+    """One round of `wrk`. The benchmark ends if a request is not answered."""
     body, script = directory / "body.json", directory / "post.lua"
     body.write_bytes(case.body)
+    check_allowed(case, server)
     script.write_text(SCRIPT)
     command = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", "-s", str(script)]
     url = f"https://127.0.0.1:{server.port}{case.path}"
@@ -219,6 +232,18 @@ def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
     case.rates.append(float(found(r"Requests/sec:\s+([\d.]+)", output)))
     case.medians.append(milliseconds(found(r"(?m)^\s+50%\s+(\S+)", output)))
     case.p99s.append(milliseconds(found(r"(?m)^\s+99%\s+(\S+)", output)))
+
+
+def check_allowed(case: Case, server: Server) -> None:
+    """A rejection would be another piece of work than the one that is measured."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"https://127.0.0.1:{server.port}{case.path}", case.body, headers)
+    with urllib.request.urlopen(request, context=context) as answer:
+        response = orjson.loads(answer.read())["response"]
+    if not response["allowed"]:
+        raise SystemExit(f"{case.name}: rejected: {response}")
 
 
 def found(pattern: str, text: str) -> str:
