@@ -1,9 +1,9 @@
-"""Clients that can only read: what commands for people are given, so that no code of theirs can write."""
+"""Clients that can only read: commands for people get one of these, so that none of their code can write."""
 
 from collections.abc import AsyncGenerator, Collection
-from typing import Protocol
+from typing import Any, Protocol
 
-from app.kube.api import Client, Forbidden, Object, Page, Patch, PatchKind, Reader, WatchEvent
+from app.kube.api import Client, Forbidden, Object, Page, Patch, Reader, WatchEvent
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 
 
@@ -14,7 +14,7 @@ class CountingReader(Reader, Protocol):
 
 
 class ReadOnlyClient:
-    """The reading methods of a client, and its counts; its writing methods can't be reached from here."""
+    """The reading methods and the counts of a client, without a way to its writing methods."""
 
     def __init__(self, client: CountingReader) -> None:
         self.get = client.get
@@ -25,101 +25,41 @@ class ReadOnlyClient:
 
 
 class LookingClient:
-    """`Client` for examinations that a person runs: it reads, and it asks the API server what somebody may do. All
-    other writes, and reads of `hidden` resources, end here with Forbidden: no request is sent."""
+    """A `Client` that reads, and that creates access reviews, which are not stored. All other writes, and reads of
+    `hidden` resources, raise Forbidden without a request. `options` are those of the same method of `Client`."""
 
     def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:
         self._client, self._hidden = client, frozenset(hidden)
         self.served_version = client.served_version
 
-    async def get(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        version: str | None = None,
-        metadata_only: bool = False,
-    ) -> Object:
-        self._need_shown(resource)
-        return await self._client.get(resource, name, namespace, version=version, metadata_only=metadata_only)
+    async def get(self, resource: Resource, name: str, namespace: str | None = None, **options: Any) -> Object:
+        self._require_shown(resource)
+        return await self._client.get(resource, name, namespace, **options)
 
-    async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        continue_token: str = "",
-        metadata_only: bool = False,
-    ) -> Page:
-        self._need_shown(resource)
-        return await self._client.list(
-            resource,
-            namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            limit=limit,
-            continue_token=continue_token,
-            metadata_only=metadata_only,
-        )
+    async def list(self, resource: Resource, namespace: str | None = None, **options: Any) -> Page:
+        self._require_shown(resource)
+        return await self._client.list(resource, namespace, **options)
 
     def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        metadata_only: bool = False,
-        timeout_seconds: int = 270,
+        self, resource: Resource, namespace: str | None = None, **options: Any
     ) -> AsyncGenerator[WatchEvent, None]:
-        self._need_shown(resource)
-        return self._client.watch(
-            resource,
-            namespace,
-            resource_version=resource_version,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            metadata_only=metadata_only,
-            timeout_seconds=timeout_seconds,
-        )
+        self._require_shown(resource)
+        return self._client.watch(resource, namespace, **options)
 
-    async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
-    ) -> Object:
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None, **options: Any) -> Object:
         if resource not in (ACCESS_REVIEW, SELF_ACCESS_REVIEW):
             raise _read_only("create", resource)
         return await self._client.create(resource, obj, namespace)
 
     async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: Patch,
-        namespace: str | None = None,
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        dry_run: bool = False,
+        self, resource: Resource, name: str, patch: Patch, namespace: str | None = None, **options: Any
     ) -> Object:
         raise _read_only("patch", resource)
 
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
-    ) -> None:
+    async def delete(self, resource: Resource, name: str, namespace: str | None = None, **options: Any) -> None:
         raise _read_only("delete", resource)
 
-    def _need_shown(self, resource: Resource) -> None:
+    def _require_shown(self, resource: Resource) -> None:
         if resource in self._hidden:
             raise Forbidden(f"{resource} are not read here", code=403, reason="Forbidden")
 

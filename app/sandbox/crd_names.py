@@ -1,4 +1,4 @@
-"""Which names of a CustomResourceDefinition are accepted: within an API group, the first one to ask has a name.
+"""Which names of a CustomResourceDefinition are accepted: in an API group, each name belongs to the first CRD with it.
 
 The rules and reasons are those of the naming controller of apiextensions-apiserver:
 https://github.com/kubernetes/apiextensions-apiserver/blob/v0.34.0/pkg/controller/status/naming_controller.go
@@ -19,14 +19,14 @@ _KINDS = ("kind", "listKind")
 
 
 def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
-    """The status of `crd`, whose spec is valid; `others` are the other definitions, of any group. A definition that is
-    established stays established. One that asks for the names that it has is not examined: if another name of it was
-    refused before, and is no longer asked for, it has to be created anew."""
+    """The status of `crd`, whose spec is valid; `others` are all stored CRDs, and `now` is a timestamp. A CRD that is
+    established remains established. A CRD whose spec has exactly the accepted names is not examined: if a name was
+    rejected before and has been removed from the spec, the CRD has to be created anew."""
     before = crd.get("status") or {}
     requested, accepted = _requested(crd), dict(before.get("acceptedNames") or {})
     if requested == accepted:
         return dict(before)
-    used = [one["status"].get("acceptedNames") or {} for one in others if _is_neighbour(one, crd)]
+    used = [other["status"].get("acceptedNames") or {} for other in others if _is_neighbour(other, crd)]
     names_accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
     for field in _REASONS:
         conflicts = [name for name in _names(requested, field) if _is_used(name, field, accepted, used)]
@@ -36,7 +36,8 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
         else:
             _take(field, requested, accepted)
     _take("categories", requested, accepted)
-    established = next((one for one in before.get("conditions") or () if one["type"] == "Established"), None)
+    conditions = before.get("conditions") or ()
+    established = next((condition for condition in conditions if condition["type"] == "Established"), None)
     if names_accepted["status"] == "True":
         text = "the initial names have been accepted"
         established = _condition("Established", "True", "InitialNamesAccepted", text)
@@ -44,7 +45,7 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
         established = _condition("Established", "False", "NotAccepted", "not all names are accepted")
     return {
         "acceptedNames": accepted,
-        "conditions": [{"lastTransitionTime": now, **one} for one in (names_accepted, established)],
+        "conditions": [{"lastTransitionTime": now, **condition} for condition in (names_accepted, established)],
         "storedVersions": [item["name"] for item in crd["spec"]["versions"] if item.get("storage")],
     }
 
@@ -56,15 +57,19 @@ def _take(field: str, requested: Object, accepted: Object) -> None:
 
 
 def is_established(crd: Object) -> bool:
-    conditions = (crd.get("status") or {}).get("conditions") or ()
-    return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
+    """Whether the condition Established of `crd` is True."""
+    return _find_condition(crd, "Established", "True") is not None
 
 
 def conflict(crd: Object) -> str | None:
-    """The reason why the names of a stored definition are not accepted, or None if they are or it is not known yet."""
+    """The reason why names of `crd` are not accepted, or None if all are, or if `crd` has not been examined yet."""
+    rejected = _find_condition(crd, "NamesAccepted", "False")
+    return None if rejected is None else f"{rejected['reason']}: {rejected['message']}"
+
+
+def _find_condition(crd: Object, kind: str, status: str) -> Object | None:
     conditions = (crd.get("status") or {}).get("conditions") or ()
-    refused = (one for one in conditions if (one["type"], one["status"]) == ("NamesAccepted", "False"))
-    return next((f"{one['reason']}: {one['message']}" for one in refused), None)
+    return next((item for item in conditions if (item["type"], item["status"]) == (kind, status)), None)
 
 
 def _requested(crd: Object) -> Object:
@@ -85,10 +90,10 @@ def _names(names: Object, field: str) -> list[str]:
 
 
 def _is_used(name: str, field: str, accepted: Object, used: Iterable[Object]) -> bool:
-    """Kinds are compared with kinds, and all other names with each other."""
+    """Whether another CRD has `name`. Kinds are compared with kinds, and all other names with each other."""
     if name in _names(accepted, field):
         return False
-    fields = _KINDS if field in _KINDS else [one for one in _REASONS if one not in _KINDS]
+    fields = _KINDS if field in _KINDS else [other for other in _REASONS if other not in _KINDS]
     return any(name in _all_names(names, fields) for names in used)
 
 

@@ -9,7 +9,7 @@ import yaml
 from app.sandbox.objects.objects import ADMIN, ALICE, GROVE, OPERATOR, Object, User
 
 USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE, "grove": GROVE}
-"""`operator` is our own service account, `grove` that of Grove's operator."""
+"""The users by the names of their contexts. `operator` is our service account, `grove` that of Grove's operator."""
 
 
 def new_tokens() -> dict[str, str]:
@@ -18,6 +18,7 @@ def new_tokens() -> dict[str, str]:
 
 
 def kubeconfig(url: str, ca: bytes, tokens: dict[str, str]) -> Object:
+    """A kubeconfig with a context for each of `tokens`; `ca` is PEM."""
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(ca).decode()}
     return {
         "apiVersion": "v1",
@@ -30,7 +31,7 @@ def kubeconfig(url: str, ca: bytes, tokens: dict[str, str]) -> Object:
 
 
 def write(path: Path, url: str, ca: bytes, tokens: dict[str, str]) -> None:
-    """Writes the kubeconfig, readable by its owner only."""
+    """Writes the kubeconfig to `path`, which only the owner can read."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_text(yaml.safe_dump(kubeconfig(url, ca, tokens), sort_keys=False))

@@ -8,22 +8,22 @@ from app.sandbox.objects.objects import Object
 
 BUILT_IN = Path(__file__).parent / "crds"
 OWN = BUILT_IN / "own"
-"""A copy of `manifests/crds`, which an installed package doesn't have; a test keeps both equal."""
+"""A copy of `manifests/crds`, for installed packages, which lack that folder. A test compares both."""
 
 
 def load(folder: Path) -> list[Object]:
-    """All objects of all `*.yaml` files in `folder`, in file order; [] if there is no such folder."""
+    """All objects in the `*.yaml` files of `folder`, in the order of the file names. [] if there is no such folder."""
     files = sorted(folder.glob("*.yaml"))
     return [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj]
 
 
 def definitions(neighbours: Path | None) -> list[Object]:
-    """Our own CRDs, and those of the systems beside us: minimal ones of ours, unless `neighbours` is a folder with
-    others, which win if both define a resource. FileNotFoundError for a folder without any."""
-    found: dict[str, Object] = {}
+    """Our own CRDs, and those of other systems: the minimal ones in `crds`, or those in the folder `neighbours`, which
+    also replace our own of the same name. Raises FileNotFoundError for a folder without CRDs."""
+    definitions_by_name: dict[str, Object] = {}
     for folder in (OWN, neighbours or BUILT_IN):
         crds = [obj for obj in load(folder) if obj["kind"] == "CustomResourceDefinition"]
         if not crds:
             raise FileNotFoundError(f"no CustomResourceDefinition in {folder}")
-        found.update({obj["metadata"]["name"]: obj for obj in crds})
-    return list(found.values())
+        definitions_by_name.update({obj["metadata"]["name"]: obj for obj in crds})
+    return list(definitions_by_name.values())

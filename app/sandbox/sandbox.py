@@ -32,14 +32,12 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class Sandbox:
     """A local Kubernetes API server in this event loop.
 
-    `port` 0 takes a free one. Webhooks at a Service are reached at the endpoints of its EndpointSlices; their
-    certificate must be valid for `<service>.<namespace>.svc`. `state_dir` gets kubeconfig, ca.crt and the serving pair.
-    `crds` is a folder with the neighbours' CRDs, minimal ones of ours unless told. `unserved` are group versions
-    (`resource.k8s.io/v1`) that this cluster is too old or too new for, `later` are those of a later Kubernetes that it
-    serves beside the others. `rules` (its namespace, service account, roles and bindings) are all that the `operator`
-    may do; without them it may do everything, as the others do. A service account with a token of its own may do what
-    the stored roles allow. `history` is the number of changes per resource that a watch can look back. Certificates and
-    tokens are new at each start.
+    With `port` 0 it uses a free port. It writes kubeconfig, ca.crt and its serving certificate to `state_dir`. `crds`
+    is a folder with the CRDs of other systems, in place of the minimal ones in `app/sandbox/crds`. `unserved` are group
+    versions, such as `resource.k8s.io/v1`, that this cluster does not serve; `later` are those of a later Kubernetes
+    that it serves too. `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`;
+    without them it may do everything, as the other users. A watch can begin up to `history` changes of its resource
+    back. Certificates and tokens are new at each start.
     """
 
     def __init__(
@@ -74,13 +72,13 @@ class Sandbox:
 
     @property
     def app(self) -> Starlette:
-        """The ASGI app itself, for clients that need no socket."""
+        """The ASGI app, for clients that do not need a socket."""
         users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}
         tokens = Tokens(self._storage, users, self.authorizer.limited)
         return Api(self._registry, self._reader, self._writer, self._binder, tokens, self.authorizer).app()
 
     async def start(self) -> None:
-        """Stores the namespaces and CRDs, then listens; `url` and the files in `state_dir` are good from here on."""
+        """Stores the namespaces and CRDs, then listens. After this, `url` and the files in `state_dir` are valid."""
         self._collecting = asyncio.create_task(self._collector.run())
         await self.apply([_namespace(name) for name in _NAMESPACES])
         await self.apply([*manifests.definitions(self._crds), *self._rules])
@@ -93,7 +91,7 @@ class Sandbox:
         kubeconfig.write(self.kubeconfig, self.url, pair.ca, self.tokens)
 
     async def stop(self) -> None:
-        """Ends all watches, requests and background work. Nothing is kept."""
+        """Ends all watches, requests and background tasks."""
         if self._server is not None:
             await self._server.stop(self._storage.close)
         if self._collecting is not None:
@@ -103,8 +101,8 @@ class Sandbox:
         await self._transport.close()
 
     async def apply(self, objects: list[Object]) -> None:
-        """Creates or updates `objects` as admin, webhooks included; what an object says of its status is stored too.
-        Raises ApiError for the first that is refused, and RuntimeError for a CRD whose names are taken."""
+        """Creates or updates `objects` as admin, with admission. If an object has a status, it is stored too. Raises
+        ApiError for the first object that is rejected, and RuntimeError for a CRD whose names are in use."""
         for obj in objects:
             await self._apply(obj)
 
@@ -125,7 +123,7 @@ class Sandbox:
             raise RuntimeError(f"CRD {key[1]} is not established: {conflict}")
 
     def compact(self) -> None:
-        """Forgets the history: watches and list pages from before get 410, as after an etcd compaction."""
+        """Clears the history: older watches and list pages get 410, as after a compaction of etcd."""
         self._storage.compact()
         self._reader.forget_snapshots()
 

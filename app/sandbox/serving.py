@@ -1,4 +1,4 @@
-"""uvicorn inside this process and loop, on a socket that is bound before it starts."""
+"""uvicorn in this event loop, on a socket that is bound before it starts."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 
 class _Quiet(uvicorn.Server):
-    """A server that leaves signals alone and says when it listens."""
+    """A uvicorn server that does not handle signals. `listening` is set when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -30,7 +30,7 @@ class LoopbackServer:
     """One ASGI app over TLS on 127.0.0.1."""
 
     def __init__(self, app: ASGIApp, port: int, certificate: Path, key: Path) -> None:
-        # With the protocol named, asyncio sets TCP_NODELAY; without it every answer waits 40 ms for an ACK.
+        # asyncio sets TCP_NODELAY only if the protocol is given. Without it, each response waits 40 ms for an ACK.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
@@ -51,7 +51,7 @@ class LoopbackServer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when it listens; raises what kept it from that."""
+        """Returns when the server listens. Raises the error that prevents it."""
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         waiting = asyncio.create_task(self._server.listening.wait())
         await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -61,7 +61,7 @@ class LoopbackServer:
             raise RuntimeError("the local API server did not start")
 
     async def stop(self, before: Callable[[], None]) -> None:
-        """Stops accepting, calls `before` (which ends open streams) and waits for what is under way."""
+        """Accepts no more connections, calls `before`, which ends open streams, and waits for open requests."""
         self._server.should_exit = True
         before()
         if self._task is not None:

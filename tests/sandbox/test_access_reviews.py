@@ -95,21 +95,8 @@ async def test_groups_alone_are_answered_without_rules_too(tmp_path: Path) -> No
         pytest.param(
             SELF,
             {},
-            "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes "
-            "must be specified",
-            id="nothing is asked",
-        ),
-        pytest.param(
-            SELF,
-            {"resourceAttributes": PODS, "nonResourceAttributes": {"path": "/x", "verb": "get"}},
-            "spec.nonResourceAttributes: Invalid value: cannot be specified in combination with resourceAttributes",
-            id="two things are asked",
-        ),
-        pytest.param(
-            SELF,
-            {"nonResourceAttributes": {"path": "/x", "verb": "get"}},
-            "spec.nonResourceAttributes: Invalid value: the sandbox answers for resources only",
-            id="a path",
+            "spec.resourceAttributes: Required value: the sandbox reviews access to resources only",
+            id="no attributes",
         ),
         pytest.param(
             OTHERS,

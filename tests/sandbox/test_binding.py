@@ -120,11 +120,6 @@ async def test_a_dry_run_binds_nothing(api: Api) -> None:
         ),
         pytest.param({"metadata": {"name": "p"}}, (500, "", "target.name: Required value"), id="no target"),
         pytest.param(binding(""), (500, "", "target.name: Required value"), id="a target without a name"),
-        pytest.param(
-            binding(kind="Pod"),
-            (500, "", 'target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"'),
-            id="a target that is no node",
-        ),
         pytest.param([], (400, "BadRequest", "the body of the request must be an object"), id="a list"),
     ],
 )

@@ -172,149 +172,56 @@ async def test_certificates_that_prove_nothing(webhook: Webhook, bundle: bytes, 
     assert told in await failure(webhook.hook(clientConfig=client))
 
 
-ENVELOPE = "received invalid webhook response: expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview"
+INVALID = "received invalid webhook response: "
+ENVELOPE = f"{INVALID}expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview"
+PAIR = f"{INVALID}response.patch needs response.patchType JSONPatch, and the other way round"
+UNDECODABLE = "received undecodable patch in webhook response: "
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
-        pytest.param(
-            b"",
-            "failed to call webhook: 0-length response with status code: 200 and content type: application/json",
-            id="nothing",
-        ),
-        pytest.param(b"hello", "failed to call webhook: couldn't get version/kind; json parse error: ", id="no JSON"),
-        pytest.param([], "failed to call webhook: couldn't get version/kind; json parse error: ", id="a list"),
-        pytest.param({}, f"{ENVELOPE}, got , Kind=", id="an empty object"),
-        pytest.param({**review(), "kind": "Other"}, f"{ENVELOPE}, got admission.k8s.io/v1, Kind=Other", id="a kind"),
-        pytest.param(
-            {**review(), "apiVersion": "admission.k8s.io/v1beta1"},
-            f"{ENVELOPE}, got admission.k8s.io/v1beta1, Kind=AdmissionReview",
-            id="an old version",
-        ),
-        pytest.param(
-            {**review(), "response": None},
-            "received invalid webhook response: webhook response was absent",
-            id="no response",
-        ),
-        pytest.param(
-            {**review(), "response": "yes"},
-            "failed to call webhook: response must be an object",
-            id="a response of no map",
-        ),
-        pytest.param(
-            review(uid="u-2"),
-            'received invalid webhook response: expected response.uid="u-1", got "u-2"',
-            id="another uid",
-        ),
-        pytest.param(
-            review(uid=None), 'received invalid webhook response: expected response.uid="u-1", got ""', id="no uid"
-        ),
-        pytest.param(
-            review(allowed="yes"), "failed to call webhook: response.allowed must be of type bool", id="a text allows"
-        ),
-        pytest.param(
-            review(status="no"), "failed to call webhook: response.status must be of type dict", id="a text as status"
-        ),
-        pytest.param(
-            review(patch=encoded(OPERATIONS)),
-            "received invalid webhook response: webhook returned response.patch but not response.patchType",
-            id="a patch of no type",
-        ),
-        pytest.param(
-            review(patchType="JSONPatch"),
-            "received invalid webhook response: webhook returned response.patchType but not response.patch",
-            id="a type of no patch",
-        ),
-        pytest.param(
-            review(patch=encoded(OPERATIONS), patchType="Merge"), 'unsupported patch type "Merge"', id="another type"
-        ),
-        pytest.param(
-            review(patch="%%%", patchType="JSONPatch"),
-            "failed to call webhook: illegal base64 data: ",
-            id="a patch that isn't base64",
-        ),
+        pytest.param(b"", f"{INVALID}it is not JSON: ", id="nothing"),
+        pytest.param(b"hello", f"{INVALID}it is not JSON: ", id="no JSON"),
+        pytest.param([], ENVELOPE, id="a list"),
+        pytest.param({}, ENVELOPE, id="an empty object"),
+        pytest.param({**review(), "kind": "Other"}, ENVELOPE, id="another kind"),
+        pytest.param({**review(), "apiVersion": "admission.k8s.io/v1beta1"}, ENVELOPE, id="an old version"),
+        pytest.param({**review(), "response": None}, f"{INVALID}webhook response was absent", id="no response"),
+        pytest.param({**review(), "response": "yes"}, f"{INVALID}webhook response was absent", id="a text as response"),
+        pytest.param(review(uid="u-2"), f'{INVALID}expected response.uid="u-1", got "u-2"', id="another uid"),
+        pytest.param(review(uid=None), f'{INVALID}expected response.uid="u-1", got ""', id="no uid"),
+        pytest.param(review(allowed="yes"), f"{INVALID}response.allowed must be of type bool", id="a text as allowed"),
+        pytest.param(review(status="no"), f"{INVALID}response.status must be of type dict", id="a text as status"),
+        pytest.param(review(patch=encoded(OPERATIONS)), PAIR, id="a patch without a type"),
+        pytest.param(review(patchType="JSONPatch"), PAIR, id="a type without a patch"),
+        pytest.param(review(patch=encoded(OPERATIONS), patchType="Merge"), PAIR, id="another type of patch"),
+        pytest.param(review(patch="%%%", patchType="JSONPatch"), UNDECODABLE, id="a patch that is not base64"),
         pytest.param(
             review(patch=base64.b64encode(b"{no").decode(), patchType="JSONPatch"),
-            "received undecodable patch in webhook response: ",
-            id="a patch that isn't JSON",
-        ),
-        pytest.param(
-            review(patch=encoded({"op": "add"}), patchType="JSONPatch"),
-            "received undecodable patch in webhook response: it must be a list of operations",
-            id="a patch that is no list",
-        ),
-        pytest.param(
-            review(patch=encoded(["add"]), patchType="JSONPatch"),
-            "received undecodable patch in webhook response: it must be a list of operations",
-            id="a patch of texts",
+            UNDECODABLE,
+            id="a patch that is not JSON",
         ),
     ],
 )
-async def test_answers_that_are_none(webhook: Webhook, body: Any, told: str) -> None:
+async def test_unusable_responses(webhook: Webhook, body: Any, message: str) -> None:
     webhook.body = body
-    said = await failure(webhook.hook())
-    assert said[: len(told)] == told
-    assert said == told or told.endswith(": ")
+    failed = await failure(webhook.hook())
+    assert failed.startswith(message)
+    assert failed == message or message.endswith(": ")
 
 
-@pytest.mark.parametrize(
-    ("response", "told"),
-    [
-        pytest.param({"patch": encoded(OPERATIONS), "patchType": "JSONPatch"}, "patch", id="a patch"),
-        pytest.param({"patchType": "JSONPatch"}, "patchType", id="the type of one"),
-    ],
-)
-async def test_validating_webhooks_do_not_patch(webhook: Webhook, response: Object, told: str) -> None:
-    webhook.body = review(**response)
-    said = f"received invalid webhook response: validating webhook may not return response.{told}"
-    assert await failure(webhook.hook(mutating=False)) == said
+async def test_validating_webhooks_do_not_patch(webhook: Webhook) -> None:
+    webhook.body = review(patch=encoded(OPERATIONS), patchType="JSONPatch")
+    assert await failure(webhook.hook(mutating=False)) == f"{INVALID}validating webhook may not return response.patch"
 
 
-STATUS = {"kind": "Status", "apiVersion": "v1", "message": "in words"}
-
-
-@pytest.mark.parametrize(
-    ("code", "body", "media_type", "told"),
-    [
-        pytest.param(404, b"", "text/plain", "the server could not find the requested resource", id="not found"),
-        pytest.param(
-            503, b"x", "text/plain", "the server is currently unable to handle the request", id="not available"
-        ),
-        pytest.param(
-            500,
-            b"oops\n",
-            "text/plain",
-            'an error on the server ("oops") has prevented the request from succeeding',
-            id="an error in words",
-        ),
-        pytest.param(
-            500,
-            b"{}",
-            "application/json",
-            'an error on the server ("unknown") has prevented the request from succeeding',
-            id="an error without words",
-        ),
-        pytest.param(500, STATUS, "application/json", "in words", id="a Status"),
-        pytest.param(
-            418,
-            b"",
-            "text/plain",
-            "the server responded with the status code 418 but did not return more information",
-            id="another code",
-        ),
-        pytest.param(
-            302,
-            b"",
-            "text/plain",
-            "the server responded with the status code 302 but did not return more information",
-            id="redirections are not followed",
-        ),
-    ],
-)
-async def test_codes_that_are_no_answer(webhook: Webhook, code: int, body: Any, media_type: str, told: str) -> None:
-    webhook.code, webhook.body, webhook.media_type = code, body, media_type
-    assert await failure(webhook.hook()) == f"failed to call webhook: {told}"
+@pytest.mark.parametrize("code", [302, 404, 418, 500, 503])
+async def test_codes_that_are_no_answer(webhook: Webhook, code: int) -> None:
+    """Redirections are not followed."""
+    webhook.code, webhook.body, webhook.media_type = code, b"oops\n", "text/plain"
+    expected = f"failed to call webhook: the server responded with the status code {code}: oops"
+    assert await failure(webhook.hook()) == expected
 
 
 # Answers.

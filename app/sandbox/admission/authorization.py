@@ -1,5 +1,7 @@
-"""What RBAC lets users do: rules of roles, and the admission plugin OwnerReferencesPermissionEnforcement, which asks
-RBAC about owner references. As Kubernetes has them in `plugin/pkg/auth/authorizer/rbac` and `plugin/pkg/admission/gc`.
+"""RBAC, and the admission plugin OwnerReferencesPermissionEnforcement, which checks owner references by RBAC.
+
+https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/auth/authorizer/rbac/rbac.go and
+https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc_admission.go
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +15,13 @@ _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 
 FindPlural = Callable[[str, str], str | None]
-"""The plural of an apiVersion and kind; None if it isn't served."""
+"""Returns the plural of an apiVersion and kind, or None if they are not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request wants, as RBAC sees it: `resource` is `pods` or `pods/binding`; `namespace` and `name` are ""
-    if the request has none."""
+    """The attributes of a request that RBAC checks. `resource` is such as `pods` or `pods/binding`. `namespace` and
+    `name` are "" if the request has none."""
 
     verb: str
     group: str
@@ -33,8 +35,8 @@ class Access:
 
 
 class Authorizer:
-    """Decides for `limited` users by the roles and bindings of a storage; everybody else may do everything. `granted`
-    is every access of limited users that was asked for and allowed."""
+    """Authorizes the users in `limited` by the stored roles and bindings. All other users may do everything. `granted`
+    is every access that was checked and allowed for a limited user."""
 
     def __init__(self, storage: Storage) -> None:
         self.granted: set[Access] = set()
@@ -44,7 +46,7 @@ class Authorizer:
         self._changed = 0
 
     def check(self, user: User, access: Access) -> None:
-        """Raises 403 for what `user` may not do."""
+        """Raises 403 if `user` does not have this access."""
         if not self.may(user, access):
             why = f'User "{user.name}" cannot {access}'
             raise errors.forbidden(access.group, access.resource, access.name, why)
@@ -55,7 +57,7 @@ class Authorizer:
         return user.name not in self.limited or any(allows(rule, access, within) for within, rule in self._bound(user))
 
     def _bound(self, user: User) -> list[tuple[str, Object]]:
-        """The rules of `user`, read again if a role or binding has changed."""
+        """The rules that apply to `user`. They are collected anew after a change of a role or binding."""
         tables = [self._storage.table((_GROUP, plural)) for plural in _PLURALS]
         changed = max(table.changed for table in tables)
         if changed != self._changed:
@@ -66,21 +68,22 @@ class Authorizer:
         return self._rules[user.name]
 
     def check_owners(self, user: User, access: Access, new: Object, old: Object | None, plural_of: FindPlural) -> None:
-        """Who changes an object's owners must be allowed to delete it, and who makes an owner wait for it, to update
-        that owner's finalizers. `access` is the write itself. Raises 403."""
-        before, after = (_owners(one) for one in (old or {}, new))
+        """Raises 403 if `user` changes the owner references of an object without the right to delete the object, or
+        sets `blockOwnerDeletion` without the right to update the finalizers of the owner. `access` is that of the write
+        itself."""
+        before, after = _owners(old or {}), _owners(new)
         if before == after:
             return
         if old is not None:
             self.check(user, Access("delete", access.group, access.resource, access.namespace, access.name))
         for owner in after:
-            if owner.get("blockOwnerDeletion") and not any(_blocks(one, owner) for one in before):
+            if owner.get("blockOwnerDeletion") and not any(_blocks(reference, owner) for reference in before):
                 self.check(user, _finalizers(access, owner, plural_of))
 
 
 def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Object]]:
-    """(namespace, rule) of every role that is bound to `user`; namespace "" for all of them."""
-    roles = {_role_key(one["kind"], metadata(one)): one for one in objects if one["kind"] in ("Role", "ClusterRole")}
+    """The namespace and the rule for every rule that is bound to `user`; namespace "" is all namespaces."""
+    roles = {_role_key(obj["kind"], metadata(obj)): obj for obj in objects if obj["kind"] in ("Role", "ClusterRole")}
     for binding in objects:
         if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding") or not _binds(binding, user):
             continue
@@ -92,7 +95,7 @@ def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Ob
 
 
 def allows(rule: Object, access: Access, within: str = "") -> bool:
-    """Whether a rule, bound in the namespace `within` ("" for all), allows `access`."""
+    """Whether a rule that is bound in the namespace `within` ("" is all namespaces) allows `access`."""
     if within and access.namespace != within:
         return False
     names = rule.get("resourceNames") or ()

@@ -1,4 +1,4 @@
-"""The admission chain: which webhooks see a request, in which order, and what their answers do to it."""
+"""The admission chain: which webhooks are called for a request, in which order, and how their responses apply."""
 
 import asyncio
 import uuid
@@ -18,7 +18,8 @@ MUTATING, VALIDATING = (_GROUP, "mutatingwebhookconfigurations"), (_GROUP, "vali
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a webhook may know of a request. `obj` and `old` are in the version of `served`."""
+    """A request to be admitted. `obj` and `old` are in the version of `served`. `kind` is the group, version and kind
+    of the object if they are not those of `served`."""
 
     served: Served
     operation: str
@@ -31,37 +32,37 @@ class Attributes:
     kind: Object | None = None
 
     def request(self, matched: Served) -> Object:
-        """The review's `request`, in the version that the webhook's rule names."""
-        mine, kind = self._kinds(matched)
-        request: Object = {"uid": str(uuid.uuid4()), "kind": kind, "resource": matched.group_version_resource()}
-        if self.subresource:
-            request["subResource"] = self.subresource
-        request |= {"requestKind": mine, "requestResource": self.served.group_version_resource()}
-        if self.subresource:
-            request["requestSubResource"] = self.subresource
-        request |= {key: value for key, value in (("name", self.name), ("namespace", self.namespace)) if value}
-        verb = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}[self.operation]
-        return request | {
+        """The `request` of an AdmissionReview, in the version `matched` that a rule of the webhook names."""
+        present = {
+            "subResource": self.subresource,
+            "requestSubResource": self.subresource,
+            "name": self.name,
+            "namespace": self.namespace,
+        }
+        return {
+            "uid": str(uuid.uuid4()),
+            "kind": self.kind or matched.group_version_kind(),
+            "resource": matched.group_version_resource(),
+            "requestKind": self.kind or self.served.group_version_kind(),
+            "requestResource": self.served.group_version_resource(),
+            **{key: value for key, value in present.items() if value},
             "operation": self.operation,
             "userInfo": self.caller.user.info(),
             "object": self.converted(self.obj, matched),
             "oldObject": self.converted(self.old, matched),
             "dryRun": self.caller.options.dry_run,
-            "options": self.caller.options.review(verb),
+            "options": self.caller.options.review(f"{self.operation.title()}Options"),
         }
 
-    def _kinds(self, matched: Served) -> tuple[Object, Object]:
-        own = self.kind or self.served.group_version_kind()
-        return own, self.kind or matched.group_version_kind()
-
     def converted(self, obj: Object | None, matched: Served) -> Object | None:
+        """`obj` in the version `matched`."""
         if obj is None or matched is self.served:
             return obj
         return matched.read(self.served.write(obj))
 
 
 class Admission:
-    """The webhooks as configured in the storage at this moment, and the guard of owner references before them."""
+    """Calls the webhooks whose configurations are stored. Before validating webhooks it checks owner references."""
 
     def __init__(self, storage: Storage, registry: Registry, transport: Transport, authorizer: Authorizer) -> None:
         self._storage, self._registry, self._transport = storage, registry, transport
@@ -69,9 +70,8 @@ class Admission:
         self._hooks: dict[tuple[str, str], tuple[int, list[Hook]]] = {}
 
     async def mutate(self, attributes: Attributes, settle: Callable[[Object], None]) -> Object | None:
-        """The object after all mutating webhooks; `settle` (pruning, defaults) runs after each patch. A webhook with
-        reinvocationPolicy IfNeeded is asked once more if another one after it has changed the object, be it in the
-        second round."""
+        """The object after all mutating webhooks. `settle` (pruning and defaults) is called after each patch. A webhook
+        with reinvocationPolicy IfNeeded is called once more if a later webhook has changed the object."""
         hooks = self._matching(MUTATING, attributes)
         invoked: set[Hook] = set()
         again: set[Hook] = set()
@@ -88,12 +88,12 @@ class Admission:
         return attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
-        """Asks all validating webhooks at once; raises the first refusal in their order."""
+        """Calls all validating webhooks concurrently. Raises the first rejection, in the order of the webhooks."""
         self._check_owners(attributes)
         hooks = self._matching(VALIDATING, attributes)
         if not hooks:
             return
-        calls = [self._ask(hook, matched, attributes) for hook, matched in hooks]
+        calls = [self._call(hook, matched, attributes) for hook, matched in hooks]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -111,12 +111,12 @@ class Admission:
     async def _mutated(
         self, hook: Hook, matched: Served, attributes: Attributes, settle: Callable[[Object], None]
     ) -> Object | None:
-        answer = await self._ask(hook, matched, attributes)
+        answer = await self._call(hook, matched, attributes)
         if answer is None or not answer.patch or attributes.obj is None:
             return None
-        seen = attributes.converted(attributes.obj, matched) or {}
+        sent = attributes.converted(attributes.obj, matched) or {}
         try:
-            patched = patching.apply_json(seen, answer.patch)
+            patched = patching.apply_json(sent, answer.patch)
         except errors.ApiError as error:
             causes = (error.details or {}).get("causes") or [{"message": error.message}]
             raise errors.internal(causes[0]["message"]) from error
@@ -125,8 +125,9 @@ class Admission:
         settle(patched)
         return None if patched == attributes.obj else patched
 
-    async def _ask(self, hook: Hook, matched: Served, attributes: Attributes) -> Answer | None:
-        """The answer of one webhook that allows; None if it failed and is to be ignored. Raises its refusal."""
+    async def _call(self, hook: Hook, matched: Served, attributes: Attributes) -> Answer | None:
+        """The answer of a webhook that allows the request, or None if the call failed and failures are ignored. Raises
+        the rejection of a webhook that does not allow it."""
         if not self._conditions_hold(hook, attributes, matched):
             return None
         if attributes.caller.options.dry_run and not hook.dry_runs:
@@ -143,7 +144,7 @@ class Admission:
         return answer
 
     def _conditions_hold(self, hook: Hook, attributes: Attributes, matched: Served) -> bool:
-        """All matchConditions are true; one that is false decides before one that fails to evaluate."""
+        """Whether all matchConditions are true. If one is false, errors of the others do not matter."""
         if not hook.conditions:
             return True
         request = attributes.request(matched)
@@ -155,8 +156,8 @@ class Admission:
                     return False
             except cel.CelError as error:
                 expression = condition["expression"]
-                said = str(error).removeprefix(f"{expression}: ")
-                failed.append(f"expression '{expression}' resulted in error: {said}")
+                message = str(error).removeprefix(f"{expression}: ")
+                failed.append(f"expression '{expression}' resulted in error: {message}")
         if failed and hook.fails_closed:
             why = failed[0] if len(failed) == 1 else f"[{', '.join(failed)}]"
             raise errors.forbidden(attributes.served.group, attributes.served.plural, attributes.name, why)
@@ -165,8 +166,8 @@ class Admission:
     def _matching(self, table: tuple[str, str], attributes: Attributes) -> list[tuple[Hook, Served]]:
         if attributes.served.table in (MUTATING, VALIDATING):
             return []
-        found = ((hook, self._rule(hook, attributes)) for hook in self._configured(table))
-        return [(hook, matched) for hook, matched in found if matched and self._selected(hook, attributes)]
+        hooks = ((hook, self._rule(hook, attributes)) for hook in self._configured(table))
+        return [(hook, matched) for hook, matched in hooks if matched and self._selected(hook, attributes)]
 
     def _configured(self, table: tuple[str, str]) -> list[Hook]:
         changed = self._storage.table(table).changed
@@ -220,9 +221,9 @@ def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
 
 
 def refusal(name: str, status: Object) -> errors.ApiError:
-    """What the user is told: the webhook's words after the real server's, with its code and details."""
+    """The error for a request that the webhook `name` denied: with the message, code and details of its Status."""
     denied = f'admission webhook "{name}" denied the request'
-    said = status.get("message") or status.get("reason")
-    message = f"{denied}: {said}" if said else f"{denied} without explanation"
+    explanation = status.get("message") or status.get("reason")
+    message = f"{denied}: {explanation}" if explanation else f"{denied} without explanation"
     code = status.get("code") or 0
     return errors.ApiError(code if code >= 400 else 400, status.get("reason") or "", message, status.get("details"))

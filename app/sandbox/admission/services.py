@@ -1,5 +1,5 @@
-"""Where a Service is reached: at one of its ready endpoints, as a real API server with `--enable-aggregator-routing`
-reaches it. Nothing here makes EndpointSlices; whoever runs Pods has to.
+"""The endpoints of Services, for webhooks: a call goes to a ready endpoint, as with kube-apiserver and
+`--enable-aggregator-routing`. The sandbox does not create EndpointSlices.
 """
 
 import itertools
@@ -20,8 +20,7 @@ class Services:
         self._turns = itertools.count()
 
     def address(self, namespace: str, name: str, port: int) -> str:
-        """`<address>:<port>` of one ready endpoint, of the next one with each call. LookupError with the reason if
-        there is none."""
+        """`<address>:<port>` of a ready endpoint, each time of the next one. Raises LookupError if there is none."""
         service = self._storage.get(_SERVICES, (namespace, name))
         if service is None:
             raise LookupError(f'service "{name}" not found')

@@ -1,4 +1,4 @@
-"""Who asks: the users of the kubeconfig, and service accounts by the tokens that were made for them (TokenRequest)."""
+"""Authentication: the tokens of the kubeconfig, and those of service accounts (TokenRequest)."""
 
 import secrets
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ _SECONDS = 3600
 
 
 class Tokens:
-    """Bearer tokens, which don't expire. `users` are the fixed ones, by token. A service account is added to `limited`
-    with its first token: roles decide what it may do."""
+    """Bearer tokens, which do not expire. `users` are the users of the kubeconfig, by token. A service account is added
+    to `limited` with its first token, so that RBAC applies to it."""
 
     def __init__(self, storage: Storage, users: Mapping[str, User], limited: set[str]) -> None:
         self._storage, self._users, self._limited = storage, dict(users), limited
         self._accounts: dict[str, tuple[Key, str]] = {}
 
     def user(self, token: str) -> User | None:
-        """None for an unknown token, and for one of a ServiceAccount that has been deleted since."""
+        """The user of `token`, or None if the token is unknown or its ServiceAccount has been deleted."""
         if token in self._users:
             return self._users[token]
         key, uid = self._accounts.get(token, (("", ""), ""))
@@ -29,7 +29,7 @@ class Tokens:
         return service_account(*key) if account is not None and metadata(account)["uid"] == uid else None
 
     def issue(self, key: Key, request: Object) -> Object:
-        """Answers a TokenRequest for the ServiceAccount `key`. Raises 404 if there is none."""
+        """The TokenRequest with a new token for the ServiceAccount `key`. Raises 404 if it does not exist."""
         account = self._storage.get(_ACCOUNTS, key)
         if account is None:
             raise errors.not_found("", "serviceaccounts", key[1])
@@ -42,6 +42,6 @@ class Tokens:
 
 
 def service_account(namespace: str, name: str) -> User:
-    """The user that a ServiceAccount is."""
+    """The user of a ServiceAccount."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     return User(f"system:serviceaccount:{namespace}:{name}", groups)

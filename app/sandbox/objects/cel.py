@@ -1,8 +1,8 @@
-"""CEL through common-expression-language: compiled once, asked often.
+"""CEL, evaluated by common-expression-language.
 
-The library knows the language, its standard macros and optional values, not Kubernetes' extra functions (quantity,
-url, ip, ...), optional field selection (`.?x`) or the authorizer: an expression that needs them fails, and is reported
-as such.
+The library has the language, its standard macros and optional values. It lacks the functions that Kubernetes adds
+(quantity, url, ip and others), optional field selection (`.?x`) and the authorizer. An expression that needs one of
+these fails with CelError.
 """
 
 from functools import lru_cache
@@ -12,7 +12,7 @@ import cel
 
 
 class CelError(Exception):
-    """The expression doesn't compile, fails on these values, or gives another type than asked for."""
+    """The expression does not compile, fails on these values, or does not give a bool."""
 
 
 class _Program(Protocol):
@@ -26,17 +26,17 @@ def _compiled(expression: str) -> _Program:
 
 
 def optional(value: Any) -> Any:
-    """An optional value, as a rule with `optionalOldSelf` gets it: `hasValue()` is true of it."""
+    """`value` as an optional value, for a rule with `optionalOldSelf`."""
     return cel.OptionalValue.of(value)
 
 
 def nothing() -> Any:
-    """The optional value of which `hasValue()` is false."""
+    """The optional value without a value."""
     return cel.OptionalValue.none()
 
 
 def check(expression: str) -> None:
-    """Raises CelError if the expression doesn't compile."""
+    """Raises CelError if the expression does not compile."""
     try:
         _compiled(expression)
     except (ValueError, RuntimeError) as error:
@@ -44,23 +44,14 @@ def check(expression: str) -> None:
 
 
 def holds(expression: str, variables: dict[str, Any]) -> bool:
-    return bool(_value(expression, variables, bool))
-
-
-def text(expression: str, variables: dict[str, Any]) -> str:
-    return str(_value(expression, variables, str))
-
-
-def _value(expression: str, variables: dict[str, Any], wanted: type) -> Any:
+    """The value of the expression. Raises CelError if it has none, or if the value is not a bool."""
     check(expression)
     try:
-        result = _compiled(expression).execute(variables)
-    except (ValueError, TypeError, KeyError, RuntimeError, IndexError) as error:
-        raise CelError(f"{expression}: {_said(error)}") from error
-    if not isinstance(result, wanted):
-        raise CelError(f"{expression}: gives {type(result).__name__}, not {wanted.__name__}")
-    return result
-
-
-def _said(error: Exception) -> str:
-    return f"no such key: {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        value = _compiled(expression).execute(variables)
+    except KeyError as error:
+        raise CelError(f"{expression}: no such key: {error.args[0]}") from error
+    except (ValueError, TypeError, RuntimeError, IndexError) as error:
+        raise CelError(f"{expression}: {error}") from error
+    if not isinstance(value, bool):
+        raise CelError(f"{expression}: gives {type(value).__name__}, not bool")
+    return value

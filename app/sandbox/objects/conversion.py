@@ -1,13 +1,12 @@
-"""Served versions of one stored object: the two that need more than another apiVersion.
+"""Conversion between the stored version of an object and the versions that are served.
 
-ResourceClaim and ResourceClaimTemplate are stored as v1; v1beta1 has the fields of `exactly` directly on the request.
-Event is stored as core v1; events.k8s.io/v1 names the same fields otherwise.
+Most versions differ only in their apiVersion. ResourceClaims and ResourceClaimTemplates are stored as v1; in v1beta1
+the fields of `exactly` are fields of the request. Events are stored as core v1; events.k8s.io/v1 has other field names.
 """
 
 from collections.abc import Callable
-from typing import Any
 
-from app.sandbox.objects.objects import Object
+from app.sandbox.objects.objects import Object, at, copy
 
 Convert = Callable[[Object], Object]
 
@@ -22,11 +21,11 @@ _EVENT_NAMES = {
     "lastTimestamp": "deprecatedLastTimestamp",
     "count": "deprecatedCount",
 }
-_CORE_EVENT_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
+_CORE_EVENT_NAMES = {name: core_name for core_name, name in _EVENT_NAMES.items()}
 
 
 def relabel(api_version: str) -> Convert:
-    """The conversion that only writes another apiVersion; the same object if it is right already."""
+    """A conversion that changes only the apiVersion."""
 
     def convert(obj: Object) -> Object:
         return obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
@@ -47,30 +46,22 @@ def event_to_core(obj: Object) -> Object:
 
 
 def _with_requests(claim: Object, change: Callable[[Object], Object], template: bool) -> Object:
-    """`claim` with `change` made to each of its spec.devices.requests (spec.spec.devices.requests in a template)."""
-    path = ("spec", "spec", "devices") if template else ("spec", "devices")
-
-    def walk(part: Any, steps: tuple[str, ...]) -> Any:
-        if not isinstance(part, dict):
-            return part
-        if not steps:
-            requests = part.get("requests")
-            return {**part, "requests": [change(item) for item in requests]} if isinstance(requests, list) else part
-        return {**part, steps[0]: walk(part[steps[0]], steps[1:])} if steps[0] in part else part
-
-    changed: Object = walk(claim, path)
+    """A copy of `claim` with `change` applied to each device request."""
+    changed = copy(claim)
+    devices = at(changed, "spec", "spec", "devices") if template else at(changed, "spec", "devices")
+    if isinstance(devices, dict) and isinstance(devices.get("requests"), list):
+        devices["requests"] = [change(item) for item in devices["requests"]]
     return changed
 
 
 def _flat(request: Object) -> Object:
-    rest = {key: value for key, value in request.items() if key != "exactly"}
-    return {**rest, **(request.get("exactly") or {})}
+    return {**{key: value for key, value in request.items() if key != "exactly"}, **(request.get("exactly") or {})}
 
 
 def _nested(request: Object) -> Object:
     exactly = {key: request[key] for key in _DIRECT if key in request}
-    rest = {key: value for key, value in request.items() if key not in _DIRECT}
-    return {**rest, "exactly": exactly} if exactly else rest
+    others = {key: value for key, value in request.items() if key not in _DIRECT}
+    return {**others, "exactly": exactly} if exactly else others
 
 
 def claim_to_v1beta1(template: bool) -> Convert:

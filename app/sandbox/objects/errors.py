@@ -1,4 +1,4 @@
-"""The API server's refusals: `Status` objects with code, reason and details, in the real server's words."""
+"""Errors of the API: `Status` objects with code, reason and details, with the messages of kube-apiserver."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from app.sandbox.objects.objects import Object
 
 
 class ApiError(Exception):
-    """A request was refused. `status()` is the body of the answer, `code` its HTTP status."""
+    """A request failed. `code` is the HTTP status of the response, and `status()` its body."""
 
     def __init__(self, code: int, reason: str, message: str, details: Object | None = None) -> None:
         super().__init__(message)
@@ -82,8 +82,8 @@ def method_not_allowed() -> ApiError:
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Object]) -> ApiError:
-    """422 with all findings. A cause is {"reason", "message", "field"}; its message starts with "Invalid value: ..."
-    and the like, without the field."""
+    """422 for `causes`, each with reason, message and field. Messages are without the field, such as
+    "Invalid value: ..."."""
     listed = [f"{cause['field']}: {cause['message']}" for cause in causes]
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = {**_about(group, kind, name), "causes": list(causes)}

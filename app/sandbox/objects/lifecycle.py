@@ -1,10 +1,10 @@
-"""What the server itself does to an object around a write: identity, names, generation, and who owns `status`."""
+"""The fields that the server sets: identity, names, generation, deletion, and the separation of `status`."""
 
 import secrets
 import uuid
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Object, is_deleting, metadata, timestamp
+from app.sandbox.objects.objects import Object, metadata, timestamp
 from app.sandbox.objects.resources import Served
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -14,13 +14,14 @@ _SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrac
 
 
 def check_identity(served: Served, obj: Object, namespace: str, name: str) -> None:
-    """The body must mean the object that the path names; fills in what it leaves out. Raises 400."""
-    said = (obj.get("apiVersion") or served.api_version, obj.get("kind") or served.kind)
-    if said != (served.api_version, served.kind):
+    """Adds the apiVersion, kind, namespace and name of the request to `obj` if they are missing. Raises 400 if `obj`
+    has others."""
+    version, kind = obj.get("apiVersion") or served.api_version, obj.get("kind") or served.kind
+    if (version, kind) != (served.api_version, served.kind):
         raise errors.bad_request(
-            f'{said[1]} in version "{said[0]}" cannot be handled as a {served.kind} in version "{served.api_version}"'
+            f'{kind} in version "{version}" cannot be handled as a {served.kind} in version "{served.api_version}"'
         )
-    obj["apiVersion"], obj["kind"] = said
+    obj["apiVersion"], obj["kind"] = version, kind
     if not isinstance(obj.setdefault("metadata", {}), dict):
         raise errors.bad_request("metadata must be an object")
     meta = obj["metadata"]
@@ -36,7 +37,7 @@ def check_identity(served: Served, obj: Object, namespace: str, name: str) -> No
 
 
 def strip_for_create(served: Served, obj: Object) -> None:
-    """Takes from a new object what only the server writes."""
+    """Removes the fields that only the server writes. Raises 400 for a resourceVersion."""
     meta = obj["metadata"]
     if meta.get("resourceVersion"):
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -47,7 +48,7 @@ def strip_for_create(served: Served, obj: Object) -> None:
 
 
 def complete_new(served: Served, obj: Object) -> None:
-    """After mutating and before validating admission: name, uid, creationTimestamp, generation, first status."""
+    """Sets the name, uid, creationTimestamp, generation and first status, between mutating and validating admission."""
     meta = obj["metadata"]
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = _generated(meta["generateName"])
@@ -63,23 +64,23 @@ def complete_new(served: Served, obj: Object) -> None:
 
 
 def _generated(prefix: str) -> str:
-    """A long prefix is cut: what is generated also fits into a label."""
+    """A name with a random suffix. A long prefix is cut, so that the name also fits into a label."""
     suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
     return prefix[: _GENERATED_LENGTH - len(suffix)] + suffix
 
 
 def keep_own_label(served: Served, obj: Object) -> None:
-    """A namespace always carries its name as a label, which webhooks select it by."""
+    """Sets the label of a Namespace that contains its name, for namespaceSelectors."""
     if served.table == _NAMESPACES:
         meta = obj["metadata"]
         meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name") or ""}
 
 
 def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Object:
-    """What an update may change of `old`: /status only the status, the main endpoint everything but the status."""
+    """`new` with the fields of `old` that the update cannot change. An update of `status` changes only the status. Any
+    other update does not change it, if the resource has a status subresource. Raises 409 for another uid."""
     meta, before = new["metadata"], metadata(old)
-    if meta.get("uid") and meta["uid"] != before["uid"]:
-        why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
+    if why := failed_precondition(old, {"uid": meta.get("uid")}):
         raise errors.conflict(served.group, served.plural, before["name"], why)
     if subresource == "status":
         changed = {**old, "metadata": dict(before)}
@@ -97,39 +98,35 @@ def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Ob
     return new
 
 
+def failed_precondition(obj: Object, preconditions: Object) -> str:
+    """The reason why `obj` does not have the uid or resourceVersion in `preconditions`, or "" if it has."""
+    for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        expected, actual = preconditions.get(name), metadata(obj).get(name)
+        if expected and expected != actual:
+            return f"Precondition failed: {label} in precondition: {expected}, {label} in object meta: {actual}"
+    return ""
+
+
 def bump_generation(served: Served, new: Object, old: Object) -> None:
     if served.has_generation and _desired(served, new) != _desired(served, old):
         new["metadata"]["generation"] = (metadata(old).get("generation") or 0) + 1
 
 
 def _desired(served: Served, obj: Object) -> Object:
-    passed_over = ("metadata", "status") if served.has_status else ("metadata",)
-    return {key: value for key, value in obj.items() if key not in passed_over}
+    ignored = ("metadata", "status") if served.has_status else ("metadata",)
+    return {key: value for key, value in obj.items() if key not in ignored}
 
 
 def is_unchanged(new: Object, old: Object) -> bool:
-    """A write of this is a no-op: nothing but the resourceVersion differs."""
+    """Whether `new` differs from `old` in nothing but the resourceVersion."""
     if any(new.get(key) != old.get(key) for key in {*new, *old} - {"metadata"}):
         return False
-    mine, theirs = dict(metadata(new)), dict(metadata(old))
-    mine.pop("resourceVersion", None)
-    theirs.pop("resourceVersion", None)
-    return mine == theirs
-
-
-def check_finalizers(served: Served, new: Object, old: Object) -> None:
-    """An object that is being deleted may lose finalizers, not gain any."""
-    added = set(metadata(new).get("finalizers") or ()) - set(metadata(old).get("finalizers") or ())
-    if is_deleting(old) and added:
-        said = "no new finalizers can be added if the object is being deleted, found new finalizers"
-        listed = ", ".join(f'"{one}"' for one in sorted(added))
-        message = f"Forbidden: {said} []string{{{listed}}}"
-        cause = {"reason": "FieldValueForbidden", "message": message, "field": "metadata.finalizers"}
-        raise errors.invalid(served.group, served.kind, metadata(old)["name"], [cause])
+    version = {"resourceVersion": None}
+    return {**metadata(new), **version} == {**metadata(old), **version}
 
 
 def marked_deleted(served: Served, obj: Object) -> Object:
-    """`obj` on its way out: it stays until its finalizers are gone."""
+    """`obj` with a deletionTimestamp: it stays until it has no finalizers."""
     meta = {**metadata(obj), "deletionTimestamp": timestamp(), "deletionGracePeriodSeconds": 0}
     if meta.get("generation"):
         meta["generation"] += 1

@@ -1,5 +1,8 @@
-"""The rules that `metadata` of every kind keeps: its shape, its fields, and what names, labels, annotations and owner
-references may be (apimachinery's ValidateObjectMeta, in its words but for the examples and expressions)."""
+"""Validation of `metadata`: its fields and their types, names, labels, annotations and owner references.
+
+The rules and messages are those of ValidateObjectMeta, without examples and regular expressions:
+https://github.com/kubernetes/apimachinery/blob/v0.34.0/pkg/api/validation/objectmeta.go
+"""
 
 import re
 from collections.abc import Iterator
@@ -33,11 +36,11 @@ _KEY_RULE = f"a qualified name {_CHARACTERS} with an optional DNS subdomain pref
 _VALUE_RULE = f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS}"
 
 Finding = tuple[str, str, str]
-"""(reason without "FieldValue", message, field)"""
+"""Reason without its prefix `FieldValue`, message, and field."""
 
 
 def prune(obj: Object) -> list[str]:
-    """Drops the fields that no metadata has and gives their paths. Raises 400 if the shape of one is wrong."""
+    """Removes unknown fields of the metadata and returns their paths. Raises 400 for a field of the wrong type."""
     meta = metadata(obj)
     _check_shape(meta)
     dropped = [name for name in meta if name not in _FIELDS]
@@ -51,8 +54,8 @@ def _check_shape(meta: Object) -> None:
         if not isinstance(meta.get(name) or "", str):
             raise errors.bad_request(f"metadata.{name} must be a string")
     for name in _MAPS:
-        held = meta.get(name) or {}
-        if not isinstance(held, dict) or not all(isinstance(value, str) for value in held.values()):
+        pairs = meta.get(name) or {}
+        if not isinstance(pairs, dict) or not all(isinstance(value, str) for value in pairs.values()):
             raise errors.bad_request(f"metadata.{name} must be a map of strings")
     for name, kind in _LISTS.items():
         items = meta.get(name) or []
@@ -61,16 +64,16 @@ def _check_shape(meta: Object) -> None:
 
 
 def check(served: Served, obj: Object) -> None:
-    """Raises 422 with all that is wrong in the metadata of `obj`."""
+    """Raises 422 with all problems of the metadata of `obj`."""
     meta = metadata(obj)
-    found = [
+    problems = [
         *_name_problems(served, meta.get("name") or ""),
         *label_problems(meta.get("labels") or {}),
         *_annotation_problems(meta.get("annotations") or {}),
         *_owner_problems(meta.get("ownerReferences") or []),
     ]
-    if found:
-        causes = [{"reason": f"FieldValue{kind}", "message": said, "field": field} for kind, said, field in found]
+    if problems:
+        causes = [{"reason": f"FieldValue{kind}", "message": text, "field": field} for kind, text, field in problems]
         raise errors.invalid(served.group, served.kind, meta.get("name") or "", causes)
 
 
@@ -88,8 +91,8 @@ def _name_problems(served: Served, name: str) -> Iterator[Finding]:
     else:
         is_label = served.table == ("", "namespaces")
         shape, rule, limit = (_LABEL, _LABEL_RULE, 63) if is_label else (_SUBDOMAIN, _SUBDOMAIN_RULE, 253)
-        if said := _problem(name, shape, rule, limit):
-            yield _invalid(name, said, "metadata.name")
+        if problem := _problem(name, shape, rule, limit):
+            yield _invalid(name, problem, "metadata.name")
 
 
 def _problem(text: str, shape: re.Pattern[str], rule: str, limit: int) -> str:
@@ -98,20 +101,20 @@ def _problem(text: str, shape: re.Pattern[str], rule: str, limit: int) -> str:
     return "" if shape.fullmatch(text) else rule
 
 
-def label_problems(held: dict[str, str]) -> Iterator[Finding]:
-    """What is wrong with labels, at `metadata.labels`."""
-    for key, value in held.items():
-        if said := _key_problem(key):
-            yield _invalid(key, said, "metadata.labels")
-        if value and (said := _problem(value, _QUALIFIED, _VALUE_RULE, 63)):
-            yield _invalid(value, said, "metadata.labels")
+def label_problems(labels: dict[str, str]) -> Iterator[Finding]:
+    """The problems of labels, with the field `metadata.labels`."""
+    for key, value in labels.items():
+        if problem := _key_problem(key):
+            yield _invalid(key, problem, "metadata.labels")
+        if value and (problem := _problem(value, _QUALIFIED, _VALUE_RULE, 63)):
+            yield _invalid(value, problem, "metadata.labels")
 
 
-def _annotation_problems(held: dict[str, str]) -> Iterator[Finding]:
-    for key in held:
-        if said := _key_problem(key.lower()):
-            yield _invalid(key, said, "metadata.annotations")
-    if sum(len(text.encode()) for item in held.items() for text in item) > _ANNOTATIONS_LIMIT:
+def _annotation_problems(annotations: dict[str, str]) -> Iterator[Finding]:
+    for key in annotations:
+        if problem := _key_problem(key.lower()):
+            yield _invalid(key, problem, "metadata.annotations")
+    if sum(len(text.encode()) for item in annotations.items() for text in item) > _ANNOTATIONS_LIMIT:
         yield "TooLong", f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes", "metadata.annotations"
 
 
@@ -119,10 +122,10 @@ def _key_problem(key: str) -> str:
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return _KEY_RULE
-    if slash and (said := _problem(prefix, _SUBDOMAIN, _SUBDOMAIN_RULE, 253)):
-        return f"prefix part {said}"
-    said = _problem(name, _QUALIFIED, _CHARACTERS, 63)
-    return f"name part {said}" if said else ""
+    if slash and (problem := _problem(prefix, _SUBDOMAIN, _SUBDOMAIN_RULE, 253)):
+        return f"prefix part {problem}"
+    problem = _problem(name, _QUALIFIED, _CHARACTERS, 63)
+    return f"name part {problem}" if problem else ""
 
 
 def _owner_problems(owners: list[Any]) -> Iterator[Finding]:
@@ -133,5 +136,5 @@ def _owner_problems(owners: list[Any]) -> Iterator[Finding]:
     controllers = [str(owner.get("name")) for owner in owners if owner.get("controller") is True]
     if len(controllers) > 1:
         rule = "Only one reference can have Controller set to true"
-        found = f'Found "true" in references for {" and ".join(controllers)}'
-        yield "Invalid", f"Invalid value: {len(owners)} references: {rule}. {found}", "metadata.ownerReferences"
+        names = f'Found "true" in references for {" and ".join(controllers)}'
+        yield "Invalid", f"Invalid value: {len(owners)} references: {rule}. {names}", "metadata.ownerReferences"

@@ -1,4 +1,4 @@
-"""The shape of things that travel through the sandbox: raw objects, users, and small readers of metadata."""
+"""Objects, keys, users and write options, and functions that read the metadata of an object."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 Object = dict[str, Any]
-"""A Kubernetes object as JSON. Stored objects are never changed in place: take a `copy` first."""
+"""A Kubernetes object as JSON. Stored objects are never changed in place: change a `copy`."""
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
@@ -18,12 +18,13 @@ TableId = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks: what admission reviews show as `userInfo`."""
+    """An authenticated user."""
 
     name: str
     groups: tuple[str, ...] = ()
 
     def info(self) -> Object:
+        """The `userInfo` of an admission review."""
         return {"username": self.name, "uid": self.name, "groups": list(self.groups)}
 
 
@@ -45,7 +46,7 @@ COLLECTOR = User(
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The query parameters (or DeleteOptions) that every write takes."""
+    """The options of a write, from its query or from DeleteOptions in its body."""
 
     dry_run: bool = False
     field_manager: str = ""
@@ -68,7 +69,7 @@ class WriteOptions:
 
 @dataclass(slots=True)
 class Caller:
-    """One request's user and options, and the warnings gathered for the answer."""
+    """The user and the options of a request, and the warnings for its response."""
 
     user: User
     options: WriteOptions = field(default_factory=WriteOptions)
@@ -76,14 +77,14 @@ class Caller:
 
 
 def copy(obj: Object) -> Object:
-    """A deep copy; through orjson, which is several times faster than copy.deepcopy."""
+    """A deep copy. orjson is several times faster than copy.deepcopy."""
     copied: Object = orjson.loads(orjson.dumps(obj))
     return copied
 
 
 def metadata(obj: Object) -> Object:
-    found = obj.get("metadata")
-    return found if isinstance(found, dict) else {}
+    meta = obj.get("metadata")
+    return meta if isinstance(meta, dict) else {}
 
 
 def labels(obj: Object) -> dict[str, str]:
@@ -91,8 +92,8 @@ def labels(obj: Object) -> dict[str, str]:
 
 
 def key_of(obj: Object) -> Key:
-    found = metadata(obj)
-    return found.get("namespace") or "", found.get("name") or ""
+    meta = metadata(obj)
+    return meta.get("namespace") or "", meta.get("name") or ""
 
 
 def resource_version(obj: Object) -> str:
@@ -104,7 +105,7 @@ def is_deleting(obj: Object) -> bool:
 
 
 def at(obj: Any, *path: str | int) -> Any:
-    """What stands at `path`, or None if the path ends early."""
+    """The value at `path`, or None if there is none."""
     for step in path:
         if isinstance(obj, dict) and isinstance(step, str):
             obj = obj.get(step)

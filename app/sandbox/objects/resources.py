@@ -14,7 +14,7 @@ CRDS: TableId = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A printer column: `path` is a JSONPath with its leading dot, `type` the CRD's (date is shown as an age)."""
+    """A printer column. `path` is a JSONPath with a leading dot. A column of the type date is shown as an age."""
 
     name: str
     path: str
@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """One resource in one version. `read` turns a stored object into this version, `write` turns it back."""
+    """A resource in one version. `read` converts a stored object to this version, and `write` converts it back."""
 
     group: str
     version: str
@@ -56,7 +56,7 @@ class Served:
 
 
 class Registry:
-    """What is served now. Custom resources come and go with their definitions."""
+    """The resources that are served: the built-in ones, and those of the installed CRDs."""
 
     def __init__(self, builtins: Iterator[Served]) -> None:
         self._served = {(item.group, item.version, item.plural): item for item in builtins}
@@ -68,30 +68,32 @@ class Registry:
         return list(self._served.values())
 
     def for_kind(self, api_version: str, kind: str) -> Served | None:
-        """The resource of objects that say this apiVersion and kind."""
+        """The resource of an apiVersion and kind, or None if it is not served."""
         matching = (item for item in self._served.values() if (item.api_version, item.kind) == (api_version, kind))
         return next(matching, None)
 
     def plural_of(self, api_version: str, kind: str) -> str | None:
-        found = self.for_kind(api_version, kind)
-        return found.plural if found else None
+        """The plural of an apiVersion and kind, or None if they are not served."""
+        served = self.for_kind(api_version, kind)
+        return served.plural if served else None
 
     def group_kind(self, group: str, kind: str) -> Served | None:
-        """Some version of a kind: enough to know the table and the scope."""
+        """A version of a kind, for its table and scope, or None if it is not served."""
         return next((item for item in self._served.values() if (item.group, item.kind) == (group, kind)), None)
 
     def for_table(self, table: TableId) -> Served:
-        """The first served version of what is stored in `table`. KeyError if nothing is."""
-        for item in self._served.values():
-            if item.table == table:
-                return item
-        raise KeyError(table)
+        """The first served version of the objects in `table`. Raises KeyError if there is none."""
+        served = next((item for item in self._served.values() if item.table == table), None)
+        if served is None:
+            raise KeyError(table)
+        return served
 
     def versions(self, served: Served) -> list[Served]:
-        """All served versions of the same stored objects, the other groups' ones (events) included."""
+        """All served versions of the same stored objects, in all API groups."""
         return [item for item in self._served.values() if item.table == served.table]
 
     def install(self, crd: Object) -> None:
+        """Serves the resources of `crd`, instead of its former ones."""
         self.uninstall(crd)
         for item in custom_resources(crd):
             self._served[item.group, item.version, item.plural] = item
@@ -103,7 +105,7 @@ class Registry:
 
 
 def custom_resources(crd: Object) -> list[Served]:
-    """The served versions of a definition. Raises 422 for a definition that can't be served."""
+    """The served versions of a CRD. Raises 422 if the CRD is invalid."""
     name, spec = crd["metadata"]["name"], crd.get("spec") or {}
     try:
         names = spec["names"]
@@ -111,17 +113,17 @@ def custom_resources(crd: Object) -> list[Served]:
         stored = next(item["name"] for item in spec["versions"] if item.get("storage"))
         served = [_custom(spec, names, version, table, stored) for version in spec["versions"] if version.get("served")]
     except CelError as error:
-        raise _refused(name, "spec.validation.openAPIV3Schema", f"Invalid value: {error}") from error
+        raise _invalid(name, "spec.validation.openAPIV3Schema", f"Invalid value: {error}") from error
     except StopIteration as error:
-        raise _refused(name, "spec.versions", "Required value: a version with storage: true") from error
+        raise _invalid(name, "spec.versions", "Required value: a version with storage: true") from error
     except (KeyError, TypeError, AttributeError) as error:
-        raise _refused(name, "spec", f"Required value: {error}") from error
+        raise _invalid(name, "spec", f"Required value: {error}") from error
     if name != f"{table[1]}.{table[0]}":
-        raise _refused(name, "metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group')
+        raise _invalid(name, "metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group')
     return served
 
 
-def _refused(name: str, field_name: str, message: str) -> Exception:
+def _invalid(name: str, field_name: str, message: str) -> Exception:
     cause = {"reason": "FieldValueInvalid", "message": message, "field": field_name}
     return invalid(CRDS[0], "CustomResourceDefinition", name, [cause])
 

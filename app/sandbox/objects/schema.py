@@ -1,19 +1,20 @@
-"""Structural schemas of CRDs: pruning, defaults, validation by jsonschema, and the rules of x-kubernetes-validations.
+"""Structural schemas of CRDs: pruning, defaults, and validation by jsonschema and by CEL rules.
 
-Errors are causes of a 422 (`errors.invalid`). As on a real server, an update may leave a value that is already invalid
-as it was (validation ratcheting). Formats are checked for date-time only.
+An update may leave an invalid value unchanged:
+https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting.
+The only format that is checked is date-time.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import jsonschema
 from jsonschema import Draft7Validator
 
-from app.sandbox.objects import cel
+from app.sandbox.objects import rules
+from app.sandbox.objects.causes import Path, cause, field_name, shown
 from app.sandbox.objects.objects import Object, at, copy
 
 _ENVELOPE = ("apiVersion", "kind", "metadata")
@@ -36,8 +37,6 @@ _KEYWORDS = (
     "multipleOf",
     "format",
 )
-_NOTHING = object()
-_FIELD = re.compile(r"\.(?P<name>\w+)|\['(?P<quoted>[^']+)'\]")
 _FORMATS = jsonschema.FormatChecker(formats=())
 
 
@@ -47,7 +46,7 @@ def _is_date_time(value: Any) -> bool:
 
 
 def _matches(_: Any, pattern: str, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """As Go reads a pattern: `$` is the end of the text, a newline before it isn't."""
+    """A pattern as in Go, where `$` does not match before a newline at the end."""
     if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
         yield jsonschema.ValidationError("no match")
 
@@ -56,18 +55,16 @@ _Validator = jsonschema.validators.extend(Draft7Validator, {"pattern": _matches}
 
 
 class Schema:
-    """One version's openAPIV3Schema."""
+    """The openAPIV3Schema of a version of a CRD. Raises CelError if a rule does not compile."""
 
     def __init__(self, source: Object) -> None:
         self.source = source
         checked = {name: part for name, part in source.get("properties", {}).items() if name != "metadata"}
         self._validator = _Validator(_translated({**source, "properties": checked}), format_checker=_FORMATS)
-        self._rules = list(_rules(source, ()))
-        for _, rule, _ in self._rules:
-            cel.check(rule["rule"])
+        self._rules = list(rules.rules_of(source))
 
     def prepare(self, obj: Object) -> list[str]:
-        """Prunes and defaults `obj` in place; gives the paths of the unknown fields that it dropped."""
+        """Removes unknown fields from `obj` and adds defaults, in place. Returns the paths of the removed fields."""
         dropped: list[str] = []
         for name, part in self.source.get("properties", {}).items():
             if name not in _ENVELOPE and name in obj:
@@ -82,19 +79,19 @@ class Schema:
         return dropped
 
     def validate(self, obj: Object, old: Object | None = None) -> list[Object]:
-        """All causes for which `obj` can't be stored in the place of `old`."""
-        found: list[Object] = []
+        """The causes (see `errors.invalid`) why `obj` cannot be stored in place of `old`."""
+        causes: list[Object] = []
         for error in sorted(
             self._validator.iter_errors(obj), key=lambda error: [str(step) for step in error.absolute_path]
         ):
             path = tuple(error.absolute_path)
             if old is None or at(old, *path) != at(obj, *path) or not path:
-                found.extend(_causes(error, path))
-        return found or [cause for path, rule, steps in self._rules for cause in _broken(rule, steps, obj, old, path)]
+                causes.extend(_causes(error, path))
+        return causes or [cause for rule in self._rules for cause in rule.causes(obj, old)]
 
 
 def _translated(schema: Object) -> Object:
-    """The JSON Schema that checks the same as a structural schema node."""
+    """The JSON Schema that is equivalent to a structural schema."""
     out: Object = {key: schema[key] for key in _KEYWORDS if key in schema}
     for flag in ("Minimum", "Maximum"):
         if out.pop(f"exclusive{flag}", None) is True:
@@ -121,11 +118,11 @@ def _prune(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
         return
     if not isinstance(value, dict) or isinstance(schema.get("additionalProperties"), bool):
         return
-    known, rest = schema.get("properties") or {}, schema.get("additionalProperties")
-    keeps = rest is not None or schema.get("x-kubernetes-preserve-unknown-fields")
+    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+    keeps = additional is not None or schema.get("x-kubernetes-preserve-unknown-fields")
     envelope = _ENVELOPE if schema.get("x-kubernetes-embedded-resource") else ()
     for name in list(value):
-        part = known.get(name, rest)
+        part = properties.get(name, additional)
         if part is not None:
             _prune(value[name], part, f"{path}.{name}", dropped)
         elif not keeps and name not in envelope:
@@ -138,12 +135,12 @@ def _default(value: Any, schema: Object) -> None:
         for item in value:
             _default(item, schema.get("items") or {})
     elif isinstance(value, dict):
-        known, rest = schema.get("properties") or {}, schema.get("additionalProperties")
-        for name, part in known.items():
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, part in properties.items():
             if "default" in part and (name not in value or (value[name] is None and not part.get("nullable"))):
                 value[name] = copy({"": part["default"]})[""]
         for name, item in list(value.items()):
-            part = known.get(name, rest)
+            part = properties.get(name, additional)
             if not isinstance(part, dict):
                 continue
             if item is None and not part.get("nullable"):
@@ -151,43 +148,22 @@ def _default(value: Any, schema: Object) -> None:
             _default(item, part)
 
 
-def field_name(path: Iterable[str | int]) -> str:
-    """`spec.levels[0].domain`; `<nil>` is what the real server calls the root."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return text.removeprefix(".") or "<nil>"
-
-
-def _cause(reason: str, message: str, path: Iterable[str | int]) -> Object:
-    return {"reason": f"FieldValue{reason}", "message": message, "field": field_name(path)}
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, (dict, list)):
-        return '"object"' if isinstance(value, dict) else '"array"'
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool)) else str(value)
-
-
-def _causes(error: Any, path: tuple[str | int, ...]) -> Iterator[Object]:
+def _causes(error: Any, path: Path) -> Iterator[Object]:
     value, limit, name = error.instance, error.validator_value, field_name(path)
     match error.validator:
         case "required":
             missing = [key for key in limit if key not in value and f"'{key}' is a required" in error.message]
-            yield from (_cause("Required", "Required value", (*path, key)) for key in missing)
+            yield from (cause("Required", "Required value", (*path, key)) for key in missing)
         case "enum":
-            allowed = ", ".join(_shown(item) for item in limit)
-            yield _cause("NotSupported", f"Unsupported value: {_shown(value)}: supported values: {allowed}", path)
+            allowed = ", ".join(shown(item) for item in limit)
+            yield cause("NotSupported", f"Unsupported value: {shown(value)}: supported values: {allowed}", path)
         case "type":
-            wanted = limit if isinstance(limit, str) else ",".join(limit)
-            shown = f'"{_type_name(value)}"'
-            message = f"Invalid value: {shown}: {name} in body must be of type {wanted}: {shown}"
-            yield _cause("TypeInvalid", message, path)
-        case "maxItems" | "maxLength" | "maxProperties" as kind:
-            unit = {"maxItems": "items", "maxLength": "bytes", "maxProperties": "items"}[kind]
-            yield _cause("TooLong" if kind == "maxLength" else "TooMany", _too_many(kind, value, limit, unit), path)
+            types = limit if isinstance(limit, str) else ",".join(limit)
+            type_name = f'"{_type_name(value)}"'
+            message = f"Invalid value: {type_name}: {name} in body must be of type {types}: {type_name}"
+            yield cause("TypeInvalid", message, path)
         case _:
-            yield _cause("Invalid", f"Invalid value: {_shown(value)}: {name} in body {_should(error)}", path)
+            yield cause("Invalid", f"Invalid value: {shown(value)}: {name} in body {_rule_of(error)}", path)
 
 
 def _type_name(value: Any) -> str:
@@ -195,86 +171,13 @@ def _type_name(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-def _too_many(kind: str, value: Any, limit: int, unit: str) -> str:
-    if kind == "maxLength":
-        return f"Too long: may not be more than {limit} {unit}"
-    return f"Too many: {len(value)}: must have at most {limit} {unit}"
-
-
-def _should(error: Any) -> str:
+def _rule_of(error: Any) -> str:
     limit = error.validator_value
-    words = {
+    texts = {
         "pattern": f"should match '{limit}'",
         "minItems": f"should have at least {limit} items",
         "minLength": f"should be at least {limit} chars long",
         "minimum": f"should be greater than or equal to {limit}",
         "maximum": f"should be less than or equal to {limit}",
-        "exclusiveMinimum": f"should be greater than {limit}",
-        "exclusiveMaximum": f"should be less than {limit}",
-        "uniqueItems": "shouldn't contain duplicates",
-        "format": f"must be of type {limit}: {_shown(error.instance)}",
     }
-    return words.get(error.validator, f"is not valid: {error.message}")
-
-
-Steps = tuple[str, ...]
-
-
-def _rules(schema: Object, steps: Steps, correlated: bool = True) -> Iterator[tuple[bool, Object, Steps]]:
-    """(whether old values can be found, the rule, the way to its values: names, "[]" for items, "{}" for values)."""
-    for rule in schema.get("x-kubernetes-validations") or ():
-        yield correlated, rule, steps
-    for name, part in (schema.get("properties") or {}).items():
-        yield from _rules(part, (*steps, name), correlated)
-    if isinstance(schema.get("items"), dict):
-        yield from _rules(schema["items"], (*steps, "[]"), False)
-    if isinstance(schema.get("additionalProperties"), dict):
-        yield from _rules(schema["additionalProperties"], (*steps, "{}"), correlated)
-
-
-def _values(
-    value: Any, old: Any, steps: Steps, path: tuple[str | int, ...]
-) -> Iterator[tuple[Any, Any, tuple[str | int, ...]]]:
-    if not steps:
-        yield value, old, path
-        return
-    step, rest = steps[0], steps[1:]
-    if step == "[]" and isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _values(item, _NOTHING, rest, (*path, index))
-    elif isinstance(value, dict):
-        for name in value if step == "{}" else {step} & value.keys():
-            before = old.get(name, _NOTHING) if isinstance(old, dict) else _NOTHING
-            yield from _values(value[name], before, rest, (*path, name))
-
-
-def _broken(rule: Object, steps: Steps, obj: Object, old: Object | None, correlated: bool) -> Iterator[Object]:
-    transition = re.search(r"\boldSelf\b", rule["rule"]) is not None
-    for value, before, path in _values(obj, _NOTHING if old is None else old, steps, ()):
-        known = correlated and before is not _NOTHING
-        optional = transition and bool(rule.get("optionalOldSelf"))
-        if (transition and not known and not optional) or (not transition and known and before == value):
-            continue
-        variables = {"self": value, **({"oldSelf": before} if known else {})}
-        if optional:
-            variables["oldSelf"] = cel.optional(before) if known else cel.nothing()
-        try:
-            if cel.holds(rule["rule"], variables):
-                continue
-            said = _message(rule, variables)
-        except cel.CelError as error:
-            said = f"rule evaluation error: {error}"
-        reason = rule.get("reason", "FieldValueInvalid").removeprefix("FieldValue")
-        shown = "Forbidden" if reason == "Forbidden" else f"Invalid value: {_shown(value)}"
-        blamed = (match["name"] or match["quoted"] for match in _FIELD.finditer(rule.get("fieldPath", "")))
-        yield _cause(reason, f"{shown}: {said}", (*path, *blamed))
-
-
-def _message(rule: Object, variables: dict[str, Any]) -> str:
-    fixed = str(rule.get("message") or f"failed rule: {rule['rule']}")
-    if "messageExpression" not in rule:
-        return fixed
-    try:
-        return cel.text(rule["messageExpression"], variables)
-    except cel.CelError:
-        return fixed
+    return texts.get(error.validator, f"is not valid: {error.message}")

@@ -1,9 +1,9 @@
-"""The pods/binding subresource: a scheduler's word that a pod goes to a node, and the labels that come with it."""
+"""The subresource pods/binding: assigns a pod to a node, and adds the labels and annotations of the Binding."""
 
 from dataclasses import replace
 
 from app.sandbox.admission.chain import Admission, Attributes
-from app.sandbox.objects import errors
+from app.sandbox.objects import errors, lifecycle
 from app.sandbox.objects.objects import (
     Caller,
     Key,
@@ -24,15 +24,15 @@ _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zon
 
 
 class Binder:
-    """Binds pods, with admission of the Binding."""
+    """Binds pods, with admission of their Bindings."""
 
     def __init__(self, storage: Storage, admission: Admission) -> None:
         self._storage, self._admission = storage, admission
 
     async def bind(self, pods: Served, key: Key, binding: Object, caller: Caller) -> None:
-        """Sets spec.nodeName of the pod `key` and copies the Binding's labels and annotations, which mutating
-        webhooks may have added to. Raises 400 and 500 for a Binding that isn't one, 404 for no such pod, 409 for one
-        that is bound, on its way out, gated, or not the one that the Binding means."""
+        """Sets spec.nodeName of the pod `key`, and copies the labels and annotations of the Binding after mutating
+        webhooks. Raises 400 or 500 for an invalid Binding, 404 if there is no such pod, and 409 if the pod is bound,
+        being deleted or gated, or does not have the uid or resourceVersion of the Binding."""
         binding = self._with_topology(_completed(binding, key))
         attributes = Attributes(pods, "CREATE", *key, caller, binding, None, "binding", _POD_KIND)
         binding = await self._admission.mutate(attributes, lambda obj: None) or binding
@@ -42,25 +42,23 @@ class Binder:
             self._storage.replace(pods.table, _bound(copy(pod), binding), resource_version(pod))
 
     def _with_topology(self, binding: Object) -> Object:
-        """What the built-in PodTopologyLabels plugin does before webhooks run if the target says that it is a node:
-        its region and zone win."""
+        """Adds the region and zone of the node to the labels, as the admission plugin PodTopologyLabels does:
+        https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/podtopologylabels/admission.go. The
+        plugin ignores a target without a kind."""
         if binding["target"].get("kind") != "Node":
             return binding
         node = self._storage.get(("", "nodes"), ("", binding["target"]["name"])) or {}
-        found = {name: labels(node)[name] for name in _TOPOLOGY_LABELS if name in labels(node)}
-        if found:
-            binding["metadata"]["labels"] = {**labels(binding), **found}
+        topology = {name: labels(node)[name] for name in _TOPOLOGY_LABELS if name in labels(node)}
+        if topology:
+            binding["metadata"]["labels"] = {**labels(binding), **topology}
         return binding
 
-    def _bindable(self, pods: Served, key: Key, meant: Object) -> Object:
+    def _bindable(self, pods: Served, key: Key, preconditions: Object) -> Object:
         pod = self._storage.get(pods.table, key)
         if pod is None:
             raise errors.not_found("", "pods", key[1])
-        for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-            held = metadata(pod)[name]
-            if meant.get(name) and meant[name] != held:
-                why = f"Precondition failed: {label} in precondition: {meant[name]}, {label} in object meta: {held}"
-                raise errors.conflict("", "pods", key[1], why)
+        if why := lifecycle.failed_precondition(pod, preconditions):
+            raise errors.conflict("", "pods", key[1], why)
         if why := _hindrance(pod):
             raise errors.conflict("", "pods/binding", key[1], f"pod {key[1]} {why}")
         return pod
@@ -75,10 +73,11 @@ def _hindrance(pod: Object) -> str:
 
 
 def _completed(binding: Object, key: Key) -> Object:
-    """The Binding with all that it may leave out. The real server answers a bad target with 500."""
-    said = (binding.get("apiVersion") or "v1", binding.get("kind") or "Binding")
-    if said != ("v1", "Binding"):
-        raise errors.bad_request(f'{said[1]} in version "{said[0]}" cannot be handled as a Binding')
+    """The Binding with its optional fields. Raises 400 if it is not a Binding for the pod `key`, and 500 for an invalid
+    target, as kube-apiserver does."""
+    version, kind = binding.get("apiVersion") or "v1", binding.get("kind") or "Binding"
+    if (version, kind) != ("v1", "Binding"):
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a Binding')
     meta = {"namespace": key[0], **metadata(binding)}
     if meta["namespace"] != key[0]:
         raise errors.bad_request(
@@ -86,10 +85,6 @@ def _completed(binding: Object, key: Key) -> Object:
         )
     if meta.get("name") != key[1]:
         raise errors.bad_request("name in URL does not match name in Binding object")
-    if at(binding, "target", "kind") not in (None, "", "Node"):
-        kind = binding["target"]["kind"]
-        supported = 'supported values: "Node", "<empty>"'
-        raise errors.ApiError(500, "", f'target.kind: Unsupported value: "{kind}": {supported}')
     if not at(binding, "target", "name"):
         raise errors.ApiError(500, "", "target.name: Required value")
     return copy({**binding, "kind": "Binding", "apiVersion": "v1", "metadata": meta})
@@ -102,7 +97,7 @@ def _bound(pod: Object, binding: Object) -> Object:
             meta[part] = {**(meta.get(part) or {}), **metadata(binding)[part]}
     pod["spec"] = {**(pod.get("spec") or {}), "nodeName": binding["target"]["name"]}
     status = pod.setdefault("status", {})
-    others = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
+    conditions = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp()}
-    status["conditions"] = [*others, scheduled]
+    status["conditions"] = [*conditions, scheduled]
     return pod

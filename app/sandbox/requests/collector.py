@@ -1,8 +1,8 @@
-"""What controllers of a real cluster clean up: objects whose owners are gone, the content of deleted namespaces, and
-the objects of deleted definitions.
+"""What the controllers of a cluster delete: objects whose owners are gone, the content of deleted namespaces, and the
+objects of deleted CRDs.
 
-Background deletion only: an owner goes first, its dependents follow. Deletions pass admission, as the real collector's
-do; one that is refused is tried again later.
+Deletion is in the background: first the owner, then its dependents. Deletions pass admission, and rejected ones are
+tried again.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _RETRY_SECONDS = 2.0
 
 
 class Collector:
-    """Listens to the storage and cleans up in `run`. What is refused is tried again after `retry_seconds`."""
+    """Gets the changes of the storage, and deletes in `run`. Failed deletions are tried again after `retry_seconds`."""
 
     def __init__(
         self, storage: Storage, registry: Registry, writer: Writer, retry_seconds: float = _RETRY_SECONDS
@@ -51,20 +51,17 @@ class Collector:
         elif any(owner.get("uid") not in self._storage.uids for owner in meta.get("ownerReferences") or ()):
             self._waiting.put_nowait((change.table, (meta.get("namespace") or "", meta["name"])))
         if change.type == "MODIFIED" and change.table == _NAMESPACES and is_deleting(change.obj):
-            self._wake_all([(table, key) for table, held in self._storage.tables() for key in held.keys(meta["name"])])
+            self._wake_all(
+                [(table, key) for table, objects in self._storage.tables() for key in objects.keys(meta["name"])]
+            )
 
     def _wake_all(self, places: list[Place]) -> None:
         for place in places:
             self._waiting.put_nowait(place)
 
     def _namespace_emptied(self, name: str) -> None:
-        found = self._storage.get(_NAMESPACES, ("", name)) if name else None
-        if (
-            found
-            and is_deleting(found)
-            and not metadata(found).get("finalizers")
-            and not self._writer.has_content(name)
-        ):
+        namespace = self._storage.get(_NAMESPACES, ("", name)) if self._is_terminating(name) else None
+        if namespace and not metadata(namespace).get("finalizers") and not self._writer.has_content(name):
             self._storage.remove(_NAMESPACES, ("", name))
 
     def _definition_removed(self, crd: Object) -> None:
@@ -83,7 +80,7 @@ class Collector:
             return
         owners = metadata(obj).get("ownerReferences") or []
         alive = [owner for owner in owners if self._may_live(owner, key[0])]
-        if self._is_doomed(key[0]) or (owners and not alive):
+        if self._is_terminating(key[0]) or (owners and not alive):
             await self._delete(table, key, metadata(obj)["uid"])
         elif len(alive) < len(owners):
             self._writer.set_owners(table, obj, alive)
@@ -99,12 +96,12 @@ class Collector:
             with contextlib.suppress(ApiError):
                 self._storage.remove(table, key)
 
-    def _is_doomed(self, namespace: str) -> bool:
-        found = self._storage.get(_NAMESPACES, ("", namespace)) if namespace else None
-        return found is not None and is_deleting(found)
+    def _is_terminating(self, namespace: str) -> bool:
+        stored = self._storage.get(_NAMESPACES, ("", namespace)) if namespace else None
+        return stored is not None and is_deleting(stored)
 
     def _may_live(self, owner: Object, namespace: str) -> bool:
-        """The owner is there, or is of a kind that isn't served, which leaves its dependents alone."""
+        """Whether the owner exists. An owner of a kind that is not served counts as existing."""
         group = owner.get("apiVersion", "").rpartition("/")[0]
         served = self._registry.group_kind(group, owner.get("kind", ""))
         if served is None:

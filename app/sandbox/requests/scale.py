@@ -1,4 +1,4 @@
-"""The subresource `scale` of what has replicas: a small object (autoscaling/v1) in place of the whole one."""
+"""The subresource `scale` (autoscaling/v1) of objects with replicas."""
 
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Object, metadata
@@ -19,7 +19,7 @@ def scale_of(obj: Object) -> Object:
 
 
 def scaled(served: Served, scale: Object) -> Object:
-    """The merge patch that gives the object itself the replicas of a Scale. Raises 422 for a number that can't be."""
+    """The merge patch that sets the replicas of a Scale in its object. Raises 422 for an invalid number."""
     replicas = _replicas(scale, 0)
     if not isinstance(replicas, int) or replicas < 0:
         message = f"Invalid value: {replicas!r}: must be greater than or equal to 0"

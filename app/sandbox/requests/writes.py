@@ -1,7 +1,7 @@
-"""Create, update, patch and delete, in the order of the real server: defaults, mutating webhooks, identity, schema,
+"""Create, update, patch and delete, in the order of kube-apiserver: defaults, mutating webhooks, identity, schema,
 validating webhooks, storage.
 
-The only awaits are the webhook calls. What was read before them is compared again when the object is stored.
+Nothing is awaited except webhook calls. After these, the stored object is compared with the one that was read before.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Change = Callable[[Object], Object]
 
 
 class Writer:
-    """All writes to the storage, each with its admission. Objects go in and out in the version of `served`."""
+    """Writes to the storage, with admission. Arguments and return values are in the version of `served`."""
 
     def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
         self._storage, self._registry, self._admission = storage, registry, admission
@@ -35,8 +35,7 @@ class Writer:
         settle = _settling(served, caller)
         settle(obj)
         name = metadata(obj).get("name") or ""
-        shown_namespace = name if served.table == _NAMESPACES else namespace
-        attributes = Attributes(served, "CREATE", shown_namespace, name, caller, obj)
+        attributes = Attributes(served, "CREATE", _admitted_namespace(served, (namespace, name)), name, caller, obj)
         obj = await self._admission.mutate(attributes, settle) or obj
         lifecycle.complete_new(served, obj)
         _check(served, obj, None)
@@ -48,28 +47,29 @@ class Writer:
         return served.read(self._defined(served, self._storage.insert(served.table, stored)))
 
     async def update(self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = "") -> Object:
-        """PUT: Conflict if `obj` names a resourceVersion that isn't the current one."""
+        """Replaces an object. Raises 409 if `obj` has a resourceVersion that is not the current one."""
 
         def replaced(current: Object) -> Object:
-            new = copy(obj)
-            lifecycle.check_identity(served, new, *key)
-            if served.custom and not resource_version(new):
+            replacement = copy(obj)
+            lifecycle.check_identity(served, replacement, *key)
+            if served.custom and not resource_version(replacement):
                 raise _unconditional(served, metadata(current)["name"])
-            return new
+            return replacement
 
         return await self._change(served, key, replaced, caller, subresource)
 
     async def patch(
         self, served: Served, key: Key, patch: object, media_type: str, caller: Caller, subresource: str = ""
     ) -> Object:
-        """PATCH: applied to the current object, again if another write came between."""
+        """Patches an object. The patch is applied again if another write came between, unless it has a
+        resourceVersion."""
 
         def patched(current: Object) -> Object:
-            new = patching.apply_patch(current, patch, media_type, custom=served.custom)
-            if metadata(new).get("resourceVersion") == resource_version(current) and not _names_version(patch):
-                new["metadata"].pop("resourceVersion", None)
-            lifecycle.check_identity(served, new, *key)
-            return new
+            result = patching.apply_patch(current, patch, media_type, custom=served.custom)
+            if metadata(result).get("resourceVersion") == resource_version(current) and not _names_version(patch):
+                result["metadata"].pop("resourceVersion", None)
+            lifecycle.check_identity(served, result, *key)
+            return result
 
         return await self._change(served, key, patched, caller, subresource)
 
@@ -82,15 +82,15 @@ class Writer:
         preconditions: Object | None = None,
         bulk: bool = False,
     ) -> Object:
-        """Removes the object, or marks it where finalizers hold it; gives its last state."""
+        """Removes an object, or sets its deletionTimestamp if it has finalizers. Returns its last state. `bulk` is part
+        of a deletion of a collection, in which webhooks get no name."""
         stored = self._get(served, key)
         if served.table == _NAMESPACES and key[1] in _IMMORTAL:
             raise errors.forbidden(served.group, served.plural, key[1], "this namespace may not be deleted")
         _check_preconditions(served, stored, preconditions or {})
         old = served.read(stored)
         name = "" if bulk else key[1]
-        shown_namespace = key[1] if served.table == _NAMESPACES else key[0]
-        attributes = Attributes(served, "DELETE", shown_namespace, name, caller, None, old)
+        attributes = Attributes(served, "DELETE", _admitted_namespace(served, key), name, caller, None, old)
         await self._admission.mutate(attributes, lambda obj: None)
         await self._admission.validate(attributes)
         if caller.options.dry_run:
@@ -114,8 +114,8 @@ class Writer:
         stored = self._get(served, key)
         old = served.read(stored)
         new = change(old)
-        wanted = resource_version(new)
-        if wanted and wanted != resource_version(old):
+        version = resource_version(new)
+        if version and version != resource_version(old):
             raise errors.conflict(served.group, served.plural, key[1])
         new = copy(lifecycle.carry_over(served, new, old, subresource))
         new["metadata"]["resourceVersion"] = resource_version(old)
@@ -123,7 +123,7 @@ class Writer:
         if caller.options.dry_run or lifecycle.is_unchanged(new, old):
             return new
         if self._storage.get(served.table, key) is not stored:
-            raise errors.conflict(served.group, served.plural, key[1]) if wanted else _RacedError
+            raise errors.conflict(served.group, served.plural, key[1]) if version else _RacedError
         return served.read(self._defined(served, self._store_or_remove(served, key, served.write(new), stored)))
 
     async def _admitted(
@@ -132,42 +132,42 @@ class Writer:
         settle = _settling(served, caller)
         settle(new)
         lifecycle.bump_generation(served, new, old)
-        shown_namespace = key[1] if served.table == _NAMESPACES else key[0]
-        attributes = Attributes(served, "UPDATE", shown_namespace, key[1], caller, new, old, subresource)
+        namespace = _admitted_namespace(served, key)
+        attributes = Attributes(served, "UPDATE", namespace, key[1], caller, new, old, subresource)
         new = await self._admission.mutate(attributes, settle) or new
         new = copy(lifecycle.carry_over(served, new, old, subresource))
         new["metadata"]["resourceVersion"] = resource_version(old)
         if not subresource:
             lifecycle.bump_generation(served, new, old)
         _check(served, new, old)
-        lifecycle.check_finalizers(served, new, old)
         await self._admission.validate(replace(attributes, obj=new))
         return new
 
     def _store_or_remove(self, served: Served, key: Key, new: Object, stored: Object) -> Object:
-        if is_deleting(new) and not self.is_held(served, new):
+        if is_deleting(new) and not self._must_stay(served, new):
             removed = self._storage.remove(served.table, key)
             return {**new, "metadata": {**new["metadata"], "resourceVersion": resource_version(removed)}}
         return self._storage.replace(served.table, new, resource_version(stored))
 
     def _remove_or_mark(self, served: Served, key: Key, stored: Object) -> Object:
-        if not self.is_held(served, stored):
+        if not self._must_stay(served, stored):
             return self._storage.remove(served.table, key)
         if is_deleting(stored):
             return stored
         return self._storage.replace(served.table, lifecycle.marked_deleted(served, stored), resource_version(stored))
 
-    def is_held(self, served: Served, obj: Object) -> bool:
-        """Finalizers keep the object; a namespace is also kept by what is in it."""
+    def _must_stay(self, served: Served, obj: Object) -> bool:
+        """Whether finalizers keep the object, or its content, if it is a namespace."""
         if metadata(obj).get("finalizers"):
             return True
         return served.table == _NAMESPACES and self.has_content(metadata(obj)["name"])
 
     def has_content(self, namespace: str) -> bool:
+        """Whether there are objects in `namespace`."""
         return any(table.keys(namespace) for _, table in self._storage.tables())
 
     def _defined(self, served: Served, stored: Object) -> Object:
-        """Serves what a stored definition defines if its names are accepted, and writes its status."""
+        """`stored`. If it is a CRD, its status is written, and its resources are served if its names are accepted."""
         if served.table != CRDS or is_deleting(stored):
             return stored
         status = crd_names.accepted_status(stored, self._storage.table(CRDS).items(), timestamp())
@@ -179,7 +179,7 @@ class Writer:
         return stored
 
     def names_freed(self, group: str) -> None:
-        """Accepts the definitions of `group` that waited for a name which another one no longer has."""
+        """Examines the CRDs of `group` whose names were not accepted, because another CRD may have given one up."""
         for crd in self._storage.table(CRDS).items():
             if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
                 self._defined(self._registry.for_table(CRDS), crd)
@@ -188,11 +188,11 @@ class Writer:
         for table, key in self._storage.dependents(uid):
             obj = self._storage.get(table, key)
             if obj is not None:
-                kept = [owner for owner in metadata(obj)["ownerReferences"] if owner.get("uid") != uid]
-                self.set_owners(table, obj, kept)
+                owners = [owner for owner in metadata(obj)["ownerReferences"] if owner.get("uid") != uid]
+                self.set_owners(table, obj, owners)
 
     def set_owners(self, table: tuple[str, str], obj: Object, owners: list[Object]) -> None:
-        """Replaces the owner references, as the garbage collector's own patches do."""
+        """Replaces the owner references, without admission."""
         meta = {key: value for key, value in metadata(obj).items() if key != "ownerReferences"}
         changed = {**obj, "metadata": {**meta, "ownerReferences": owners} if owners else meta}
         self._storage.replace(table, changed, resource_version(obj))
@@ -210,30 +210,34 @@ class Writer:
     def _check_namespace(self, served: Served, namespace: str, name: str) -> None:
         if not served.namespaced:
             return
-        found = self._storage.get(_NAMESPACES, ("", namespace))
-        if found is None:
+        stored = self._storage.get(_NAMESPACES, ("", namespace))
+        if stored is None:
             raise errors.not_found("", "namespaces", namespace)
-        if is_deleting(found):
+        if is_deleting(stored):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            refused = errors.forbidden(served.group, served.plural, name, why)
-            said = f"namespace {namespace} is being terminated"
-            cause = {"reason": "NamespaceTerminating", "message": said, "field": "metadata.namespace"}
-            refused.details = {**(refused.details or {}), "causes": [cause]}
-            raise refused
+            error = errors.forbidden(served.group, served.plural, name, why)
+            message = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error
 
 
 class _RacedError(Exception):
-    """Another write came while webhooks were asked; the caller didn't name a version, so try again."""
+    """Another write came during the webhook calls, and the caller gave no resourceVersion: the write is tried again."""
+
+
+def _admitted_namespace(served: Served, key: Key) -> str:
+    """The namespace in admission reviews: that of a Namespace is its own name."""
+    return key[1] if served.table == _NAMESPACES else key[0]
 
 
 def _without_times(status: Object) -> Object:
-    """The status of a definition, to see whether it would change."""
-    conditions = [{**one, "lastTransitionTime": None} for one in status.get("conditions") or ()]
+    conditions = [{**condition, "lastTransitionTime": None} for condition in status.get("conditions") or ()]
     return {**status, "conditions": conditions}
 
 
 def _unconditional(served: Served, name: str) -> errors.ApiError:
-    """Custom resources are replaced in a version that the caller has seen only."""
+    """The error for a PUT of a custom resource without a resourceVersion."""
     message = "Invalid value: 0x0: must be specified for an update"
     cause = {"reason": "FieldValueInvalid", "message": message, "field": "metadata.resourceVersion"}
     return errors.invalid(served.group, served.plural, name, [cause])
@@ -244,8 +248,8 @@ def _names_version(patch: object) -> bool:
 
 
 def _settling(served: Served, caller: Caller) -> Callable[[Object], None]:
-    """Prunes metadata, prunes and defaults the rest by its schema. Fields that the caller sent in vain are refused or
-    warned of, as fieldValidation says; those of webhooks are dropped silently."""
+    """Returns a function that prunes an object and adds its defaults. For unknown fields of the caller, it raises 400
+    or adds warnings, depending on fieldValidation. Unknown fields that webhooks add are removed silently."""
     first = True
 
     def settle(obj: Object) -> None:
@@ -273,9 +277,6 @@ def _check(served: Served, obj: Object, old: Object | None) -> None:
         resources.custom_resources(obj)
 
 
-def _check_preconditions(served: Served, obj: Object, wanted: Object) -> None:
-    for key, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        held = metadata(obj).get(key)
-        if wanted.get(key) and wanted[key] != held:
-            why = f"Precondition failed: {label} in precondition: {wanted[key]}, {label} in object meta: {held}"
-            raise errors.conflict(served.group, served.plural, metadata(obj)["name"], why)
+def _check_preconditions(served: Served, obj: Object, preconditions: Object) -> None:
+    if why := lifecycle.failed_precondition(obj, preconditions):
+        raise errors.conflict(served.group, served.plural, metadata(obj)["name"], why)

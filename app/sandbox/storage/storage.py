@@ -1,6 +1,7 @@
-"""Objects in memory: one global resourceVersion, a bounded history per table, watchers, and indexes by uid and owner.
+"""Objects in memory: one resourceVersion for all tables, a bounded history for each table, watchers, and indexes by uid
+and owner.
 
-Nothing here awaits: a write, its history entry and its delivery to watchers happen in one step of the event loop.
+Nothing is awaited: a write, its entry in the history and its delivery to watchers are one step of the event loop.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ Place = tuple[TableId, Key]
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """One write. `obj` is the object after it (for DELETED: the last state, with the deletion's resourceVersion),
-    `old` what stood there before. `lines` keeps its encodings, so that a fan-out encodes once."""
+    """A write. `obj` is the object after it, or its last state with the resourceVersion of the deletion; `old` is the
+    object before it. `lines` are the encoded events, so that each is encoded once for all watches."""
 
     type: str
     version: int
@@ -30,8 +31,7 @@ class Change:
 
 
 class Watcher:
-    """The mailbox of one watch. A reader that falls more than `limit` changes behind is cut off, as a real server
-    does, instead of being remembered without bound."""
+    """The changes that a watch has not sent yet. A watch that is more than `limit` changes behind is ended."""
 
     def __init__(self, limit: int) -> None:
         self.closed = False
@@ -51,20 +51,19 @@ class Watcher:
         self._wake.set()
 
     async def take(self, seconds: float) -> list[Change]:
-        """Everything that has arrived; waits up to `seconds` for the first, and gives [] if none came."""
+        """All waiting changes. If there is none, waits up to `seconds` for the first, and returns [] after that."""
         if not self._waiting and not self.closed:
             self._wake.clear()
-            # Not "nothing came": between the end of the time and this line something may have.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
-        taken = list(self._waiting)
+        changes = list(self._waiting)
         self._waiting.clear()
-        return taken
+        return changes
 
 
 class Table:
-    """The objects of one resource, in (namespace, name) order."""
+    """The objects of a resource, in the order of namespace and name."""
 
     def __init__(self, history: int, forgotten: int = 0) -> None:
         self.objects: dict[Key, Object] = {}
@@ -102,20 +101,15 @@ class Table:
             watcher.offer(change)
 
     def forget(self, version: int) -> None:
-        """Drops the whole history: watches from before `version` get 410."""
+        """Clears the history: watches from a version before `version` get 410."""
         self._history.clear()
         self._forgotten = version
 
     def since(self, version: int) -> list[Change]:
-        """The changes after `version`; 410 if some of them are forgotten."""
+        """The changes after `version`. Raises 410 if the history begins later."""
         if version < self._forgotten:
             raise errors.gone(f"too old resource version: {version} ({self._forgotten})")
-        found = []
-        for change in reversed(self._history):
-            if change.version <= version:
-                break
-            found.append(change)
-        return found[::-1]
+        return [change for change in self._history if change.version > version]
 
 
 class Storage:
@@ -131,10 +125,9 @@ class Storage:
         self._compacted = 0
 
     def table(self, table: TableId) -> Table:
-        found = self._tables.get(table)
-        if found is None:
-            found = self._tables[table] = Table(self.history, self._compacted)
-        return found
+        if table not in self._tables:
+            self._tables[table] = Table(self.history, self._compacted)
+        return self._tables[table]
 
     def tables(self) -> Iterator[tuple[TableId, Table]]:
         return iter(list(self._tables.items()))
@@ -143,7 +136,7 @@ class Storage:
         return self.table(table).objects.get(key)
 
     def dependents(self, uid: str) -> list[Place]:
-        """Where the objects are that name `uid` as an owner."""
+        """The places of the objects with an owner reference to `uid`."""
         return list(self._dependents.get(uid, ()))
 
     def insert(self, table: TableId, obj: Object) -> Object:
@@ -152,13 +145,13 @@ class Storage:
             raise errors.already_exists(*table, key[1])
         return self._commit("ADDED", table, obj, None)
 
-    def replace(self, table: TableId, obj: Object, seen: str) -> Object:
-        """Stores `obj` if the stored one still has the resourceVersion `seen`; Conflict otherwise."""
+    def replace(self, table: TableId, obj: Object, version: str) -> Object:
+        """Stores `obj`. Raises 409 if the stored object does not have the resourceVersion `version`."""
         key = key_of(obj)
         old = self.get(table, key)
         if old is None:
             raise errors.not_found(*table, key[1])
-        if resource_version(old) != seen:
+        if resource_version(old) != version:
             raise errors.conflict(*table, key[1])
         return self._commit("MODIFIED", table, obj, old)
 
@@ -169,7 +162,7 @@ class Storage:
         return self._commit("DELETED", table, old, old)
 
     def compact(self) -> None:
-        """Forgets all history, as an etcd compaction does: older watches are answered 410."""
+        """Clears the history of all tables, as a compaction of etcd does: older watches get 410."""
         self._compacted = self.version
         for table in self._tables.values():
             table.forget(self.version)
@@ -205,7 +198,7 @@ class Storage:
     def _unindex(self, table: TableId, key: Key, obj: Object) -> None:
         self.uids.pop(metadata(obj)["uid"], None)
         for owner in metadata(obj).get("ownerReferences") or ():
-            held = self._dependents.get(owner.get("uid", ""), {})
-            held.pop((table, key), None)
-            if not held:
+            dependents = self._dependents.get(owner.get("uid", ""), {})
+            dependents.pop((table, key), None)
+            if not dependents:
                 self._dependents.pop(owner.get("uid", ""), None)
