@@ -70,15 +70,26 @@ async def console_client(
         yield client
 
 
+def is_expired(problem: Exception | None) -> bool:
+    """Whether `problem` is that credentials are missing or not accepted."""
+    return isinstance(problem, ClusterError) and (problem.code == 401 or problem.reason == "Credentials")
+
+
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
     """The command that renews the credentials, if `problem` is that they are missing or not accepted and the kubeconfig
     names a command; otherwise ""."""
-    expired = isinstance(problem, ClusterError) and (problem.code == 401 or problem.reason == "Credentials")
-    if not expired or (is_in_cluster() and kubeconfig is None and context is None):
+    if not is_expired(problem) or (is_in_cluster() and kubeconfig is None and context is None):
         return ""
     from app.kube.kubeconfig import renewal_of  # loads kubernetes_asyncio, which a server in a Pod doesn't need
 
     return renewal_of(kubeconfig, context)
+
+
+def credentials_of(kubeconfig: Path | None, context: str | None) -> str:
+    """What a kubeconfig's context authenticates with, for people: its user, and the end of a client certificate."""
+    from app.kube.kubeconfig import user_in_words
+
+    return user_in_words(kubeconfig, context)
 
 
 def limits(configuration: Configuration) -> Limits:

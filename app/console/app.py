@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import html
 import os
 import secrets
@@ -19,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.cluster.connect import console_client
+from app.cluster.connect import console_client, credentials_of, how_to_renew
 from app.config.schema import Configuration
 from app.console.events import Streams
 from app.console.findings import Examination
@@ -35,6 +36,10 @@ TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)
 """What no page reads."""
 _STOP_SECONDS = 2
+_MOST_SPARED = 120.0
+"""Seconds for which the garbage collector may be off."""
+_YOUNG = 20_000
+"""New objects after which the garbage collector looks at them: a pause of some 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
             console = _console(client, settings)
             with _redirecting_file(url) as file:
                 async with (
-                    _background(client.discovery.run(), console.live.run()),
+                    _background(client.discovery.run(), console.live.run(), _spared_collector(console.live)),
                     _serving(build_app(console, token), sock, console.streams),
                 ):
                     yield Opened(url, file, console.live, client.calls)
@@ -89,7 +94,12 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
 
 def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
     """The parts of a console. None of them can write through `client`."""
-    live = Live(ReadOnlyClient(client), settings.namespaces, client.discovery)
+
+    def renewal(error: Exception) -> tuple[str, str]:
+        given = settings.kubeconfig, settings.context or None
+        return how_to_renew(error, *given), credentials_of(*given)
+
+    live = Live(ReadOnlyClient(client), settings.namespaces, client.discovery, renewal=renewal)
     looking = LookingClient(client, hidden=HIDDEN)
     return Console(
         live,
@@ -134,12 +144,26 @@ def _redirecting_file(url: str) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
-    """Runs `work` while the block runs; if any of it ends, the block ends with its error."""
+    """Runs `work` while the block runs; if any of it fails, the block ends with its error."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(each) for each in work]
         yield
         for task in running:
             task.cancel()
+
+
+async def _spared_collector(live: Live) -> None:
+    """While the first lists come in, the garbage collector would walk again and again over what is to stay."""
+    gc.disable()
+    try:
+        async with asyncio.timeout(_MOST_SPARED):
+            await live.until_ready()
+    except TimeoutError:
+        return
+    finally:
+        gc.freeze()
+        gc.set_threshold(_YOUNG, 20, 100)
+        gc.enable()
 
 
 class _Server(uvicorn.Server):

@@ -14,8 +14,9 @@ from app.audit.progress import Progress
 from app.certificates.probe import Handshake
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
-from app.console.live import Live, Snapshot
+from app.console.live import Live
 from app.console.page import Page, Query
+from app.console.snapshot import Snapshot
 from app.doctor.examination import Patient, examine
 from app.doctor.permissions import Account
 from app.doctor.report import Check

@@ -6,15 +6,15 @@ those that the user may see; what may not be read there either is noted in `Fact
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from app.cluster.connect import is_expired
+from app.console.snapshot import Snapshot, Snapshots
 from app.explain.facts import BY_RESOURCE, ROOM, Facts
-from app.explain.index import Index
 from app.explain.words import listed
-from app.kube.api import ClusterError, Forbidden, Object, Page, Reader, WatchEvent
+from app.kube.api import ClusterError, Forbidden, Reader
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
@@ -23,23 +23,12 @@ from app.objects.resource import NAMESPACE, POD, Resource
 NO_RIGHT = "no right to list"
 RIGHTS_AGAIN = 60.0
 """Seconds until a right that was missing is looked for again."""
+PAGE, SLICE = 100, 50
+"""Objects of a page, and how many become facts before others get their turn: no page stalls the event loop for long."""
 _STALE = 60.0
 _LOOK = 1.0
 
 Scope = tuple[Resource, str | None]
-
-
-class NoRight(Exception):
-    """A list that the user may not read. No ClusterError, so that it ends the watch instead of being retried."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The facts at one revision. `time` is in seconds since 1970."""
-
-    revision: int
-    index: Index
-    time: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +43,17 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """Why the picture is not up to date, and since when (seconds since 1970). `expired`: the credentials are not
-    accepted."""
+    accepted; then `command` renews them, and `user` is what they are of the kubeconfig, each "" if that isn't known."""
 
     message: str
     since: float
-    expired: bool
+    expired: bool = False
+    command: str = ""
+    user: str = ""
+
+
+Renewal = Callable[[Exception], tuple[str, str]]
+"""Which command renews credentials after this error, and which credentials they are."""
 
 
 class Live:
@@ -75,17 +70,23 @@ class Live:
         clock: Callable[[], float] = time.time,
         pace: Pace | None = None,
         rights_again: float = RIGHTS_AGAIN,
+        renewal: Renewal = lambda error: ("", ""),
     ) -> None:
         self.revision = 1
         self.trouble: Trouble | None = None
         self.namespaces = tuple(namespaces)
-        self._client, self._discovery = _Noting(client, self), discovery
-        self._clock, self._pace, self._again = clock, pace or Pace(retry_most=10.0), rights_again
+        self._client, self._discovery = client, discovery
+        self._clock, self._pace, self._again = (
+            clock,
+            pace or Pace(page_size=PAGE, slice_size=SLICE, retry_most=10.0),
+            rights_again,
+        )
+        self._renewal = renewal
         self._stores: dict[Scope, WatchStore[Any]] = {}
         self._denied: set[Scope] = set()
-        self._totals: dict[Scope, int] = {}
         self._changed = asyncio.Event()
-        self._snapshot: Snapshot | None = None
+        self._facts: dict[str, tuple[Any, ...]] = {}
+        self._snapshots = Snapshots()
 
     async def run(self) -> NoReturn:
         """Follows the cluster for ever."""
@@ -105,31 +106,37 @@ class Live:
             store.synced or scope in self._denied for scope, store in self._stores.items()
         )
 
+    async def until_ready(self) -> None:
+        while not self.ready:
+            await self.changes(self.revision)
+
     def progress(self) -> list[Progress]:
         """How far the first lists are."""
         return [
-            Progress(resource.plural, len(store), self._totals.get((resource, namespace)))
-            for (resource, namespace), store in self._stores.items()
+            Progress(resource.plural, len(store), store.total)
+            for (resource, _), store in self._stores.items()
             if not store.synced
         ]
 
     def snapshot(self) -> Snapshot:
-        """The facts of now. One index is used until something changes, or for a minute, because ages grow."""
+        """The facts of now. One snapshot is used until something changes, or for a minute, because ages grow."""
         now = self._clock()
-        current = self._snapshot
+        current = self._snapshots.last
         if current is None or current.revision != self.revision or now - current.time >= _STALE:
-            current = self._snapshot = Snapshot(self.revision, Index(self.facts(now)), now)
+            current = self._snapshots.take(self.revision, self.facts(now), now)
         return current
 
     def facts(self, now: float) -> Facts:
-        values: dict[str, list[Any]] = {}
+        """The tuple of a field is the same one until something of it changes."""
         served: dict[str, bool] = {}
         for (resource, _), store in self._stores.items():
             name = BY_RESOURCE[resource].field
-            values.setdefault(name, []).extend(store.values())
             served[name] = served.get(name, False) or store.served or not store.synced
+        for name in served.keys() - self._facts.keys():
+            stores = [store for (resource, _), store in self._stores.items() if BY_RESOURCE[resource].field == name]
+            self._facts[name] = tuple(fact for store in stores for fact in store.values())
         return Facts(
-            **{name: tuple(facts) for name, facts in values.items()},  # type: ignore[arg-type]
+            **{name: facts for name, facts in self._facts.items() if name in served},  # type: ignore[arg-type]
             unseen=self._unseen(),
             absent=frozenset(name for name, is_served in served.items() if not is_served),
             now=now,
@@ -161,19 +168,13 @@ class Live:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def note_total(self, scope: Scope, page: Page) -> None:
-        """How many objects a list has, from its page."""
-        if page.remaining is not None and scope not in self._totals:
-            self._totals[scope] = len(page.items) + page.remaining
-        self.touch()
-
     # Following.
 
     async def _follow(self, resource: Resource) -> NoReturn:
         while True:
             try:
                 await self._keep((resource, None))
-            except NoRight:
+            except Forbidden:
                 self._drop((resource, None))
             namespaces = await self._visible() if resource.namespaced else ()
             if namespaces:
@@ -187,7 +188,7 @@ class Live:
         while True:
             try:
                 await self._keep(scope)
-            except NoRight:
+            except Forbidden:
                 self._drop(scope)
             await self._deny(scope)
 
@@ -198,17 +199,30 @@ class Live:
 
     def _drop(self, scope: Scope) -> None:
         self._stores.pop(scope, None)
+        self._note(scope[0])
+
+    def _note(self, resource: Resource) -> None:
+        """Something of this kind has changed."""
+        self._facts.pop(BY_RESOURCE[resource].field, None)
         self.touch()
 
     async def _keep(self, scope: Scope) -> NoReturn:
         resource, namespace = scope
         store: WatchStore[Any] = WatchStore(BY_RESOURCE[resource].project)
-        store.subscribe(lambda key, before, after: self.touch())
+        store.subscribe(lambda key, before, after: self._note(resource))
         self._stores[scope] = store
         noted = asyncio.create_task(self._note_sync(scope, store))
         try:
             changed = self._discovery.changed if self._discovery is not None else None
-            await run_store(self._client, store, resource, namespace=namespace, pace=self._pace, served_changed=changed)
+            await run_store(
+                self._client,
+                store,
+                resource,
+                namespace=namespace,
+                pace=self._pace,
+                served_changed=changed,
+                needs_right=True,
+            )
         finally:
             noted.cancel()
 
@@ -223,7 +237,7 @@ class Live:
             return self.namespaces
         try:
             page = await self._client.list(NAMESPACE, limit=0)
-        except (ClusterError, NoRight):
+        except ClusterError:
             return ()
         self.namespaces = tuple(obj["metadata"]["name"] for obj in page.items)
         return self.namespaces
@@ -231,68 +245,14 @@ class Live:
     async def _look_for_trouble(self) -> NoReturn:
         while True:
             await asyncio.sleep(_LOOK)
-            problems = sorted({store.problem for store in self._stores.values() if store.problem})
-            problems += [self._discovery.problem] if self._discovery and self._discovery.problem else []
-            message = problems[0] if problems else ""
+            problems = [(store.problem, store.error) for store in self._stores.values() if store.problem]
+            problems.sort(key=lambda problem: problem[0])
+            if self._discovery is not None and self._discovery.problem:
+                problems.append((self._discovery.problem, self._discovery.error))
+            message = problems[0][0] if problems else ""
             if message != (self.trouble.message if self.trouble else ""):
                 since = self.trouble.since if self.trouble else self._clock()
-                expired = self._client.unauthorized
-                self.trouble = Trouble(message, since, expired) if message else None
+                expired = next((error for _, error in problems if error is not None and is_expired(error)), None)
+                renewal = await asyncio.to_thread(self._renewal, expired) if expired is not None else ("", "")
+                self.trouble = Trouble(message, since, expired is not None, *renewal) if message else None
                 self.touch()
-
-
-class _Noting:
-    """A reader whose lists end with NoRight where a right is missing, and which notes how long lists are."""
-
-    def __init__(self, client: Reader, live: Live) -> None:
-        self._client, self._live = client, live
-        self.unauthorized = False
-        self.served_version = client.served_version
-
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        return await self._client.get(resource, name, namespace)
-
-    async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        continue_token: str = "",
-        metadata_only: bool = False,
-    ) -> Page:
-        try:
-            page = await self._client.list(resource, namespace, limit=limit, continue_token=continue_token)
-        except Forbidden as error:
-            self.unauthorized = error.code == 401
-            if error.code == 403:
-                raise NoRight from error
-            raise
-        self.unauthorized = False
-        self._live.note_total((resource, namespace), page)
-        return page
-
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
-        metadata_only: bool = False,
-        timeout_seconds: int = 270,
-    ) -> AsyncGenerator[WatchEvent, None]:
-        stream = self._client.watch(
-            resource, namespace, resource_version=resource_version, timeout_seconds=timeout_seconds
-        )
-        try:
-            async with aclosing(stream):
-                async for event in stream:
-                    self.unauthorized = False
-                    yield event
-        except Forbidden as error:
-            self.unauthorized = error.code == 401
-            raise

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.console.live import Snapshot
+from app.console.snapshot import Snapshot
 
 Query = Mapping[str, str]
 """The query of a request, the first value of each name."""

@@ -11,8 +11,9 @@ from app.admission.verdict import Verdict
 from app.cluster import documents, listed
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
-from app.console.live import Live, Snapshot
+from app.console.live import Live
 from app.console.page import Page, Query
+from app.console.snapshot import Snapshot
 from app.console.source import difference, line_of, masked, roots
 from app.dry_run.documents import UnusableInput, read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge

@@ -5,9 +5,10 @@ import hashlib
 import re
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 from urllib.parse import parse_qsl
 
 import orjson
@@ -18,12 +19,15 @@ from starlette.types import ASGIApp
 from app.console import findings, playground, workloads
 from app.console.events import Streams
 from app.console.guard import Guard
-from app.console.live import Live, Snapshot
+from app.console.live import Live
 from app.console.page import Page, pages
 from app.console.rendering import environment
+from app.console.snapshot import Snapshot
 
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _STATIC_NAME = re.compile(r"[a-z]+\.(css|js|svg)")
 
 
@@ -67,6 +71,7 @@ class _Routes:
         self._console = console
         self._environment = environment()
         self._pages = pages()
+        self._worker = ThreadPoolExecutor(1, "pages")  # more threads would need more memory, and be no faster
 
     async def entry(self) -> Response:
         return self._html("entry.html")
@@ -95,7 +100,7 @@ class _Routes:
         begin = time.monotonic()
         query = dict(reversed(request.query_params.multi_items()))
         snapshot = self._console.live.snapshot()
-        body = await asyncio.to_thread(self._render, page, snapshot, query, more)
+        body = await self._in_thread(self._render, page, snapshot, query, more)
         self._console.streams.slow_down(time.monotonic() - begin)
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         if request.headers.get("if-none-match") == tag:
@@ -139,7 +144,10 @@ class _Routes:
 
     async def _answer(self, request: Request) -> workloads.Printed | None:
         snapshot = self._console.live.snapshot()
-        return await asyncio.to_thread(workloads.printed, snapshot, request.query_params.get("object", ""))
+        return await self._in_thread(workloads.printed, snapshot, request.query_params.get("object", ""))
+
+    async def _in_thread(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work, *arguments)
 
     # What is done on demand.
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from app.console.live import Snapshot
 from app.console.page import Page, Query
+from app.console.snapshot import Snapshot
 from app.console.workloads import reference
 from app.explain.answer import TITLES
 from app.explain.domains import Path
@@ -21,12 +21,15 @@ MOST_LINKED = 300
 MOST_OUTSIDE = 100
 MOST_NODES = 256
 _FEW_SETS = 40
+_OF_SURVEY = ("nodes", "topologies", "kai_topologies")
+"""The fields of the facts that a survey is made of."""
 
 
 def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     index = snapshot.index
     topology = index.topology(query.get("name", ""))
-    examined = index.remembered(("console survey", query.get("name", "")), lambda: survey(index, query.get("name", "")))
+    name = query.get("name", "")
+    examined = index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
     at = _path(index, topology, query.get("at", ""))
     room = _room(index, topology, query)
     gang_nodes = _nodes_of(index, query.get("gang", ""))
@@ -50,7 +53,7 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
         "form": {name: query.get(name, default) for name, default in _defaults(topology).items()},
         "room": room_text(room) if room else "",
         "room_fits": bool(room and room.enough),
-        "room_unknown": bool(query.get("pods")) and not _sees_room(index),
+        "room_unknown": bool(query.get("pods")) and not index.room_is_known,
         "gang": query.get("gang", ""),
         "gangs": _gangs(index, query.get("gang", "")),
         "at": "/".join(at),
@@ -64,10 +67,6 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
 def _defaults(topology: Topology) -> dict[str, str]:
     narrow = [level.domain for level in topology.levels][-2:]
     return {"pods": "", "gpus": "8", "level": narrow[0] if narrow else ""}
-
-
-def _sees_room(index: Index) -> bool:
-    return not {"nodes", "room"} & (index.facts.unseen.keys() | index.facts.skipped)
 
 
 def _unseen(examined: Survey, index: Index) -> list[str]:
@@ -106,7 +105,7 @@ def _path(index: Index, topology: Topology, given: str) -> Path:
 
 def _room(index: Index, topology: Topology, query: Query) -> RoomAnswer | None:
     pods, gpus = query.get("pods", ""), query.get("gpus", "")
-    if not (pods.isdecimal() and gpus.isdecimal() and _sees_room(index)):
+    if not (pods.isdecimal() and gpus.isdecimal() and index.room_is_known):
         return None
     if not 1 <= int(pods) <= 100_000 or int(gpus) > 1024:
         return None
@@ -216,7 +215,7 @@ def _nodes(index: Index, topology: Topology, at: Path) -> list[dict[str, Any]]:
 def _node(index: Index, position: int) -> dict[str, Any]:
     node = index.nodes[position]
     gpus = gpus_of(node.allocatable)
-    free = plain(max(0, gpus - gpus_of(index.used.get(node.name, {})))) if _sees_room(index) else "?"
+    free = plain(max(0, gpus - index.used_gpus.get(node.name, 0))) if index.room_is_known else "?"
     groups: Sequence[str] = list(
         dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in index.pods_on.get(node.name, ()))
     )

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.console.live import Snapshot
 from app.console.page import Page, Query
+from app.console.snapshot import Snapshot
 from app.explain.answer import TITLES, Answer, explain
-from app.explain.facts import Facts
 from app.explain.facts.common import Ref
+from app.explain.facts.grove import PodClique
+from app.explain.facts.pods import Pod
+from app.explain.joins import CLIQUES_OF_SET, PODS_OF_SET
 from app.explain.json import document, reason_document
 from app.explain.room import Room
 from app.explain.subject import KINDS
@@ -54,7 +56,7 @@ def reference(given: str) -> Ref | None:
 
 
 def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
-    facts = snapshot.index.facts
+    facts = snapshot.facts
     rows = _sets(snapshot, query.get("namespace", ""), query.get("q", ""))
     given = query.get("object", "")
     ref = reference(given)
@@ -86,7 +88,7 @@ def _given(ref: Ref) -> str:
 
 def _sets(snapshot: Snapshot, namespace: str, text: str) -> list[dict[str, Any]]:
     index = snapshot.index
-    placed, expected = index.remembered("console placed", lambda: _counts(index.facts))
+    placed, expected = index.groups(PODS_OF_SET).each(_placed), index.groups(CLIQUES_OF_SET).each(_expected)
     known = not {"pods", "cliques"} & index.facts.unseen.keys()
     rows = []
     for pcs in index.facts.sets:
@@ -103,22 +105,12 @@ def _sets(snapshot: Snapshot, namespace: str, text: str) -> list[dict[str, Any]]
     return sorted(rows, key=lambda row: (order[row["state"]], row["namespace"], row["name"]))
 
 
-Counts = dict[tuple[str, str], int]
+def _placed(pods: Sequence[Pod]) -> int:
+    return sum(1 for pod in pods if pod.node and not pod.finished and pod.deleting is None)
 
 
-def _counts(facts: Facts) -> tuple[Counts, Counts]:
-    """Of each set: pods that have a node, and pods that there should be. One pass over pods and PodCliques."""
-    placed: Counts = {}
-    expected: Counts = {}
-    for pod in facts.pods:
-        if pod.place.pcs and pod.node and not pod.finished and pod.deleting is None:
-            key = (pod.namespace, pod.place.pcs)
-            placed[key] = placed.get(key, 0) + 1
-    for clique in facts.cliques:
-        if clique.place.pcs:
-            key = (clique.namespace, clique.place.pcs)
-            expected[key] = expected.get(key, 0) + clique.replicas
-    return placed, expected
+def _expected(cliques: Sequence[PodClique]) -> int:
+    return sum(clique.replicas for clique in cliques)
 
 
 # The explanation.

@@ -136,7 +136,7 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     """Grove gives a PodGang's podgroup the name of its PodClique."""
     name = part.name
     clique = index.cliques.get((pod_gang.namespace, name))
-    pods = _alive(index.pods_of_clique.get((pod_gang.namespace, name), ()))
+    pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
     if clique is None:
         return Member(name, part.minimum, max(part.minimum, len(pods)), _shape(pods), pods, part.told)
     return Member(name, part.minimum, clique.replicas, _shape(pods, clique.shape), pods, part.told, clique)

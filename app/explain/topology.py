@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.explain.case import Places
 from app.explain.demand import Demand
 from app.explain.domains import Domain, Path
-from app.explain.facts import ROOM, Facts
+from app.explain.facts import Facts
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.kai import KaiTopology
 from app.explain.facts.pods import Shape
@@ -21,7 +21,6 @@ from app.explain.reasons.topology import (
     twice_in_the_tree,
 )
 from app.explain.room import Room
-from app.explain.words import gpus_of
 from app.rules.topology.levels import Level
 
 GPU = "nvidia.com/gpu"
@@ -120,11 +119,11 @@ def _unknown(facts: Facts) -> tuple[Unknown, ...]:
 
 def _level(index: Index, topology: Topology, level: Level, reasons: Sequence[Reason]) -> LevelReport:
     domains = index.domains(topology.keys)
-    labelled = sum(1 for node in index.nodes if level.key in node.labels)
+    lacking = sum(1 for position in domains.outside if level.key not in index.nodes[position].labels)
     field = f"metadata.labels[{level.key}]"
     findings = sum(1 for reason in reasons if any(item.field == field for item in reason.evidence))
     depth = domains.depth(level.key) or 0
-    return LevelReport(level, labelled, len(index.nodes), len(domains.at(depth)), findings)
+    return LevelReport(level, len(index.nodes) - lacking, len(index.nodes), len(domains.at(depth)), findings)
 
 
 def domain_reports(index: Index, topology: Topology, depth: int, parent: Path = ()) -> list[DomainReport]:
@@ -133,16 +132,12 @@ def domain_reports(index: Index, topology: Topology, depth: int, parent: Path = 
 
 
 def _report(index: Index, domain: Domain) -> DomainReport:
-    known = not {"nodes", ROOM} & (index.facts.unseen.keys() | index.facts.skipped)
-    gpus = free = soon = closed = 0
-    for position in domain.nodes:
-        node, opened = index.nodes[position], index.open_nodes[position]
-        has = gpus_of(node.allocatable)
-        gpus, closed = gpus + has, closed + (not opened)
-        if known and has:
-            free += max(0, has - gpus_of(index.used.get(node.name, {}))) if opened else 0
-            soon += index.terminating_gpus.get(node.name, 0)
-    return DomainReport(domain.path, len(domain.nodes), closed, gpus, free if known else None, soon if known else None)
+    known = index.room_is_known
+    opened = sum(map(index.open_nodes.__getitem__, domain.nodes))
+    gpus = sum(map(index.gpus.__getitem__, domain.nodes))
+    free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None
+    soon = sum(map(index.soon_free_gpus.__getitem__, domain.nodes)) if known else None
+    return DomainReport(domain.path, len(domain.nodes), len(domain.nodes) - opened, gpus, free, soon)
 
 
 def find_room(index: Index, topology: Topology, level: str, pods: int, gpus: int) -> RoomAnswer | None:

@@ -80,7 +80,7 @@ def nodes_text(index: Index, report: DomainReport, topology: Topology) -> str:
         node = index.nodes[position]
         pods = index.pods_on.get(node.name, ())
         gpus = gpus_of(node.allocatable)
-        free = "not known" if report.free is None else plain(max(0, gpus - gpus_of(index.used.get(node.name, {}))))
+        free = "not known" if report.free is None else plain(max(0, gpus - index.used_gpus.get(node.name, 0)))
         state = "" if index.open_nodes[position] else "closed"
         groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
         rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))

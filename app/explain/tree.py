@@ -131,7 +131,7 @@ class _Grower:
 
     def _lone_clique(self, clique: PodClique) -> Branch:
         """A PodClique that is in no PodGang yet."""
-        pods = self._index.pods_of_clique.get((clique.namespace, clique.name), ())
+        pods = self._index.pods_of_clique(clique.namespace, clique.name)
         placed = sum(1 for pod in pods if pod.node) if self._seen else None
         total = clique.replicas if self._seen else None
         state, _ = _state(placed, total, True)

@@ -51,6 +51,8 @@ class Discovery:
         self._subscribers: list[Served] = []
         self.problem = ""
         """Why the last refresh failed, for people; empty if it didn't."""
+        self.error: ClusterError | None = None
+        """The error that the last refresh failed with."""
 
     @property
     def known(self) -> bool:
@@ -101,7 +103,7 @@ class Discovery:
             except ClusterError as error:
                 if not self.problem:
                     logger.warning("what the cluster serves can't be read: %s", error.message)
-                self.problem = error.message
+                self.problem, self.error = error.message, error
                 await asyncio.sleep(backoff.next(error.retry_after))
                 continue
             backoff.reset()

@@ -5,9 +5,11 @@ APIs, which need 38 MiB and half of the start-up time of a server that runs in a
 """
 
 import asyncio
+import base64
 import itertools
 import shlex
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,20 @@ _LOGINS = {
     "tsh": "tsh login",
 }
 """The command that renews the credentials of well-known exec plugins, which don't ask for a password themselves."""
+
+_PROVIDERS = {"gcp": "gcloud auth login", "azure": "az login"}
+"""The same for auth providers, the predecessors of exec plugins."""
+
+_KINDS = {
+    "exec": "exec plugin",
+    "auth-provider": "auth provider",
+    "client-certificate-data": "certificate",
+    "client-certificate": "certificate",
+    "token": "token",
+    "tokenFile": "token file",
+    "username": "password",
+}
+"""Fields of a kubeconfig's user, in plain words; the first of them that it has is what is named."""
 
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 
@@ -129,7 +145,10 @@ def renewal_of(path: Path | None = None, context: str | None = None) -> str:
     or else the plugin itself with its subcommands, which asks for what it needs if a person runs it. "" if there is no
     exec plugin, as with a token or a certificate, or if the file can't be read."""
     try:
-        plugin = _user_of(path, context)["exec"].value
+        user = _named_user_of(path, context)[1]
+        if "auth-provider" in user:
+            return _PROVIDERS.get(str(user["auth-provider"]["name"]), "")
+        plugin = user["exec"].value
         command, arguments = str(plugin["command"]), [str(argument) for argument in plugin.get("args") or ()]
         variables = {item["name"]: str(item["value"]) for item in plugin.get("env") or ()}
     except (*_UNREADABLE, LookupError):
@@ -143,8 +162,31 @@ def renewal_of(path: Path | None = None, context: str | None = None) -> str:
     return f"{login} --profile {shlex.quote(profile)}" if profile and login.startswith("aws ") else login
 
 
-def _user_of(path: Path | None, context: str | None) -> Any:
-    """The user of a context, as a node of the merged kubeconfig. One of `_UNREADABLE` if there is none."""
+def user_in_words(path: Path | None = None, context: str | None = None) -> str:
+    """What a kubeconfig's context authenticates with: `the token of user dev`, or for a certificate also when it ends:
+    `the certificate of user dev, which ended at 2026-11-20 10:00 UTC`. "" if the file can't be read."""
+    try:
+        name, user = _named_user_of(path, context)
+        kinds = [kind for key, kind in _KINDS.items() if key in user]
+        end = _end_of_certificate(user) if kinds[:1] == ["certificate"] else ""
+    except (*_UNREADABLE, LookupError):
+        return ""
+    return f"the {kinds[0] if kinds else 'entry'} of user {name}{end}"
+
+
+def _end_of_certificate(user: Any) -> str:
+    from cryptography import x509
+
+    data = user.safe_get("client-certificate-data")
+    file = Path(user.path or ".").parent / str(user.safe_get("client-certificate"))
+    end = x509.load_pem_x509_certificate(base64.b64decode(data) if data else file.read_bytes()).not_valid_after_utc
+    return f", which {'ended' if end < datetime.now(UTC) else 'ends'} at {end:%Y-%m-%d %H:%M} UTC"
+
+
+def _named_user_of(path: Path | None, context: str | None) -> tuple[str, Any]:
+    """The user of a context: its name, and its entries as a node of the merged kubeconfig. One of `_UNREADABLE` if
+    there is none."""
     merged: Any = KubeConfigMerger(str(path or KUBE_CONFIG_DEFAULT_LOCATION)).config
     chosen = merged["contexts"].get_with_name(context or merged["current-context"])
-    return merged["users"].get_with_name(chosen["context"]["user"])["user"]
+    name = str(chosen["context"]["user"])
+    return name, merged["users"].get_with_name(name)["user"]

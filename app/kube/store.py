@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from sys import intern
 from typing import Generic, TypeVar
 
-from app.kube.api import Change, Key, Object, WatchEvent
+from app.kube.api import Change, ClusterError, Key, Object, WatchEvent
 
 T = TypeVar("T")
 Version = int | str
@@ -36,6 +36,10 @@ class WatchStore(Generic[T]):
         """How often the watch began again, by reason: ended, quiet, silent, gone, error, not_served."""
         self.problem = ""
         """Why the store is not up to date, for people; empty if it is."""
+        self.error: ClusterError | None = None
+        """The error that `problem` is about, if it is one of the API server."""
+        self.total: int | None = None
+        """How many objects the last list that was begun has, if the API server has said so."""
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
         self._clock = clock
@@ -136,6 +140,11 @@ class WatchStore(Generic[T]):
             self._set(key, None)
         self._served, self.problem, self._seen = False, "", 0
         self._synced.set()
+
+    def fail(self, problem: str, error: ClusterError) -> None:
+        """The store is not up to date because of an error of a list or a watch."""
+        self.count_restart("error")
+        self.problem, self.error = problem, error
 
     def count_restart(self, reason: str) -> None:
         self.restarts[reason] = self.restarts.get(reason, 0) + 1

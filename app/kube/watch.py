@@ -71,9 +71,11 @@ async def run_store(
     metadata_only: bool = False,
     pace: Pace | None = None,
     served_changed: Callable[[], Awaitable[None]] | None = None,
+    needs_right: bool = False,
 ) -> NoReturn:
     """Fills `store` and keeps it in step for ever. Errors of the cluster are counted in `store.restarts`, told in
-    `store.problem` and retried; anything else is raised.
+    `store.problem` and retried; anything else is raised. With `needs_right`, a list that is answered with 403 is not
+    retried: Forbidden is raised.
 
     `served_changed` returns when the set of served resources has changed: a resource that isn't served is a quiet
     state, left as soon as discovery says so.
@@ -93,8 +95,9 @@ async def run_store(
             store.count_restart("gone")
             await asyncio.sleep(backoff.next())
         except ClusterError as error:
-            store.count_restart("error")
-            store.problem = f"{selection.resource}: {error}"
+            if needs_right and error.code == 403:
+                raise
+            store.fail(f"{selection.resource}: {error}", error)
             await asyncio.sleep(backoff.next(error.retry_after))
 
 
@@ -113,6 +116,8 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
             continue_token=token,
             metadata_only=selection.metadata_only,
         )
+        if not token and page.remaining is not None:
+            store.total = len(page.items) + page.remaining
         await _take_in_slices(replacement, page.items, pace.slice_size)
         token = page.continue_token
         if not token:
@@ -149,8 +154,7 @@ async def follow(
         except (Gone, NotFound):
             raise
         except ClusterError as error:
-            store.count_restart("error")
-            store.problem = f"{selection.resource}: {error}"
+            store.fail(f"{selection.resource}: {error}", error)
             await asyncio.sleep(backoff.next(error.retry_after))
         timeout = pace.probe_timeout if probing else pace.next_watch_timeout()
 

@@ -194,7 +194,11 @@ async def test_while_the_lists_come_in_the_page_counts() -> None:
         made.live.trouble = Trouble("Connection refused", NOW, expired=False)
         assert "No connection to the cluster since" in (await page(client, "workloads")).texts("main")[0]
         made.live.trouble = Trouble("Unauthorized", NOW, expired=True)
-        assert "Renew them with the command" in (await page(client, "topology")).texts("main")[0]
+        assert "names no command that renews them" in (await page(client, "topology")).texts("main")[0]
+        made.live.trouble = Trouble("Unauthorized", NOW, True, "aws sso login", "the exec plugin of user dev")
+        renewed = await page(client, "topology")
+        assert "since 08:00:00: the exec plugin of user dev." in " ".join(renewed.texts("main"))
+        assert "aws sso login" in renewed.texts("code")
 
 
 async def test_a_lost_connection_keeps_the_last_picture() -> None:
@@ -334,7 +338,7 @@ async def test_rights_that_come_later_are_taken_up() -> None:
         before = await page(client, "topology")
         lists.denied.clear()
         async with asyncio.timeout(10):
-            while "nodes" in made.live.snapshot().index.facts.unseen:
+            while "nodes" in made.live.snapshot().facts.unseen:
                 await made.live.changes(made.live.revision)
         after = await page(client, "topology")
     assert before.heading == "The nodes can't be seen with your rights"

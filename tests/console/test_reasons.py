@@ -3,8 +3,8 @@
 import pytest
 
 from app.console import workloads
-from app.console.live import Snapshot
 from app.console.rendering import environment
+from app.console.snapshot import Snapshot
 from app.explain.answer import explain
 from app.explain.index import Index
 from app.explain.text import text
@@ -23,7 +23,7 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
     index = Index(facts(**{**start(dialect), **row.hit}))
     answer = explain(index, SET_REF)
     assert answer is not None
-    snapshot = Snapshot(1, index, NOW)
+    snapshot = Snapshot(1, index.facts, NOW)
     values = {"layout": "fragment.html", "trouble": None, **workloads.PAGE.read(snapshot, {"object": OBJECT})}
     page = Parsed(ENVIRONMENT.get_template("workloads.html").render(values))
     assert page.heading == answer.headline

@@ -1,0 +1,43 @@
+"""Snapshots of the cluster, each with an index that is made from that of the one before."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.explain.facts import Facts
+from app.explain.index import Index
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The facts at one revision. `time` is in seconds since 1970."""
+
+    revision: int
+    facts: Facts
+    time: float
+    make: Callable[[Facts], Index] = Index
+
+    @cached_property
+    def index(self) -> Index:
+        """Takes some milliseconds when it is first used, so that is in a thread."""
+        return self.make(self.facts)
+
+
+class Snapshots:
+    """`last` is the snapshot that was taken last."""
+
+    def __init__(self) -> None:
+        self.last: Snapshot | None = None
+        self._index: Index | None = None
+        self._lock = threading.Lock()
+
+    def take(self, revision: int, facts: Facts, time: float) -> Snapshot:
+        self.last = Snapshot(revision, facts, time, self._following)
+        return self.last
+
+    def _following(self, facts: Facts) -> Index:
+        with self._lock:
+            if self._index is None or self._index.facts is not facts:
+                self._index = Index(facts, self._index)
+            return self._index

@@ -1,0 +1,90 @@
+"""Which facts belong together, and what groups of them come to. The key "" stands for nothing, so it has no group."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from app.explain.facts.devices import Event
+from app.explain.facts.grove import PodClique, PodGang
+from app.explain.facts.pods import Pod
+from app.explain.groups import Join
+from app.explain.words import gpus_of
+
+Key = tuple[str, str]
+"""(namespace, name)"""
+
+
+class Named(Protocol):
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+def key_of(obj: Named) -> Key:
+    return obj.namespace, obj.name
+
+
+def requests(pods: Iterable[Pod]) -> dict[str, int]:
+    """What pods ask for together."""
+    total: dict[str, int] = {}
+    for pod in pods:
+        for name, amount in pod.shape.requests:
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def requests_of_lasting(pods: Iterable[Pod]) -> dict[str, int]:
+    return requests(pod for pod in pods if pod.deleting is None)
+
+
+def gpus(pods: Iterable[Pod]) -> int:
+    return gpus_of(requests(pods))
+
+
+def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
+    return [(obj.namespace, obj.place.pcs)] if obj.place.pcs else ()
+
+
+def _node_of(pod: Pod) -> Sequence[str]:
+    return [pod.node] if pod.node and not pod.finished else ()
+
+
+def _node_left(pod: Pod) -> Sequence[str]:
+    return _node_of(pod) if pod.deleting is not None else ()
+
+
+def _clique_of(pod: Pod) -> Sequence[Key]:
+    return [(pod.namespace, pod.place.clique)] if pod.place.clique else ()
+
+
+def _owner_of(pod: Pod) -> Sequence[str]:
+    return [pod.owner] if pod.owner and not pod.place.clique else ()
+
+
+def _group_of(pod: Pod) -> Sequence[Key]:
+    return [(pod.namespace, pod.group)] if pod.group else ()
+
+
+def _claims_of(pod: Pod) -> Sequence[Key]:
+    return [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim]
+
+
+def _object_of(event: Event) -> Sequence[str]:
+    return [event.uid] if event.uid else ()
+
+
+def _latest_first(event: Event) -> tuple[float, str, str]:
+    return -(event.time or 0.0), event.reason, event.message
+
+
+GANGS_OF_SET: Join[Key, PodGang] = Join("gangs", _set_of, key_of)
+CLIQUES_OF_SET: Join[Key, PodClique] = Join("cliques", _set_of, key_of)
+PODS_OF_SET: Join[Key, Pod] = Join("pods", _set_of, key_of)
+PODS_OF_CLIQUE: Join[Key, Pod] = Join("pods", _clique_of, key_of)
+PODS_OF_OWNER: Join[str, Pod] = Join("pods", _owner_of, key_of)
+PODS_OF_GROUP: Join[Key, Pod] = Join("pods", _group_of, key_of)
+PODS_OF_CLAIM: Join[Key, Pod] = Join("pods", _claims_of, key_of)
+PODS_ON_NODE: Join[str, Pod] = Join("pods", _node_of, key_of)
+TERMINATING_ON_NODE: Join[str, Pod] = Join("pods", _node_left, key_of)
+EVENTS_OF_OBJECT: Join[str, Event] = Join("events", _object_of, _latest_first)

@@ -1,0 +1,118 @@
+"""An index that follows an earlier one gives what an index made anew gives."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.explain.answer import explain
+from app.explain.facts import Facts
+from app.explain.groups import Groups, Join, change
+from app.explain.index import Index
+from app.explain.topology import domain_reports, find_room, survey
+from tests.explain import fleet
+from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
+from tests.explain.table.row import event
+
+NUMBERS: Join[int, str] = Join("pods", lambda text: [int(digit) for digit in text], str)
+
+
+ONE, TWO, THREE = "1", "2", "3"
+MANY = [str(number) for number in range(3000)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([ONE, TWO], [ONE, TWO], ([], [])),
+        ([ONE, TWO], [ONE, THREE], ([TWO], [THREE])),
+        ([ONE, TWO], [TWO], ([ONE], [])),
+        ([ONE], [ONE, THREE], ([], [THREE])),
+        ([ONE, TWO], [TWO, ONE], ([ONE, TWO], [TWO, ONE])),
+        ([ONE, *MANY], [*MANY, TWO], ([ONE], [TWO])),
+        ([*MANY], [*reversed(MANY)], ([], [])),
+    ],
+    ids=["the same", "one replaced", "one gone", "one more", "moved", "all but one moved", "turned round"],
+)
+def test_a_change_names_what_is_gone_and_what_has_come(before: Any, after: Any, expected: Any) -> None:
+    assert change(before, after) == expected
+
+
+def test_groups_follow_facts_that_come_and_go() -> None:
+    groups = Groups(NUMBERS, ["12", "2", "3"])
+    counts = groups.each(len)
+    later = groups.after(change(["12", "2", "3"], ["2", "34"]))
+    assert (counts, groups.by_key) == ({1: 1, 2: 2, 3: 1}, {1: ["12"], 2: ["12", "2"], 3: ["3"]})
+    assert (later.each(len), later.by_key) == ({2: 1, 3: 1, 4: 1}, {2: ["2"], 3: ["34"], 4: ["34"]})
+
+
+def everything(index: Index) -> list[Any]:
+    """All that pages show, and every lookup."""
+    topology = index.topology()
+    return [
+        explain(index, SET_REF),
+        survey(index),
+        [domain_reports(index, topology, depth) for depth in range(1, len(topology.keys) + 1)],
+        find_room(index, topology, "rack", 3, 8000) if topology.levels else None,
+        index.used,
+        index.used_by_lasting,
+        index.pods_on,
+        index.pods_of_group,
+        index.pods_of_claim,
+        index.terminating_gpus,
+        index.cliques_of_set,
+        index.gangs_of_set,
+        index.events,
+        index.pods,
+        [index.pods_of_clique(NAMESPACE, clique.name) for clique in index.facts.cliques],
+    ]
+
+
+WAITING, RUNNING = pods(), placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+OTHERS = fill("rack-a1", "rack-b1")
+STATES: dict[str, Facts] = {
+    "waiting": facts(),
+    "others came": facts(pods=(*WAITING, *OTHERS)),
+    "one of them ends": facts(pods=(*WAITING, replace(OTHERS[0], deleting=fleet.NOW), *OTHERS[1:])),
+    "one has ended": facts(pods=(*WAITING, replace(OTHERS[0], phase="Succeeded"), *OTHERS[1:])),
+    "one moved": facts(pods=(*WAITING, replace(OTHERS[0], node="gpu-15"), *OTHERS[1:])),
+    "placed": facts(pods=RUNNING),
+    "a node is cordoned": facts(nodes=(replace(nodes()[0], unschedulable=True), *nodes()[1:])),
+    "a node is gone": facts(nodes=nodes()[1:], pods=(*WAITING, *OTHERS)),
+    "a label is gone": facts(nodes=(replace(nodes()[0], labels={}), *nodes()[1:])),
+    "no topology": facts(topologies=(), kai_topologies=()),
+    "no right to nodes": facts(unseen={"nodes": "no right to list"}, nodes=()),
+    "no right to room": facts(unseen={"room": "no right to list pods"}, pods=(*WAITING, *OTHERS)),
+    "owned, without the label": facts(
+        pods=tuple(replace(p, place=replace(p.place, clique=""), owner="uid-workers") for p in WAITING)
+    ),
+    "an event": facts(events=(event("uid-group", "NotReady", "Waiting"),)),
+    "a clique is gone": facts(cliques=fleet.cliques()[:1]),
+    "nothing": Facts(),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_index_that_follows_is_as_good_as_a_new_one(seed: int) -> None:
+    order = [*STATES, *STATES]
+    random.Random(seed).shuffle(order)
+    index = Index(STATES[order[0]])
+    for name in order:
+        index = Index(STATES[name], index)
+        assert everything(index) == everything(Index(STATES[name])), name
+
+
+def test_what_did_not_change_is_not_made_again() -> None:
+    before = facts(pods=(*WAITING, *OTHERS))
+    first = Index(before)
+    everything(first)
+    changed = replace(before, pods=(*before.pods, occupant("gpu-15")))
+    later = Index(changed, first)
+    assert later.nodes is first.nodes
+    assert later.domains(fleet.KEYS) is first.domains(fleet.KEYS)
+    assert later.cliques_of_set is first.cliques_of_set
+    assert [node for node in later.pods_on if later.pods_on[node] is not first.pods_on.get(node)] == ["gpu-15"]
+    assert later.remembered("other", lambda: 1) == 1
+    assert Index(changed, later).remembered("other", lambda: 2) == 2
+    assert Index(changed, later).remembered("kept", lambda: 1, ["nodes"]) == 1
