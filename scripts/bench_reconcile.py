@@ -26,7 +26,7 @@ import httpx
 from bench_common import ENVIRONMENT, ROOT, memory, process, until_async
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.commands.sandbox import service_at, with_bundle
+from app.commands.beside import service_at, with_bundle
 from app.kube.api import Unavailable
 from app.kube.client import HttpClient, Limits
 from app.kube.credentials import from_kubeconfig

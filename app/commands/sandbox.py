@@ -1,12 +1,11 @@
-"""`grove-admission sandbox`: an API server on loopback, our server beside it, the real webhook configurations between.
+"""`grove-admission sandbox`: an API server on loopback, our server beside it, and the real webhook configurations.
 
-They meet over HTTPS and files only, as they would in a cluster. Start: API server -> our server -> its caches ->
-webhook configurations -> ready.json. Stop: the reverse.
+The two servers use only HTTPS and files, as in a cluster. Order of the start: API server, our server, its caches,
+webhook configurations, ready.json. They are stopped in the opposite order.
 """
 
 import argparse
 import asyncio
-import base64
 import contextlib
 import fcntl
 import json
@@ -14,35 +13,28 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import uvloop
 
 from app import logs
 from app.cluster.cluster import Cluster
-from app.cluster.connect import limits
 from app.cluster.table import TOPOLOGIES
+from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announcement
 from app.commands.options import REFUSED, Command, add_log_level, port_number
 from app.config.environment import with_overrides
 from app.config.read import load_configuration
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.dry_run.documents import UnusableInput
-from app.kube.api import ClusterError, Object
-from app.kube.client import HttpClient
-from app.kube.credentials import from_kubeconfig
+from app.kube.api import ClusterError
 from app.reconcilers.cluster_topology import CreationFailed
-from app.rules.kinds import ALL
 from app.server.listener import free_port
 from app.server.process import signalled
-from app.server.serve import Running, alone, serving
-from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
+from app.server.serve import alone
 
-NAMESPACE = "grove-system"
-READY_SECONDS = 60.0
 _LEVELS = {
     "zone": "topology.kubernetes.io/zone",
     "block": "topology.kubernetes.io/block",
@@ -53,29 +45,12 @@ _LEVELS = {
 logger = logging.getLogger(__name__)
 
 
-class ApiServer(Protocol):
-    """An API server on loopback: ours, or a real one. `kubeconfig` has the contexts admin, operator and user."""
-
-    url: str
-    ca_file: Path
-    kubeconfig: Path
-    collects_garbage: bool
-    reaches_services: bool
-    """Whether it calls webhooks through their Service; else it needs their URL."""
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def apply(self, objects: list[Object]) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """What `sandbox` was asked for. `state_dir` gets kubeconfig, certificates and, once all is ready, ready.json.
-    `real` asks for a real API server, `crds` is a folder with CRDs of the neighbours in place of our minimal ones.
-    `fleet` fills the cluster with nodes and workloads to look at, and `console` opens a console for the user.
-    A `readable` log of verdicts is for people."""
+    """The options of the command. kubeconfig, certificates and, when all is ready, ready.json are written to
+    `state_dir`. `crds` is a folder with the CRDs of other systems, in place of the minimal ones. With `real`,
+    kube-apiserver runs in place of the sandbox; `fleet` adds nodes and workloads, `console` opens a console for the
+    user, and `readable` makes the log of verdicts one for people."""
 
     configuration: Configuration
     state_dir: Path
@@ -94,8 +69,8 @@ def default_configuration() -> Configuration:
 
 
 def api_server(settings: SandboxSettings) -> ApiServer:
-    """FileNotFoundError if a real one is asked for and its binaries aren't there, UnusableInput if the libraries of the
-    sandbox are not installed."""
+    """The API server that the settings ask for. Raises FileNotFoundError if its binaries are missing, and UnusableInput
+    if the libraries of the sandbox are not installed."""
     try:
         from app.sandbox.real import RealApiServer, find_binaries
         from app.sandbox.sandbox import Sandbox
@@ -108,8 +83,8 @@ def api_server(settings: SandboxSettings) -> ApiServer:
 
 
 async def run_sandbox(settings: SandboxSettings) -> None:
-    """Runs until SIGTERM or SIGINT. If one arrives before all is ready, what was started is stopped again. OSError if a
-    port can't be had or binaries are missing."""
+    """Runs until SIGTERM or SIGINT. If the signal arrives before all is ready, everything that was started is stopped.
+    Raises OSError if a port is in use or binaries are missing."""
     running = asyncio.create_task(_run(settings))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -145,7 +120,7 @@ def _report(line: str) -> None:
 
 @contextlib.contextmanager
 def _alone_in(state_dir: Path) -> Iterator[None]:
-    """Keeps a second sandbox from writing over the first one's files. OSError if there is one."""
+    """Locks `state_dir`. Raises OSError if another sandbox has locked it."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / ".lock").open("w") as lock:
         try:
@@ -167,18 +142,18 @@ async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Pat
 
 
 async def _apply_fleet(api: ApiServer, cluster: Cluster, *, waits: bool) -> None:
-    """Creates the fleet; if it `waits`, not before the levels are known: webhooks would refuse it until then."""
+    """Creates the fleet. If it `waits`, the levels must be in the cache first: until then, webhooks would reject it."""
     from app.sandbox.fleet import fleet
 
     if waits:
         async with asyncio.timeout(READY_SECONDS):
-            await _until(lambda: cluster.stores[TOPOLOGIES].get("", cluster.topology_name) is not None)
+            await until(lambda: cluster.stores[TOPOLOGIES].get("", cluster.topology_name) is not None)
     await api.apply(fleet())
 
 
 @contextlib.asynccontextmanager
 async def _console(api: ApiServer, settings: SandboxSettings) -> AsyncIterator[None]:
-    """A console with the rights of the sandbox's user, if it was asked for, while the block runs."""
+    """Runs a console with the rights of the sandbox's user, if the settings ask for one."""
     if not settings.console:
         yield
         return
@@ -186,80 +161,9 @@ async def _console(api: ApiServer, settings: SandboxSettings) -> AsyncIterator[N
         from app.console.app import ConsoleSettings, opened
     except ImportError as problem:
         raise UnusableInput(f"the console needs more packages ({problem}): install grove-admission[console]") from None
-    asked = ConsoleSettings(settings.configuration, api.kubeconfig, "user", "user")
-    async with opened(asked) as console:
+    async with opened(ConsoleSettings(settings.configuration, api.kubeconfig, "user", "user")) as console:
         print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
         yield
-
-
-@contextlib.asynccontextmanager
-async def beside(
-    api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool = False
-) -> AsyncIterator[Running]:
-    """Our server beside `api`, as the operator's user, with its webhooks registered, while the block runs."""
-    async with unregistered(api, configuration, state_dir, readable) as served:
-        await api.apply(registered(api, served, served.certificate.ca_bundle() or b""))
-        yield served
-
-
-@contextlib.asynccontextmanager
-async def unregistered(
-    api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool = False
-) -> AsyncIterator[Running]:
-    """Our server, ready; the API server asks it nothing yet."""
-    await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
-    async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)) as client:
-        cluster = Cluster(client, configuration, client.discovery)
-        async with serving(configuration, state_dir / "webhook", cluster, client, readable) as served:
-            async with asyncio.timeout(READY_SECONDS):
-                await _until(lambda: served.readiness.is_ready)
-            yield served
-
-
-def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
-    """The webhook configurations, and the Service that they name. A real API server can't reach one here, so it is told
-    the URL."""
-    if not api.reaches_services:
-        return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
-    target = ServiceTarget()
-    configurations = [with_bundle(configuration, bundle) for configuration in webhook_configurations(target)]
-    return [*service_at(target, served.listener.port), *configurations]
-
-
-def service_at(target: ServiceTarget, port: int) -> list[Object]:
-    """The Service as it is installed, and its one endpoint: nobody else writes that here."""
-    metadata: Object = {"name": target.name, "namespace": target.namespace}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": metadata,
-            "spec": {"ports": [{"name": "https", "port": 443, "targetPort": port}]},
-        },
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {**metadata, "labels": {"kubernetes.io/service-name": target.name}},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
-            "ports": [{"name": "https", "port": port}],
-        },
-    ]
-
-
-def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:
-    """A webhook configuration that trusts `bundle` (PEM)."""
-    encoded = base64.b64encode(bundle).decode("ascii")
-    webhooks = [
-        {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": encoded}}
-        for webhook in configuration["webhooks"]
-    ]
-    return {**configuration, "webhooks": webhooks}
-
-
-async def _until(true: Callable[[], bool]) -> None:
-    while not true():  # noqa: ASYNC110 - several caches, and a check each
-        await asyncio.sleep(0.02)
 
 
 def _write(path: Path, content: dict[str, str]) -> None:

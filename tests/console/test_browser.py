@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from app.commands.sandbox import beside, default_configuration
+from app.commands.beside import beside
+from app.commands.sandbox import default_configuration
 from app.config.environment import with_overrides
 from app.console.app import ConsoleSettings, Opened, opened
 from app.kube.client import HttpClient

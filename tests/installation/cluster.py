@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import yaml
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from tests.installation.balancer import Balancer
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.pods import NAME, NAMESPACE, Pods, rebased

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.sandbox.real import RealApiServer, find_binaries
 from app.sandbox.sandbox import Sandbox
 from tests.installation.cluster import Cluster, cluster_of

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import httpx
 import yaml
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import NotFound, Object
 from app.kube.client import HttpClient, Limits
 from app.kube.credentials import from_kubeconfig

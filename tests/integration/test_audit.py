@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GROUP
 from tests import builders
 from tests.integration.system import Users, create_all

@@ -3,7 +3,7 @@
 import pytest
 import pytest_asyncio
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import Object
 from app.objects.resource import NODE, POD
 from app.server.serve import Running

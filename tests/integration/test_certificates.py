@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from app.cli import main
-from app.commands.sandbox import ApiServer, registered, unregistered
+from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.kube.api import Forbidden, Object

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.sandbox.sandbox import Sandbox

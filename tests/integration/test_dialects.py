@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.sandbox import ApiServer, beside
+from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.kube.api import ClusterError, NotFound, Object

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.commands.sandbox import ApiServer, registered, unregistered
+from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS

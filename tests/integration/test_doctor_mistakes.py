@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from app.certificates.issue import make_ca, make_leaf
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import Object
 from app.objects.resource import CONFIG_MAP, CRD, MUTATING_WEBHOOKS, SECRET, SERVICE, VALIDATING_WEBHOOKS, Resource
 from app.server.serve import Running

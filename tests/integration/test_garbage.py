@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import Object
 from app.objects.resource import SECRET
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET

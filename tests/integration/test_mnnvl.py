@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from app.cluster.table import DOMAINS, SETS
-from app.commands.sandbox import ApiServer, unregistered
+from app.commands.beside import ApiServer, unregistered
 from app.config.read import read_configuration
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient

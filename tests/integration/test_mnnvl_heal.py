@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from app.cluster.table import DEVICE_CLASSES, SETS
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.kube.api import ClusterError, NotFound, Object

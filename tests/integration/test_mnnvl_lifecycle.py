@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from app.cluster.table import SETS, TOPOLOGIES
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import Object
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.server.serve import Running

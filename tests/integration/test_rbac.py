@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from app.cluster.table import SETS
-from app.commands.sandbox import ApiServer, registered, unregistered
+from app.commands.beside import ApiServer, registered, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.doctor.permissions import OWNERS

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import ClusterError
 from app.kube.client import HttpClient
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from app.cluster.table import SETS, TOPOLOGIES
-from app.commands.sandbox import ApiServer, beside
+from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
 from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient

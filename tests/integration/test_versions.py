@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from app.cluster.table import SETS
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.rules.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.sandbox.real import RealApiServer, find_binaries

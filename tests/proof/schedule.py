@@ -14,7 +14,7 @@ from typing import NoReturn
 import yaml
 
 from app.cluster.cluster import Cluster
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient, Limits

@@ -22,8 +22,10 @@ def binaries(folder: Path, *names: str, script: str = "exec sleep 60") -> Path:
 
 def test_binaries_are_found_where_the_environment_says(tmp_path: Path) -> None:
     folder = binaries(tmp_path, "etcd", "kube-apiserver")
-    found = find_binaries({"KUBEBUILDER_ASSETS": str(folder)})
-    assert found == {"etcd": folder / "etcd", "kube-apiserver": folder / "kube-apiserver"}
+    assert find_binaries({"KUBEBUILDER_ASSETS": str(folder)}) == {
+        "etcd": folder / "etcd",
+        "kube-apiserver": folder / "kube-apiserver",
+    }
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ async def test_a_process_that_ends_at_once_is_said_and_the_other_is_stopped(tmp_
     with pytest.raises(RuntimeError, match="kube-apiserver ended with code 3: bad flag"):
         await server.start()
     await server.stop()
-    assert {process.returncode is not None for process in server._processes.values()} == {True}
+    assert {process.returncode is not None for process in server._processes.running.values()} == {True}
 
 
 RECORDING = 'echo $$ > "$(dirname "$0")/$(basename "$0").pid"; exec sleep 600'

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.kube.api import Conflict, Object
 from app.objects.resource import EVENT, POD

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.objects.resource import POD
 from app.rules.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
 from app.server.serve import Running

@@ -1,0 +1,106 @@
+"""Our server beside an API server on this machine."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from app.certificates.ca_bundle import with_ca_bundle
+from app.cluster.cluster import Cluster
+from app.cluster.connect import limits
+from app.config.schema import Configuration
+from app.kube.api import Object
+from app.kube.client import HttpClient
+from app.kube.credentials import from_kubeconfig
+from app.rules.kinds import ALL
+from app.server.serve import Running, serving
+from app.webhooks.configurations import ServiceTarget, UrlTarget, webhook_configurations
+
+NAMESPACE = "grove-system"
+READY_SECONDS = 60.0
+
+
+class ApiServer(Protocol):
+    """An API server on loopback: ours, or kube-apiserver. `kubeconfig` has the contexts admin, operator and user."""
+
+    url: str
+    ca_file: Path
+    kubeconfig: Path
+    collects_garbage: bool
+    reaches_services: bool
+    """Whether it can call webhooks at a Service. If not, their configurations need a URL."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def apply(self, objects: list[Object]) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def beside(
+    api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool = False
+) -> AsyncIterator[Running]:
+    """Runs our server as the user operator of `api`, with its webhooks registered."""
+    async with unregistered(api, configuration, state_dir, readable) as served:
+        await api.apply(registered(api, served, served.certificate.ca_bundle() or b""))
+        yield served
+
+
+@contextlib.asynccontextmanager
+async def unregistered(
+    api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool = False
+) -> AsyncIterator[Running]:
+    """Runs our server as the user operator of `api`, ready, but without webhook configurations."""
+    await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+    async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)) as client:
+        cluster = Cluster(client, configuration, client.discovery)
+        async with serving(configuration, state_dir / "webhook", cluster, client, readable) as served:
+            async with asyncio.timeout(READY_SECONDS):
+                await until(lambda: served.readiness.is_ready)
+            yield served
+
+
+def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
+    """The webhook configurations that trust `bundle` (PEM), and the Service that they call. For an API server that
+    cannot call Services, they have the URL of our server instead."""
+    if not api.reaches_services:
+        return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
+    target = ServiceTarget()
+    configurations = [with_bundle(configuration, bundle) for configuration in webhook_configurations(target)]
+    return [*service_at(target, served.listener.port), *configurations]
+
+
+def service_at(target: ServiceTarget, port: int) -> list[Object]:
+    """The Service as it is installed, and an EndpointSlice with the one endpoint at `port` on loopback."""
+    metadata: Object = {"name": target.name, "namespace": target.namespace}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"ports": [{"name": "https", "port": 443, "targetPort": port}]},
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {**metadata, "labels": {"kubernetes.io/service-name": target.name}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+            "ports": [{"name": "https", "port": port}],
+        },
+    ]
+
+
+def with_bundle(configuration: dict[str, Any], bundle: bytes) -> dict[str, Any]:
+    """A webhook configuration whose webhooks at our Service trust `bundle` (PEM)."""
+    target = ServiceTarget()
+    service = (target.namespace, target.name)
+    return {**configuration, "webhooks": with_ca_bundle(configuration, service, bundle)}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns when `condition` is true."""
+    while not condition():  # noqa: ASYNC110 - several caches, and a check each
+        await asyncio.sleep(0.02)

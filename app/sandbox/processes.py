@@ -1,0 +1,115 @@
+"""The processes of a control plane on this machine: etcd, kube-apiserver and kube-controller-manager."""
+
+import asyncio
+import socket
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import IO
+
+STOP_SECONDS = 10.0
+
+
+class Processes:
+    """Processes by name, each with a log file in `log_folder`."""
+
+    def __init__(self, binaries: Mapping[str, Path], log_folder: Path) -> None:
+        self.running: dict[str, asyncio.subprocess.Process] = {}
+        self._binaries, self._log_folder = dict(binaries), log_folder
+        self._logs: list[IO[bytes]] = []
+
+    async def start(self, name: str, flags: list[str]) -> None:
+        """Starts a process."""
+        log = (self._log_folder / f"{name}.log").open("wb")
+        self._logs.append(log)
+        self.running[name] = await asyncio.create_subprocess_exec(
+            self._binaries[name], *flags, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+        )
+
+    def check(self) -> None:
+        """Raises RuntimeError with the last line of its log if a process has ended."""
+        for name, process in self.running.items():
+            if process.returncode is not None:
+                log = self._log_folder / f"{name}.log"
+                line = log.read_text(errors="replace").strip().splitlines()[-1:]
+                raise RuntimeError(f"{name} ended with code {process.returncode}: {' '.join(line)} (see {log})")
+
+    async def stop(self) -> None:
+        """Ends the processes, the last one first."""
+        for process in reversed(self.running.values()):
+            await _end(process)
+        for log in self._logs:
+            log.close()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def etcd_flags(url: str, data: str) -> list[str]:
+    """The flags of etcd, which listens at `url` and stores in the folder `data`."""
+    return [
+        f"--data-dir={data}/etcd",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        f"--listen-peer-urls=http://127.0.0.1:{free_port()}",
+        "--unsafe-no-fsync",
+    ]
+
+
+def api_flags(etcd: str, port: int, pair: tuple[Path, Path], data: str, unserved: Collection[str]) -> list[str]:
+    """The flags of kube-apiserver. `etcd` is a URL, `pair` the serving certificate and its key, `data` the folder with
+    tokens.csv, and `unserved` are group versions."""
+    certificate, key = pair
+    return [
+        f"--etcd-servers={etcd}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        f"--tls-cert-file={certificate}",
+        f"--tls-private-key-file={key}",
+        f"--cert-dir={data}",
+        f"--token-auth-file={data}/tokens.csv",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={certificate}",
+        f"--service-account-signing-key-file={key}",
+        "--disable-admission-plugins=ServiceAccount",
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        ",".join(["--runtime-config=api/all=true", *(f"{version}=false" for version in unserved)]),
+    ]
+
+
+async def feature_gates(binary: Path) -> list[str]:
+    """The flag that enables the Workload API, which is alpha, if this kube-apiserver has it."""
+    process = await asyncio.create_subprocess_exec(
+        binary, "--help", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    text, _ = await process.communicate()
+    return ["--feature-gates=GenericWorkload=true"] if b"GenericWorkload=" in text else []
+
+
+def controller_flags(kubeconfig: Path, data: str) -> list[str]:
+    """The flags of kube-controller-manager, with the garbage collector and the namespace controller only."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        "--controllers=garbage-collector-controller,namespace-controller",
+        "--leader-elect=false",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={free_port()}",
+        f"--cert-dir={data}",
+    ]
+
+
+def free_port() -> int:
+    """A TCP port that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
