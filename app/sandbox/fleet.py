@@ -1,7 +1,7 @@
-"""A small fleet for people who look around: four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
+"""A small fleet for demonstrations: four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
 
-`llm-serve` is stuck: its workers need a whole rack, every rack has at least one node in use, and in the only rack
-that is free one node has lost its rack label. Labelling that node helps, as does deleting a pod of `batch-eval`.
+`llm-serve` is stuck: its workers need a whole rack, and every rack has a node in use, except one rack, in which a node
+has lost its rack label. It can be scheduled after this node is labelled, or after a pod of `batch-eval` is deleted.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def _namespaces() -> Iterator[Object]:
 
 
 def _nodes() -> Iterator[Object]:
-    """In each zone two blocks of two racks of four nodes."""
+    """Two blocks of two racks of four nodes in each zone."""
     for zone in ZONES:
         letter = zone[-1]
         for number in range(16):
@@ -52,13 +52,14 @@ def _queues() -> Iterator[Object]:
 
 
 class _Workload:
-    """A PodCliqueSet of one replica, with the objects that Grove and KAI would make of it. `cliques` has the replicas
-    and GPUs of each, `nodes` where their pods run in turn; without nodes, they wait."""
+    """A PodCliqueSet of one replica, with the objects that Grove and KAI would create for it. `cliques` has the number
+    of pods and the GPUs of a pod for each PodClique."""
 
     def __init__(self, namespace: str, name: str, level: str, cliques: dict[str, tuple[int, int]]) -> None:
         self._namespace, self._name, self._level, self._cliques = namespace, name, level, cliques
 
     def objects(self, nodes: tuple[str, ...] = ()) -> Iterator[Object]:
+        """The objects of the workload. `nodes` has the node of each pod, in order; pods without a node are pending."""
         gang, places = f"{self._name}-0", iter(nodes)
         yield self._set()
         for clique, (replicas, gpus) in self._cliques.items():
@@ -68,9 +69,9 @@ class _Workload:
             {"name": f"{gang}-{clique}", "minReplicas": replicas, "podReferences": self._references(clique, replicas)}
             for clique, (replicas, _) in self._cliques.items()
         ]
-        made = self._object("scheduler.grove.io/v1alpha1", "PodGang", gang, {"podgroups": parts}, "")
-        made["metadata"]["annotations"] = {"grove.io/topology-name": "grove-topology"}
-        yield made
+        obj = self._object("scheduler.grove.io/v1alpha1", "PodGang", gang, {"podgroups": parts}, "")
+        obj["metadata"]["annotations"] = {"grove.io/topology-name": "grove-topology"}
+        yield obj
         yield self._pod_group(gang)
         for clique, (replicas, gpus) in self._cliques.items():
             for number in range(replicas):
@@ -110,10 +111,10 @@ class _Workload:
         gang = f"{self._name}-0"
         spec: Object = {"schedulerName": "kai-scheduler", "containers": [_container(gpus)]}
         spec |= {"nodeName": node} if node else {}
-        made = self._object("v1", "Pod", f"{gang}-{clique}-{number}", spec, gang)
-        made["metadata"]["labels"]["grove.io/podclique"] = f"{gang}-{clique}"
-        made["metadata"]["annotations"] = {"pod-group-name": gang}
-        return {**made, "status": _status(node)}
+        obj = self._object("v1", "Pod", f"{gang}-{clique}-{number}", spec, gang)
+        obj["metadata"]["labels"]["grove.io/podclique"] = f"{gang}-{clique}"
+        obj["metadata"]["annotations"] = {"pod-group-name": gang}
+        return {**obj, "status": _status(node)}
 
 
 def _container(gpus: int) -> Object:
@@ -131,24 +132,24 @@ def _status(node: str) -> dict[str, Any]:
 
 
 def _chat() -> Iterator[Object]:
-    """Placed as asked: in one rack."""
+    """A workload that runs in one rack."""
     chat = _Workload(_INFERENCE, "chat-70b", "rack", {"decode": (2, 8), "prefill": (1, 8)})
     yield from chat.objects(("gpu-a-01", "gpu-a-02", "gpu-a-03"))
 
 
 def _embed() -> Iterator[Object]:
-    """Placed as asked: in one zone."""
+    """A workload that runs in one zone."""
     embed = _Workload(_INFERENCE, "embed", "zone", {"worker": (4, 4)})
     yield from embed.objects(("gpu-b-01", "gpu-b-01", "gpu-b-05", "gpu-b-05"))
 
 
 def _stuck() -> Iterator[Object]:
-    """Waits: no rack has room for four pods of 8 GPUs."""
+    """A workload that waits, because no rack has room for four pods of 8 GPUs."""
     yield from _Workload(_INFERENCE, "llm-serve", "rack", {"router": (1, 0), "worker": (4, 8)}).objects()
 
 
 def _batch() -> Iterator[Object]:
-    """Pods that keep one or two nodes of each rack busy, but not of the rack whose node has lost its label."""
+    """Pods on one or two nodes of each rack, except the rack whose node has lost its label."""
     for zone in ZONES:
         for number in (2, 6, 10, 14, 7):
             name = f"gpu-{zone[-1]}-{number:02}"
