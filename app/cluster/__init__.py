@@ -1,1 +1,1 @@
-"""The cluster as this program sees it; the only home of kubernetes_asyncio. api.py holds the Protocols."""
+"""The facts of one cluster: cached, indexed, and read by webhooks and reconcilers; and its MNNVL resources."""

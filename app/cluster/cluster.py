@@ -1,4 +1,4 @@
-"""One cluster as this program sees it: stores of facts, readers over them, and the MNNVL resources."""
+"""One cluster: stores of facts, readers over them, and the MNNVL resources."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 class Cluster:
     """The facts of one cluster. `watched`, `listed` or `documents` fills the stores.
 
-    `client` reads single objects and makes MNNVL resources. `discovery` is None if there is no live cluster.
+    `client` reads single objects and creates MNNVL resources. `discovery` is None if there is no API server.
     """
 
     def __init__(self, client: Objects, configuration: Configuration, discovery: Discovery | None = None) -> None:
@@ -41,19 +41,20 @@ class Cluster:
         self.resources = ClusterMnnvl(client, self.facts, self.stores)
 
     def checks(self) -> dict[str, str | None]:
-        """By name: None if it is well, else the problem. Verdicts can be given once all are well."""
+        """Returns the problem of each check by its name, or None if there is none. Without problems, the server can
+        give verdicts."""
         checks: dict[str, str | None] = {}
-        waits = "not asked yet"
+        reason = "not asked yet"
         if self.discovery is not None and not self.discovery.known:
             checks["discovery"] = self.discovery.problem or "the API server has not been asked yet"
-            waits = "waits for discovery"
+            reason = "waits for discovery"
         for name, store in self.stores.by_name().items():
-            problem = None if store.synced else f"the first list is not in yet: {store.problem or waits}"
+            problem = None if store.synced else f"the first list is not in yet: {store.problem or reason}"
             checks[f"cache/{name}"] = problem
         return checks
 
     def notes(self) -> dict[str, str]:
-        """Which of the neighbours' APIs this cluster serves."""
+        """Returns the served version of each API in NEIGHBOURS, and the dialect in force."""
         if self.discovery is None or not self.discovery.known:
             return {}
         served = {resource: self.discovery.served_version(resource) for resource in NEIGHBOURS}

@@ -8,26 +8,35 @@ from app import __version__
 from app.config.schema import Configuration
 from app.kube.api import ClusterError
 from app.kube.client import HttpClient, Limits
-from app.kube.credentials import from_kubeconfig, in_cluster, is_in_cluster
+from app.kube.credentials import Credentials, from_kubeconfig, in_cluster, is_in_cluster
 from app.kube.readonly import ReadOnlyClient
 from app.objects.resource import Resource
 from app.rules.kinds import ALL
 
+_USER_AGENT = f"grove-admission/{__version__}"
 _READING = Limits(total=60.0, qps=200.0, burst=400)
-"""Reads of a person who waits: pages of large lists follow each other without pauses."""
+"""For commands that only read: the pages of large lists are read without pauses, because a person waits for them."""
 
 
 @contextlib.asynccontextmanager
 async def api_client(
     configuration: Configuration, kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
-    """A client of the cluster of `kubeconfig` and `context`, or, if neither is given, of the one that this Pod runs in.
-    ClusterError if there are no credentials."""
-    in_pod = kubeconfig is None and context is None
-    credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
-    user_agent = f"grove-admission/{__version__}"
-    async with HttpClient(credentials, ALL, limits(configuration), user_agent=user_agent) as client:
+    """A client of the cluster of `kubeconfig` and `context`, or, if neither is given, of the cluster in which this Pod
+    runs. ClusterError if there are no credentials."""
+    credentials = await _credentials(kubeconfig, context)
+    async with HttpClient(credentials, ALL, limits(configuration), user_agent=_USER_AGENT) as client:
         yield client
+
+
+async def _credentials(kubeconfig: Path | None, context: str | None) -> Credentials:
+    in_pod = kubeconfig is None and context is None
+    return await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
+
+
+def _context(kubeconfig: Path | None, context: str | None) -> str | None:
+    """Returns `context`, or "", the current context of kubectl, if no cluster is given outside of a Pod."""
+    return context if is_in_cluster() or kubeconfig is not None else context or ""
 
 
 @contextlib.asynccontextmanager
@@ -35,9 +44,8 @@ async def looking_client(
     configuration: Configuration, kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
     """Like `api_client`, for a command that a person runs: outside of a Pod, the default is the cluster that kubectl
-    would use. What the cluster serves is known when the block begins."""
-    context = context if is_in_cluster() or kubeconfig is not None else context or ""
-    async with api_client(configuration, kubeconfig, context) as client:
+    uses. Discovery is done when the block begins."""
+    async with api_client(configuration, kubeconfig, _context(kubeconfig, context)) as client:
         await client.discovery.refresh()
         yield client
 
@@ -46,13 +54,10 @@ async def looking_client(
 async def reading_client(
     resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[ReadOnlyClient]:
-    """A client that can only read, for commands of people, with the rights of their kubeconfig. `resources` are all
-    that it may read. One call finds which of them the cluster serves."""
-    context = context if is_in_cluster() or kubeconfig is not None else context or ""
-    in_pod = kubeconfig is None and context is None
-    credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
-    user_agent = f"grove-admission/{__version__}"
-    async with HttpClient(credentials, tuple(resources), _READING, user_agent=user_agent) as client:
+    """A client that can only read `resources`, for a command that a person runs, with the rights of the kubeconfig. One
+    call finds which of the resources the cluster serves."""
+    credentials = await _credentials(kubeconfig, _context(kubeconfig, context))
+    async with HttpClient(credentials, tuple(resources), _READING, user_agent=_USER_AGENT) as client:
         await client.discovery.assume()
         yield ReadOnlyClient(client)
 
@@ -61,12 +66,13 @@ async def reading_client(
 async def console_client(
     resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
-    """A client for the console, with the rights of a kubeconfig, never those of a Pod. The caller runs
-    `client.discovery` and hands out only `ReadOnlyClient` and `LookingClient`. ClusterError without credentials."""
+    """A client for the console, with the rights of the kubeconfig, never those of a Pod. The caller runs
+    `client.discovery`, and hands out only `ReadOnlyClient` and `LookingClient`. ClusterError if there are no
+    credentials."""
     credentials = await from_kubeconfig(kubeconfig, context)
     user_agent = f"grove-admission-console/{__version__}"
-    known = tuple(dict.fromkeys((*resources, *ALL)))
-    async with HttpClient(credentials, known, _READING, user_agent=user_agent) as client:
+    readable = tuple(dict.fromkeys((*resources, *ALL)))
+    async with HttpClient(credentials, readable, _READING, user_agent=user_agent) as client:
         yield client
 
 
@@ -93,6 +99,6 @@ def credentials_of(kubeconfig: Path | None, context: str | None) -> str:
 
 
 def limits(configuration: Configuration) -> Limits:
-    """The limits of one client, from the configuration."""
+    """Returns the limits of one client."""
     client = configuration.client
     return Limits(total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst)

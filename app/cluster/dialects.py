@@ -1,4 +1,4 @@
-"""Which dialect of Grove's topology API is in force: found from what the cluster serves, each time it is needed."""
+"""The dialect of Grove's topology API that is in force. It depends on what the cluster serves at the moment."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from app.rules.topology.design import DESIGN, UNSERVED
 from app.rules.topology.dialect import Dialect
 
 DIALECTS: tuple[Dialect, ...] = (BINDINGS, DESIGN)
-"""The preferred one first: it is in force if the cluster serves both APIs."""
+"""The preferred dialect first: it is in force if the cluster serves both APIs."""
 
 
 class Served(Protocol):
@@ -16,6 +16,6 @@ class Served(Protocol):
 
 
 def dialect_of(cluster: Served) -> Dialect:
-    """The dialect of `cluster` as discovery last saw it."""
+    """Returns the dialect of `cluster`, as of the last discovery."""
     served = (dialect for dialect in DIALECTS if cluster.served_version(dialect.resource) is not None)
     return next(served, UNSERVED)

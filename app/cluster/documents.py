@@ -17,13 +17,12 @@ from app.rules.topology.levels import Level, desired_levels
 
 
 def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
-    """A cluster that holds just `documents`. If there is no ClusterTopology of the managed name among them, one with
-    the configured levels takes its place, as the leader would create it; or a ClusterTopologyBinding, if today's API is
-    in force."""
+    """Returns a cluster that contains only `documents`. If they lack the managed topology of the dialect in force, one
+    with the configured levels is added, as the leader would create it."""
     objects = DocumentObjects(documents)
     name, levels = configuration.cluster_topology.name, configuration.levels
     resource = dialect_of(objects).resource
-    if levels and not objects.has(resource, name):
+    if levels and not objects.contains(resource, name):
         objects.add({**desired_cluster_topology(name, levels), "kind": resource.kind})
     cluster = Cluster(objects, configuration)
     fill_from(cluster, objects.of)
@@ -31,7 +30,7 @@ def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Clu
 
 
 def take_in(cluster: Cluster, document: Object) -> None:
-    """Adds a document to a cluster that `cluster_of` made, in place of the one of its name."""
+    """Adds a document to a cluster that `cluster_of` returned. It replaces a document of the same name."""
     objects, resource = cluster.client, _resource_of(document)
     assert isinstance(objects, DocumentObjects)
     stored = objects.add(document)
@@ -41,14 +40,14 @@ def take_in(cluster: Cluster, document: Object) -> None:
 
 
 def fill_from(cluster: Cluster, objects_of: Any) -> None:
-    """Fills every store with what `objects_of` returns for its resource. The levels come first, because they decide
-    which labels of nodes are kept."""
+    """Fills every store with the objects that `objects_of` returns for its resource. Nodes come last, because the
+    levels decide which of their labels are kept."""
     for fact, store in cluster.stores:
         fill(store, objects_of(fact.resource))
 
 
 def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
-    """The managed ClusterTopology that the configuration asks for."""
+    """Returns the managed ClusterTopology with the configured `levels`."""
     return {
         "apiVersion": CLUSTER_TOPOLOGY.api_version(),
         "kind": CLUSTER_TOPOLOGY.kind,
@@ -58,8 +57,8 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
 
 
 class DocumentObjects:
-    """`Objects` over documents in memory. Documents without a name or of an unknown
-    kind are left out. What is created is kept."""
+    """`Objects` over documents in memory. Documents without a name, or of a kind that is not used here, are left out.
+    Created objects are kept."""
 
     def __init__(self, documents: Iterable[Object]) -> None:
         self._objects: dict[Resource, dict[Key, Object]] = {}
@@ -70,20 +69,20 @@ class DocumentObjects:
             self.add(document)
 
     def add(self, document: Object) -> Object | None:
-        """The document as it is stored now; None if it is left out."""
+        """Stores a document. Returns it as it is stored, or None if it is left out."""
         resource, metadata = _resource_of(document), document.get("metadata")
         if resource is not None and isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
             return self._store(resource, document, metadata.get("namespace") or "")
         return None
 
-    def has(self, resource: Resource, name: str, namespace: str = "") -> bool:
+    def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
         return (namespace, name) in self._objects.get(resource, {})
 
     def of(self, resource: Resource) -> list[Object]:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """The best version; None for the API of bindings if no document uses it."""
+        """Returns the preferred version, or None for ClusterTopologyBindings if no document uses them."""
         served = resource is not CLUSTER_TOPOLOGY_BINDING or self._serves_bindings
         return resource.versions[0] if served else None
 
@@ -104,7 +103,7 @@ class DocumentObjects:
     async def create(
         self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
     ) -> Object:
-        if self.has(resource, obj["metadata"]["name"], namespace or ""):
+        if self.contains(resource, obj["metadata"]["name"], namespace or ""):
             raise Conflict(f'{resource} "{obj["metadata"]["name"]}" already exists', code=409)
         return obj if dry_run else self._store(resource, obj, namespace or "")
 

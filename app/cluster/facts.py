@@ -1,4 +1,4 @@
-"""The facts that webhooks ask for, read from the watch caches."""
+"""The readers that webhooks use, over the stores of facts."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -28,14 +28,15 @@ from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Topology
 
 
-def ready(store: Store[Any], what: object) -> None:
-    """Unavailable while `store` hasn't got its first list."""
+def ready(store: Store[Any], resource: object) -> None:
+    """Raises Unavailable until `store` has its first list. `resource` names it in the message."""
     if not store.synced:
-        raise Unavailable(f"the cache of {what} is not filled yet; try again in a few seconds")
+        raise Unavailable(f"the cache of {resource} is not filled yet; try again in a few seconds")
 
 
 class CachedFacts:
-    """TopologyReader, PodCliqueSetReader and NodeReader over the caches."""
+    """TopologyReader, PodCliqueSetReader, ApiReader, DeviceClassReader and NodeReader over `stores`. `client` is used
+    for discovery, and for PodCliqueSets that the store lacks."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class CachedFacts:
         return self._current
 
     def bindings(self) -> Mapping[str, Levels]:
-        """Unavailable also if discovery has seen the API of bindings before they were listed."""
+        """Unavailable also if discovery has found the API of bindings and they are not listed yet."""
         store = self._stores[BINDINGS]
         ready(store, "ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
@@ -94,7 +95,8 @@ class CachedFacts:
         return self._node_keys.carrying(key)
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
-        """What the labels of the nodes say against each topology that workloads may refer to."""
+        """Returns the problems of each topology that workloads may refer to, by its name. Empty while they are not
+        known."""
         try:
             topologies = self.dialect().in_use(self)
         except Unavailable:
@@ -122,13 +124,13 @@ class CachedFacts:
 
     def sets_naming(self, domains: Collection[str]) -> list[PodCliqueSet]:
         ready(self._stores[SETS], "PodCliqueSets")
-        found = [one for one in self._stores[SETS].values() if not one.domains.isdisjoint(domains)]
-        return sorted(found, key=lambda one: (one.namespace, one.name))
+        sets = [pcs for pcs in self._stores[SETS].values() if not pcs.domains.isdisjoint(domains)]
+        return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        found = self.cached_set(namespace, name)
-        if found is not None or not name:
-            return found
+        cached = self.cached_set(namespace, name)
+        if cached is not None or not name:
+            return cached
         try:
             return read_pod_clique_set(await self._client.get(POD_CLIQUE_SET, name, namespace))
         except NotFound:

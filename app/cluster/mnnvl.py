@@ -1,7 +1,7 @@
-"""Makes ComputeDomains and ResourceClaims, and hands them to their PodGang. Shared by webhooks and reconcilers.
+"""Creates ComputeDomains and ResourceClaims, and makes PodGangs their owners. Webhooks and reconcilers share it.
 
-The races are settled here: somebody else made it first, it isn't ours, it is being deleted, its owner is gone.
-`app/reconcilers/README.md` states the order of all writes of MNNVL resources.
+It handles the races: another writer has created the object first, it isn't ours, it is being deleted, its owner is
+gone. `app/reconcilers/README.md` lists all writers of MNNVL resources and their preconditions.
 """
 
 import asyncio
@@ -30,9 +30,12 @@ class _Needed(NamedTuple):
     store: Store[MnnvlResource]
     name: str
 
+    def __str__(self) -> str:
+        return f'{self.resource.kind} "{self.name}"'
+
 
 class ClusterMnnvl:
-    """MnnvlResources over a client and the caches."""
+    """`MnnvlResources` over `client` and `stores`. `sets` reads the PodCliqueSets that own new resources."""
 
     def __init__(self, client: Objects, sets: PodCliqueSetReader, stores: Stores) -> None:
         self._client = client
@@ -53,22 +56,24 @@ class ClusterMnnvl:
         return _is_ours(stored, plan) and not stored.deleting and self._owner_is_known(stored, plan)
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Whether the caches say that an owner of `stored` lives, so that it will not be collected."""
+        """Whether the caches contain an owner of `stored`, so that it will not be garbage-collected."""
         if not stored.owners:
             return True
-        return any(self._is_cached(one, plan) for one in stored.owners)
+        return any(self._is_cached(owner, plan) for owner in stored.owners)
 
     def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
         ready(self._gangs, "PodGangs")
-        held: PodCliqueSet | Gang | None = None
+        cached: PodCliqueSet | Gang | None = None
         if owner.kind == POD_CLIQUE_SET.kind:
-            held = self._sets.cached_set(plan.namespace, owner.name)
+            cached = self._sets.cached_set(plan.namespace, owner.name)
         elif owner.kind == POD_GANG.kind:
-            held = self._gangs.get(plan.namespace, owner.name)
-        return held is not None and held.uid == owner.uid and not held.deleting and not self._is_doomed(held, plan)
+            cached = self._gangs.get(plan.namespace, owner.name)
+        is_current = cached is not None and cached.uid == owner.uid and not cached.deleting
+        return is_current and not self._is_doomed(cached, plan)
 
-    def _is_doomed(self, owner: PodCliqueSet | Gang, plan: Plan) -> bool:
-        """Whether a PodGang belongs to a former PodCliqueSet of that name, and will be collected with all it owns."""
+    def _is_doomed(self, owner: PodCliqueSet | Gang | None, plan: Plan) -> bool:
+        """Whether `owner` is a PodGang of a former PodCliqueSet of that name. The garbage collector will delete it with
+        everything that it owns."""
         if not isinstance(owner, Gang) or not owner.set_uid:
             return False
         cached = self._sets.cached_set(plan.namespace, plan.owner.name)
@@ -106,150 +111,152 @@ class ClusterMnnvl:
                 stored = await self._read(needed, plan) if dry_run else None
             if stored is None:
                 plan = replace(plan, owner=await self._find_owner(plan))
-                made = await self._create(needed, plan, dry_run)
-                if made is not None:
-                    created.append(made)
+                obj = await self._create(needed, plan, dry_run)
+                if obj is not None:
+                    created.append(obj)
                     continue
                 stored = await self._read(needed, plan)
             await self._check(needed, stored, plan)
         return created
 
     async def restore(self, plan: Plan, mode: ClaimMode) -> list[Object]:
-        """Makes what is missing of `plan`, whose owner lives; gives what was created. What exists stays as it is: if
-        it is being deleted, or its owner is gone, it is restored once it has gone. NotOurs if something else has its
-        name, Unavailable if a later try may succeed."""
+        """Creates the missing resources of `plan`, whose owner exists, and returns them. Existing resources are not
+        changed: one that is being deleted, or whose owner is gone, is restored later, when it no longer exists. NotOurs
+        if another object has the name, Unavailable if a later call may succeed."""
         self._check_served(plan, mode)
         created: list[Object] = []
         for needed in self._needed(plan, mode):
             stored = needed.store.get(plan.namespace, needed.name)
             if stored is None:
-                made = await self._create(needed, plan, dry_run=False)
-                if made is not None:
-                    created.append(made)
+                obj = await self._create(needed, plan, dry_run=False)
+                if obj is not None:
+                    created.append(obj)
                     continue
                 stored = await self._read(needed, plan)
             _check_is_ours(needed, stored, plan)
         return created
 
     async def _find_owner(self, plan: Plan) -> Owner:
-        """The set that will own what is made; the PodClique's word counts if the cache lacks the set."""
+        """Returns the set that will own the resources. If the cache lacks it, the owner reference of the PodClique
+        counts."""
         cached = self._sets.cached_set(plan.namespace, plan.owner.name)
         if cached is None and plan.owner.uid:
             return plan.owner
-        found = await self._sets.read_set(plan.namespace, plan.owner.name)
-        if found is None or found.deleting:
-            state = "is being deleted" if found else "does not exist"
+        pcs = await self._sets.read_set(plan.namespace, plan.owner.name)
+        if pcs is None or pcs.deleting:
+            state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
-        if plan.owner.uid and plan.owner.uid != found.uid:
+        if plan.owner.uid and plan.owner.uid != pcs.uid:
             raise Unavailable(f'the PodClique belongs to a former PodCliqueSet "{plan.owner.name}", made anew since')
-        return Owner(found.name, found.uid)
+        return Owner(pcs.name, pcs.uid)
 
     async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
-        """The created object; None where one of that name exists."""
+        """Returns the created object, or None if an object of that name exists."""
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         build = desired_compute_domain if needed.resource is COMPUTE_DOMAIN else desired_claim
-        obj = build(plan, version)
+        desired = build(plan, version)
         if dry_run:
-            return obj
+            return desired
         try:
-            made = await self._client.create(needed.resource, obj, plan.namespace)
+            created = await self._client.create(needed.resource, desired, plan.namespace)
         except Conflict:
             return None
-        needed.store.note(made)
-        return made
+        needed.store.note(created)
+        return created
 
     async def _read(self, needed: _Needed, plan: Plan) -> MnnvlResource | None:
         try:
-            found = await self._client.get(needed.resource, needed.name, plan.namespace)
+            obj = await self._client.get(needed.resource, needed.name, plan.namespace)
         except NotFound:
             return None
-        one = read_resource(found)
-        if one.managed:  # the watch sees no other, so that it would never tell that it has gone
-            needed.store.note(found)
-        return one
+        stored = read_resource(obj)
+        if stored.managed:  # the watch selects only these, and would never remove another one from the store
+            needed.store.note(obj)
+        return stored
 
     async def _check(self, needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> None:
-        """Raises if a resource that exists can't be relied on."""
+        """Raises an error if an existing resource isn't ours, is being deleted, or will be garbage-collected."""
         stored = _check_is_ours(needed, stored, plan)
-        what = f'{needed.resource.kind} "{needed.name}"'
         if stored.deleting:
-            raise Unavailable(f"{what} is being deleted")
+            raise Unavailable(f"{needed} is being deleted")
         if not await self._owner_lives(stored, plan):
-            raise Unavailable(f"{what} belongs to an owner that is gone, and will be collected with it")
+            raise Unavailable(f"{needed} belongs to an owner that is gone, and will be collected with it")
 
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
         if self._owner_is_known(stored, plan) or self._owner_is_named(stored, plan):
             return True
-        return any([await self._is_alive(one, plan) for one in stored.owners])
+        return any([await self._exists(owner, plan) for owner in stored.owners])
 
     def _owner_is_named(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Whether the PodClique names the PodCliqueSet that owns `stored`, and the cache lacks this set: the resource
-        was created on the word of such a PodClique (`_find_owner`), so the same word counts for the next one."""
+        """Whether the cache lacks the PodCliqueSet, and the owner reference of the PodClique names an owner of
+        `stored`. The resource was created for such a reference (`_find_owner`), which therefore counts again."""
         if self._sets.cached_set(plan.namespace, plan.owner.name) is not None:
             return False
-        return any(one.uid == plan.owner.uid for one in stored.owners if plan.owner.uid)
+        return any(owner.uid == plan.owner.uid for owner in stored.owners if plan.owner.uid)
 
-    async def _is_alive(self, owner: OwnerRef, plan: Plan) -> bool:
+    async def _exists(self, owner: OwnerRef, plan: Plan) -> bool:
         resource = _OWNERS.get(owner.kind)
         if resource is None:
             return True
         try:
-            found = await self._client.get(resource, owner.name, plan.namespace, metadata_only=True)
+            obj = await self._client.get(resource, owner.name, plan.namespace, metadata_only=True)
         except NotFound:
             return False
-        metadata = found["metadata"]
+        metadata = obj["metadata"]
         if metadata.get("uid") != owner.uid or metadata.get("deletionTimestamp") is not None:
             return False
-        return owner.kind != POD_GANG.kind or not self._is_doomed(read_gang(found, plan.namespace), plan)
+        return owner.kind != POD_GANG.kind or not self._is_doomed(read_gang(obj, plan.namespace), plan)
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
         keys = (gang.namespace, gang.name), replica_key(gang.namespace, gang.place)
-        found: list[MnnvlResource] = []
+        resources: list[MnnvlResource] = []
         for resource, store in self._stores.items():
             ready(store, resource)
-            found += [one for key in keys for one in store.by_index(OF_GANG, key) if belongs_to(one, gang)]
-        return sorted(found, key=lambda one: (one.kind, one.name))
+            indexed = (stored for key in keys for stored in store.by_index(OF_GANG, key))
+            resources += [stored for stored in indexed if belongs_to(stored, gang)]
+        return sorted(resources, key=lambda stored: (stored.kind, stored.name))
 
-    async def adopt(self, gang: Gang, *, dry_run: bool, seen: Sequence[MnnvlResource] | None = None) -> list[Object]:
-        found = self.resources_of(gang) if seen is None else seen
-        wanted = [one for one in found if ownership(one, gang) == "adoptable"]
+    async def adopt(
+        self, gang: Gang, *, dry_run: bool, resources: Sequence[MnnvlResource] | None = None
+    ) -> list[Object]:
+        candidates = self.resources_of(gang) if resources is None else resources
+        adoptable = [stored for stored in candidates if ownership(stored, gang) == "adoptable"]
         if dry_run:
-            return [_owned(one, gang) for one in wanted]
-        done = await asyncio.gather(*(self._hand_over(one, gang) for one in wanted), return_exceptions=True)
-        for result in done:
+            return [_owned(stored, gang) for stored in adoptable]
+        results = await asyncio.gather(*(self._hand_over(stored, gang) for stored in adoptable), return_exceptions=True)
+        for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return [result for result in done if isinstance(result, dict)]
+        return [result for result in results if isinstance(result, dict)]
 
-    async def _hand_over(self, one: MnnvlResource, gang: Gang) -> Object:
-        resource = COMPUTE_DOMAIN if one.kind == COMPUTE_DOMAIN.kind else RESOURCE_CLAIM
-        patch = {"metadata": _owned(one, gang)["metadata"]}
+    async def _hand_over(self, stored: MnnvlResource, gang: Gang) -> Object:
+        resource = COMPUTE_DOMAIN if stored.kind == COMPUTE_DOMAIN.kind else RESOURCE_CLAIM
+        patch = {"metadata": _owned(stored, gang)["metadata"]}
         del patch["metadata"]["name"], patch["metadata"]["namespace"]
-        changed = await self._client.patch(resource, one.name, patch, one.namespace)
+        changed = await self._client.patch(resource, stored.name, patch, stored.namespace)
         self._stores[resource].note(changed)
         return changed
 
 
-def _owned(one: MnnvlResource, gang: Gang) -> Object:
-    """What is written when `gang` becomes the owner: of this very object, as it was seen."""
-    metadata = {"resourceVersion": one.resource_version, "uid": one.uid, "ownerReferences": [gang.reference()]}
-    return {"kind": one.kind, "metadata": {"name": one.name, "namespace": one.namespace, **metadata}}
+def _owned(stored: MnnvlResource, gang: Gang) -> Object:
+    """Returns the parts of `stored` that identify it and its version, with `gang` as the owner."""
+    version = {"resourceVersion": stored.resource_version, "uid": stored.uid, "ownerReferences": [gang.reference()]}
+    return {"kind": stored.kind, "metadata": {"name": stored.name, "namespace": stored.namespace, **version}}
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> MnnvlResource:
-    what = f'{needed.resource.kind} "{needed.name}"'
     if stored is None:
-        raise Unavailable(f"{what} was there and is gone again")
+        raise Unavailable(f"{needed} was there and is gone again")
     if not _is_ours(stored, plan):
         raise NotOurs(
-            f"{what} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet replica; delete or "
+            f"{needed} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet replica; delete or "
             f"rename it"
         )
     return stored
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
-    """Made by us, for the same replica of the same PodCliqueSet, and of the same scaling group if it is for one."""
+    """Whether we made the resource, for the same replica of the same PodCliqueSet and of the same scaling group."""
     place, labels = stored.place, plan.labels
     return (
         stored.managed

@@ -1,4 +1,4 @@
-"""Which labels of nodes are kept: those of the levels of every topology and the configured ones."""
+"""The labels of nodes that are kept, and a summary of them."""
 
 import asyncio
 from collections import Counter
@@ -12,15 +12,15 @@ from app.rules.topology.coverage import GPU_COUNT, NVLINK_DOMAIN, Nodes
 from app.rules.topology.levels import HOSTNAME_KEY
 
 ALWAYS = (GPU_COUNT, NVLINK_DOMAIN)
-"""What warnings about room and NVLink need."""
+"""The labels for warnings about room and about NVLink domains."""
 
 
 class NodeKeys:
-    """The keys of the labels to keep: `configured`, and those of the levels of the ClusterTopology `topology_name` and
-    of every ClusterTopologyBinding.
+    """The keys of the labels to keep: those in ALWAYS and `configured`, and those of the levels of the ClusterTopology
+    `topology_name` and of all ClusterTopologyBindings.
 
-    `changed` is set if nodes have to be listed again, because a key was added. Until then, `carrying` says
-    how many nodes have a label that is not kept yet.
+    `changed` is set if a key was added, so that nodes have to be listed again. `carrying` counts the nodes with any
+    label, even if it is not kept yet.
     """
 
     def __init__(self, topology_name: str, configured: tuple[str, ...]) -> None:
@@ -34,13 +34,13 @@ class NodeKeys:
         self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def project(self, obj: Object) -> NodeLabels:
-        """The labels of a node that are kept."""
+        """Returns the labels of a node that are kept."""
         labels = labels_of(obj)
         self._note(str(obj["metadata"]["name"]), tuple(intern(key) for key in sorted(labels)))
         return {intern(key): intern(labels[key]) for key in self._keys if key in labels}
 
     def carrying(self, key: str) -> int:
-        """How many nodes have the label `key`, kept or not."""
+        """Returns how many nodes have the label `key`, whether it is kept or not."""
         return sum(count for keys, count in self._combinations.items() if key in keys)
 
     def node_changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
@@ -48,7 +48,8 @@ class NodeKeys:
             self._note(key[1], None)
 
     def _note(self, node: str, keys: tuple[str, ...] | None) -> None:
-        """Nodes mostly have the same labels, so that few combinations of keys are kept."""
+        """Records the label keys of a node, None if it was deleted. Most nodes share one of a few combinations of keys,
+        so that this needs little memory."""
         before = self._present.pop(node, None)
         if before is not None:
             self._combinations[before] -= 1
@@ -78,7 +79,7 @@ class NodeKeys:
 
 
 class NodeSummary:
-    """How many nodes have equal labels, kept in step with the store of nodes, so that a verdict doesn't look at each of
+    """How many nodes have equal labels. It follows the store of nodes, so that a verdict doesn't have to look at
     thousands of nodes."""
 
     def __init__(self, store: WatchStore[NodeLabels]) -> None:
@@ -108,5 +109,5 @@ class NodeSummary:
 
 
 def _shared(labels: NodeLabels) -> tuple[tuple[str, str], ...]:
-    """The labels without the hostname, which no two nodes have in common."""
+    """Returns the labels without the hostname, which differs for each node."""
     return tuple(sorted(item for item in labels.items() if item[0] != HOSTNAME_KEY))

@@ -1,4 +1,4 @@
-"""Projection of a PodGang for the cache: who it is, and what the rules of constraints look at, without a read."""
+"""The projection of a PodGang for the cache: its identity, and the parts that the rules of constraints read."""
 
 from dataclasses import dataclass
 from sys import intern
@@ -18,19 +18,19 @@ _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 
 @dataclass(frozen=True, slots=True)
 class StoredGang(Gang):
-    """A PodGang as the API server has it. `seen` is JSON, which needs a small part of the memory that maps need."""
+    """A cached PodGang. `content` is JSON, which needs far less memory than maps."""
 
-    seen: bytes = b""
+    content: bytes = b""
 
     def view(self) -> Object:
-        """The part of the object that constraints and the adopted annotation touch, in its place: edits of it, as JSON
-        Patch operations, fit the whole object."""
-        found: Object = orjson.loads(self.seen)
-        return found
+        """Returns the parts of the object that contain constraints and annotations, at their places in the whole
+        object. A JSON Patch of the view therefore applies to the whole object."""
+        view: Object = orjson.loads(self.content)
+        return view
 
 
 def packed(obj: Object) -> bytes:
-    """JSON in just the memory that it needs: orjson hands out its whole buffer, of some KiB."""
+    """Returns `obj` as JSON. It is copied, because orjson returns a buffer of several KiB."""
     return bytes(memoryview(orjson.dumps(obj)))
 
 
@@ -49,26 +49,26 @@ def read_stored_gang(obj: Object) -> StoredGang:
 
 
 def reduced(obj: Object) -> Object:
-    """What stays of `obj`. A map that is there stays, however little of it, so that nobody thinks it has to be made."""
+    """Returns the parts of `obj` that are kept. A map that exists is kept even if it becomes empty, so that a patch
+    does not create it again."""
     metadata: Object = {}
     annotations = value_at(obj, ("metadata", "annotations"))
     if isinstance(annotations, dict):
-        metadata["annotations"] = {
-            key: annotations[key] for key in (TOPOLOGY_NAME, MNNVL_ADOPTED) if key in annotations
-        }
+        metadata["annotations"] = _only(annotations, _ANNOTATIONS)
     spec = value_at(obj, ("spec",))
     if not isinstance(spec, dict):
         return {"metadata": metadata} if spec is ABSENT else {"metadata": metadata, "spec": spec}
-    kept = {key: spec[key] for key in _CONSTRAINTS if key in spec}
+    reduced_spec = _only(spec, _CONSTRAINTS)
     if "podgroups" in spec:
-        kept["podgroups"] = _podgroups(spec["podgroups"])
-    return {"metadata": metadata, "spec": kept}
+        reduced_spec["podgroups"] = _podgroups(spec["podgroups"])
+    return {"metadata": metadata, "spec": reduced_spec}
 
 
-def _podgroups(found: Any) -> Any:
-    if not isinstance(found, list):
-        return found
-    return [
-        {key: one[key] for key in ("name", "topologyConstraint") if key in one} if isinstance(one, dict) else one
-        for one in found
-    ]
+def _podgroups(podgroups: Any) -> Any:
+    if not isinstance(podgroups, list):
+        return podgroups
+    return [_only(item, ("name", "topologyConstraint")) if isinstance(item, dict) else item for item in podgroups]
+
+
+def _only(entries: Object, keys: tuple[str, ...]) -> Object:
+    return {key: entries[key] for key in keys if key in entries}

@@ -9,16 +9,17 @@ from app.kube.store import Projection, WatchStore
 
 T = TypeVar("T")
 
+NO_PROJECTIONS: Mapping[Fact[Any], Projection[Any]] = {}
+
 
 class Stores:
     """The stores of `facts`. `projections` replace the projections of their rows."""
 
     def __init__(
-        self, facts: Iterable[Fact[Any]], projections: Mapping[Fact[Any], Projection[Any]] | None = None
+        self, facts: Iterable[Fact[Any]], projections: Mapping[Fact[Any], Projection[Any]] = NO_PROJECTIONS
     ) -> None:
-        given = projections or {}
         self._stores: dict[Fact[Any], WatchStore[Any]] = {
-            fact: WatchStore(given.get(fact, fact.project), fact.indexes) for fact in facts
+            fact: WatchStore(projections.get(fact, fact.project), fact.indexes) for fact in facts
         }
 
     def __getitem__(self, fact: Fact[T]) -> WatchStore[T]:
@@ -28,7 +29,7 @@ class Stores:
         return iter(self._stores.items())
 
     def by_name(self) -> dict[str, WatchStore[Any]]:
-        """The stores by the plural of their resource."""
+        """Returns the stores by the plural of their resource."""
         return {fact.resource.plural: store for fact, store in self._stores.items()}
 
     async def until_synced(self) -> None:

@@ -73,7 +73,7 @@ class PodGangReconciler:
         if not any(ownership(one, gang) == "adoptable" for one in found) or not await self._lives(gang):
             return
         # As it was before that question: what the next PodGang of this name has taken since isn't taken back.
-        written = await self._resources.adopt(gang, dry_run=False, seen=found)
+        written = await self._resources.adopt(gang, dry_run=False, resources=found)
         named = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in written)
         if named:  # the webhook may have been quicker
             self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {named}")
