@@ -17,8 +17,9 @@ from app.cluster.cluster import Cluster
 from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.kube.api import ClusterError, Object
-from app.kube.client import HttpClient, Limits
+from app.kube.client import HttpClient
 from app.kube.credentials import PlainCredentials
+from app.kube.transport import Limits
 from app.objects.resource import CRD, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.rules.kinds import ALL, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
 from app.sandbox.sandbox import Sandbox
