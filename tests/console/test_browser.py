@@ -40,6 +40,9 @@ PAGES = {
 }
 LABEL = "topology.kubernetes.io/rack"
 
+TEXT, MARKS = 5.9, 3.2
+"""The least contrast of text, and of marks such as the filled part of a cell, against what is behind them."""
+
 CONTRAST = """() => {
   const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
@@ -62,6 +65,19 @@ CONTRAST = """() => {
   }
   return worst;
 }"""
+
+
+MARK_COLOURS = """() => {
+  const shown = getComputedStyle(document.documentElement);
+  const light = (name) => shown.getPropertyValue("--" + name).trim().match(/^#(..?)(..?)(..?)$/).slice(1)
+    .map((part) => parseInt(part.length === 1 ? part + part : part, 16) / 255)
+    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const ratio = (one, other) => (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+  const pairs = ["fill", "accent", "waits"].flatMap((mark) => ["cell", "card"].map((behind) => [mark, behind]));
+  return pairs.map(([mark, behind]) => [ratio(light(mark), light(behind)), `${mark} on ${behind}`]);
+}"""
+"""The contrast of cells of the map and of their outlines, from the colours of the style sheet."""
 
 
 def chromium() -> str:
@@ -170,7 +186,8 @@ async def test_every_page_is_readable(browser: "Browser", console: Opened, name:
         sizes = await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert sizes[0] <= sizes[1]
         ratio, text = await page.evaluate(CONTRAST)
-        assert ratio >= 4.5, f"{text!r} has a contrast of {ratio:.1f}"
+        assert ratio >= TEXT, f"{text!r} has a contrast of {ratio:.1f}"
+        assert [name for ratio, name in await page.evaluate(MARK_COLOURS) if ratio < MARKS] == []
         names = await page.evaluate(
             "[...document.querySelectorAll('a,button,select,input:not([type=hidden]),textarea')].filter("
             "(e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length)).map((e) => e.outerHTML)"
