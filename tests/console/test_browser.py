@@ -4,14 +4,11 @@ Needs the extra `browser` and a chromium (CHROMIUM, or on PATH). CONSOLE_PICTURE
 """
 
 import asyncio
-import contextlib
-import importlib.util
 import os
 import re
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -25,6 +22,7 @@ from app.objects.resource import NODE
 from app.sandbox.fleet import fleet
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
+from tests.console.chromium import tab
 from tests.integration.system import connect, eventually
 
 if TYPE_CHECKING:
@@ -80,28 +78,6 @@ MARK_COLOURS = """() => {
 """The contrast of cells of the map and of their outlines, from the colours of the style sheet."""
 
 
-def chromium() -> str:
-    """The path of a chromium. Skips the test if it or Playwright is missing."""
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("needs Playwright: install grove-admission[browser]")
-    named = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if named is None:
-        pytest.skip("needs a chromium: on PATH, or named by CHROMIUM")
-    return str(named)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> "AsyncIterator[Browser]":
-    path = chromium()
-    from playwright.async_api import async_playwright
-
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=path, args=options)
-        yield started
-        await started.close()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     folder = tmp_path_factory.mktemp("api")
@@ -135,37 +111,6 @@ async def console(api: Sandbox) -> AsyncIterator[Opened]:
 
 async def _is_ready(console: Opened) -> bool:
     return console.live.ready
-
-
-class Tab:
-    """A page of the browser, with what it asked for and what it complained of."""
-
-    def __init__(self, page: "Page", origin: str) -> None:
-        self.page, self.origin = page, origin
-        self.complaints: list[str] = []
-        self.elsewhere: list[str] = []
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", self._asked)
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self.origin, "file:")):
-            self.elsewhere.append(request.url)
-
-
-@contextlib.asynccontextmanager
-async def tab(
-    browser: "Browser", console: Opened, path: str = "workloads", scheme: Any = "light", width: int = 1366
-) -> "AsyncIterator[Tab]":
-    context = await browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    page = await context.new_page()
-    opened_tab = Tab(page, console.url)
-    try:
-        await page.goto(f"{console.url}{path}")
-        yield opened_tab
-        assert (opened_tab.complaints, opened_tab.elsewhere) == ([], [])
-    finally:
-        await context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
