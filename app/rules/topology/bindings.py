@@ -67,9 +67,7 @@ class Bindings:
         users = around.users_of(name) if operation == "UPDATE" else ()
         findings, warnings = validate_binding(obj, old, around.kai_topology(name), users)
         if not findings:
-            warnings += [
-                problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes(), around.carrying)
-            ]
+            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes_with)]
         return LevelsVerdict(findings=findings, warnings=warnings)
 
     def validate_set(
