@@ -92,7 +92,7 @@ class CachedFacts:
         return self._summary.nodes()
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        return self._node_keys.nodes(keys)
+        return self._node_keys.nodes(keys) if self._stores[NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
         """Returns the problems of each topology that workloads may refer to, by its name. Empty while they are not

@@ -69,8 +69,8 @@ class NodeKeys:
             self._forget(key[1])
 
     def _note(self, node: str, labels: Mapping[str, str]) -> None:
-        """Records the labels of a node. Equal texts are stored once, and equal sets of keys, because most nodes have the
-        same keys."""
+        """Records the labels of a node. Equal texts are stored once, and so are equal sets of keys, which most nodes
+        have in common."""
         pairs = [pair for pair in sorted(labels.items()) if pair[0] != HOSTNAME_KEY]
         keys, values = tuple(intern(key) for key, _ in pairs), tuple(intern(value) for _, value in pairs)
         if self._keys_of.get(node) == keys and self._nodes_with[keys][1][node] == values:
@@ -109,7 +109,7 @@ class NodeKeys:
 
 
 class NodeSummary:
-    """How many nodes have equal labels, kept in step with the store of nodes, so that a verdict doesn't look at each of
+    """How many nodes have equal labels. It follows the store of nodes, so that a verdict doesn't have to look at
     thousands of nodes."""
 
     def __init__(self, store: WatchStore[NodeLabels]) -> None:
@@ -139,5 +139,5 @@ class NodeSummary:
 
 
 def _shared(labels: NodeLabels) -> tuple[tuple[str, str], ...]:
-    """The labels without the hostname, which no two nodes have in common."""
+    """Returns the labels without the hostname, which differs for each node."""
     return tuple(sorted(item for item in labels.items() if item[0] != HOSTNAME_KEY))
