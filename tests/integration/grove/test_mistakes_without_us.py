@@ -168,13 +168,11 @@ async def test_an_edited_constraint_is_copied_to_kai_and_stays_until_the_set_cha
         lambda: field(clients, POD_GROUP, "train-0", namespace, *level), lambda value: value == mistakes.RACK
     )
     assert in_kai == mistakes.RACK
-    touch = {"metadata": {"annotations": {"example.com/touched": "1"}}}
-    path = f"{SETS.format(namespace=namespace)}/train"
-    await clients.answer("user", "PATCH", path, touch)
-    copied = ("metadata", "annotations", "example.com/touched")
-    await eventually(lambda: field(clients, POD_GANG, "train-0", namespace, *copied))
+    await created(clients, mistakes.pcs("later", mistakes.clique("w"), pack={"required": "zone"}), namespace)
+    await until_gang(clients, "later-0", namespace)
     assert await until_gang(clients, "train-0", namespace) == {"required": mistakes.RACK}
-    await clients.answer("user", "PATCH", path, {"spec": {"template": {"cliques": [mistakes.clique("w", gpus=1)]}}})
+    path, cliques = f"{SETS.format(namespace=namespace)}/train", [mistakes.clique("w", gpus=1)]
+    await clients.answer("user", "PATCH", path, {"spec": {"template": {"cliques": cliques}}})
     constraint = ("spec", "topologyConstraint", "packConstraint", "required")
     await eventually(
         lambda: field(clients, POD_GANG, "train-0", namespace, *constraint), lambda value: value == mistakes.ZONE
