@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.kube.api import Object

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import NotFound, Object
 from app.kube.client import HttpClient
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.commands.sandbox import ApiServer
+from app.commands.beside import ApiServer
 from app.kube.api import ClusterError, Object
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
