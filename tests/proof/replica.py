@@ -41,6 +41,12 @@ class Replica:
         return served is not None and served.leader is not None and served.leader.leading and not self.is_dead
 
     @property
+    def identity(self) -> str:
+        """What it writes into the Lease, if it leads; else ""."""
+        served = self._served
+        return served.leader.holder if self.leads and served is not None and served.leader is not None else ""
+
+    @property
     def proxy(self) -> FaultyProxy:
         return self._proxy
 

@@ -132,12 +132,20 @@ class Schedule:
 
     async def _replace(self, number: int, share: float = SHARE) -> None:
         former = self._replicas[number]
+        identity = former.identity
         await former.kill()
         self._faults += former.proxy.injected
-        if not any(replica.leads for replica in self._replicas):
-            with contextlib.suppress(ClusterError):  # nobody has to wait until it expires
-                await self._admin.delete(LEASE, NAME, "grove-system")
+        if identity:
+            await self._free_lease(identity)
         self._replicas[number] = await self._replica(share)
+
+    async def _free_lease(self, identity: str) -> None:
+        """Deletes the Lease of a leader that was killed, so that nobody has to wait until it expires."""
+        with contextlib.suppress(ClusterError):
+            lease = await self._admin.get(LEASE, NAME, "grove-system")
+            if lease["spec"]["holderIdentity"] == identity:
+                version = lease["metadata"]["resourceVersion"]
+                await self._admin.delete(LEASE, NAME, "grove-system", resource_version=version)
 
     # What happens.
 
