@@ -34,6 +34,8 @@ class Replica:
         self._proxy, self._balancer, self._token, self._folder, self._levels = proxy, balancer, token, folder, levels
         self._task: asyncio.Task[None] | None = None
         self._served: Running | None = None
+        """Once it is ready, and until it is killed."""
+        self._started: Running | None = None
 
     @property
     def leads(self) -> bool:
@@ -54,6 +56,16 @@ class Replica:
         await self._proxy.start()
         self._task = asyncio.create_task(self._run())
 
+    def state(self) -> str:
+        """For people: whether it runs, is ready, and who leads."""
+        if self.is_dead:
+            return f"dead: {None if self._task is None or self._task.cancelled() else self._task.exception()!r}"
+        if self._started is None:
+            return "has not started"
+        failing = [f"{name} {problem}" for name, problem in self._started.readiness.ready().items() if problem]
+        leader = self._started.leader
+        return f"{', '.join(failing) or 'ready'}, leads: {leader is not None and leader.leading}, holder: {leader and leader.holder}"
+
     @property
     def is_dead(self) -> bool:
         return self._task is not None and self._task.done()
@@ -65,6 +77,7 @@ class Replica:
         async with HttpClient(PlainCredentials(self._proxy.url, self._token), ALL, limits) as client:
             cluster = Cluster(client, configuration, client.discovery)
             async with serving(configuration, self._folder / "webhook", cluster, client) as served:
+                self._started = served
                 while not served.readiness.is_ready:  # noqa: ASYNC110 - several caches, and a check each
                     await asyncio.sleep(0.02)
                 self._served = served

@@ -86,6 +86,9 @@ class Schedule:
                 await self._chaos(admin, operator)
                 await self._calm(admin, operator)
                 await self._settle(admin, operator, foreign)
+            except TimeoutError as stuck:
+                replicas = "; ".join(replica.state() for replica in self._replicas)
+                self.report.broken.append(f"after a minute not yet {stuck}: {replicas}")
             finally:
                 for task in playing:
                     task.cancel()
@@ -111,7 +114,7 @@ class Schedule:
         port = await self._balancer.start()
         self._replicas = [await self._replica(0.0), await self._replica(0.0)]
         bundle = self._folder / "webhook" / "ca.crt"
-        await until(lambda: len(self._balancer.ports) == 2 and bundle.exists())
+        await until("ready", lambda: len(self._balancer.ports) == 2 and bundle.exists())
         await self._api.apply(webhook_configurations(UrlTarget(f"https://127.0.0.1:{port}", bundle.read_bytes())))
         for replica in self._replicas:
             replica.proxy.share = SHARE
@@ -228,15 +231,18 @@ class Schedule:
         await self._toggle_bindings(admin, install=False)
         for number in range(2):
             await self._replace(number, share=0.0)
-        await until(lambda: len(self._balancer.ports) == 2 and any(replica.leads for replica in self._replicas))
+        await until("ready, with a leader", self._is_led)
         rounds = operator.rounds
-        await until(lambda: operator.rounds > rounds + 2)
+        await until("through with everything", lambda: operator.rounds > rounds + 2)
         operator.resets = False
         rounds = operator.rounds
-        await until(lambda: operator.rounds > rounds + 1)
+        await until("through once more", lambda: operator.rounds > rounds + 1)
         for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
             await self._delete_one(admin, resource)
         await self._pods.end_all()
+
+    def _is_led(self) -> bool:
+        return len(self._balancer.ports) == 2 and any(replica.leads for replica in self._replicas)
 
     async def _settle(self, admin: HttpClient, operator: Operator, foreign: Foreign) -> None:
         begin = time.monotonic()
@@ -275,7 +281,11 @@ async def run_seed(seed: int, folder: Path) -> Report:
         return await Schedule(api, seed, folder, operator_token(api)).run()
 
 
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110 - another thread of events makes it true
-            await asyncio.sleep(0.02)
+async def until(what: str, is_so: Callable[[], bool]) -> None:
+    """TimeoutError with `what` after a minute."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not is_so():  # noqa: ASYNC110 - other tasks change it
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise TimeoutError(what) from None
