@@ -168,6 +168,10 @@ def test_documents_that_are_no_facts_are_passed_over() -> None:
         {},
         {"kind": "Node"},
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": 7}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {"rack": 7}}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "annotations": [7]}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "ownerReferences": [{"kind": "x"}]}},
+        {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "a", "namespace": 7}},
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}},
         {"apiVersion": "other/v1", "kind": "PodCliqueSet", "metadata": {"name": "a"}},
     ]

@@ -7,12 +7,14 @@ from random import Random
 
 import yaml
 
+from app.cluster.documents import cluster_of
 from app.config.environment import with_overrides
 from app.config.read import ConfigurationError, read_configuration
-from app.webhooks.registry import Settings
+from app.webhooks.registry import routes_over
 from tests.fuzz.documents import TOKENS
 from tests.fuzz.mutation import Vocabulary, changed_bytes
 from tests.fuzz.target import Target
+from tests.fuzz.verdicts import PATHS
 
 EXAMPLES = Path(__file__).parents[2] / "manifests"
 HEAD = "apiVersion: config.grove.io/v1alpha1\nkind: OperatorConfiguration\n"
@@ -32,7 +34,7 @@ def run(data: bytes) -> None:
         assert all(findings)
         return
     moved = with_overrides(configuration, {"POD_NAMESPACE": "grove", "GROVE_ADMISSION_PORT": "1"}, {})
-    assert Settings.of(moved).topology_name == configuration.cluster_topology.name
+    assert set(routes_over(moved, cluster_of(moved, ()))) == set(PATHS)
     assert read_configuration(text, "fuzz") == configuration
 
 

@@ -64,7 +64,8 @@ class Replica:
             return "has not started"
         failing = [f"{name} {problem}" for name, problem in self._started.readiness.ready().items() if problem]
         leader = self._started.leader
-        return f"{', '.join(failing) or 'ready'}, leads: {leader is not None and leader.leading}, holder: {leader and leader.holder}"
+        leads = "no candidate" if leader is None else f"leads: {leader.leading}, holder: {leader.holder or 'nobody'}"
+        return f"{', '.join(failing) or 'ready'}, {leads}"
 
     @property
     def is_dead(self) -> bool:

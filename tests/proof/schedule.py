@@ -14,7 +14,7 @@ from typing import NoReturn
 import yaml
 
 from app.commands.beside import ApiServer
-from app.kube.api import ClusterError, Object
+from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
@@ -211,9 +211,10 @@ class Schedule:
         items = [item for item in items if not item["metadata"]["name"].startswith("foreign")]
         if items:
             chosen = self._random.choice(items)
-            await admin.delete(resource, chosen["metadata"]["name"], self.namespace)
-            if is_reserved(chosen):
-                self.report.count("delete claim in use")
+            with contextlib.suppress(NotFound):  # it may be gone by now
+                await admin.delete(resource, chosen["metadata"]["name"], self.namespace)
+                if is_reserved(chosen):
+                    self.report.count("delete claim in use")
 
     async def _toggle_bindings(self, admin: HttpClient, *, install: bool = True) -> None:
         installed = any(item["metadata"]["name"] == BINDINGS for item in (await admin.list(CRD)).items)
