@@ -20,8 +20,9 @@ from app.commands.reading import unreadable
 from app.dry_run.documents import UnusableInput
 from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.grove import ClusterTopology, cluster_topology, cluster_topology_binding
-from app.explain.index import Index, Topology
+from app.explain.index import Index
 from app.explain.json import preview_document, room_document, survey_document
+from app.explain.levels import Topology
 from app.explain.preview import preview
 from app.explain.read import TOPOLOGY, facts_of, read_all
 from app.explain.topology import DomainReport, RoomAnswer, domain_reports, find_room, survey

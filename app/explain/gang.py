@@ -10,7 +10,8 @@ from app.explain.facts.common import UNBOUND, Ref, Told
 from app.explain.facts.grove import GangPart, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, SubGroup
 from app.explain.facts.pods import NO_SHAPE, Pod, Shape
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Lookups over facts, each made once: who belongs to whom, what is used on a node, which topology is meant."""
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -11,49 +10,19 @@ from app.explain.devices import current, taken_gpus, with_gpus
 from app.explain.domains import Domains
 from app.explain.facts import CHANNELS, ROOM, Facts
 from app.explain.facts.common import Amounts
-from app.explain.facts.devices import DeviceClass, Event, ResourceSlice
-from app.explain.facts.grove import ClusterTopology, PodClique, PodGang
-from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue
+from app.explain.facts.devices import DeviceClass, Event, ResourceClaim, ResourceSlice
+from app.explain.facts.grove import PodClique, PodGang
+from app.explain.facts.kai import KaiPodGroup, Queue
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod
 from app.explain.groups import Change, Groups, Join, change
 from app.explain.joins import Key, Named
+from app.explain.levels import Topology, topology_called
 from app.explain.words import gpus_of
-from app.rules.topology.levels import Level
-
-DEFAULT_TOPOLOGY = "grove-topology"
 
 N = TypeVar("N", bound=Named)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-
-
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """The topology that a gang is placed by: what Grove has and what KAI has, each None if it does not exist."""
-
-    cluster: ClusterTopology | None
-    kai: KaiTopology | None
-
-    @property
-    def levels(self) -> tuple[Level, ...]:
-        """KAI's levels, because KAI places by them, named as Grove names them; Grove's if KAI has none."""
-        if self.kai is None:
-            return self.cluster.levels if self.cluster else ()
-        named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
-        named |= {key: alias for alias, key in self.kai.aliases.items() if key not in named}
-        return tuple(Level(named.get(key, key.rpartition("/")[2]), key) for key in self.kai.keys)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(level.key for level in self.levels)
-
-    def name_of(self, key: str) -> str:
-        """The level of a node label, the label itself if no level has it."""
-        names = [level.domain for level in self.levels if level.key == key]
-        if not names and self.cluster is not None:
-            names = [level.domain for level in self.cluster.levels if level.key == key]
-        return names[0] if names else key
 
 
 def _by_key(of: Callable[[Facts], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
@@ -273,16 +242,12 @@ class Index:
     def _taken(self) -> Mapping[str, Amounts]:
         return taken_gpus(self.facts.claims, self.slices)
 
-    @cached_property
-    def _taken_for_long(self) -> Mapping[str, Amounts]:
-        """Without the claims that only terminating pods have reserved."""
+    @property
+    def _claims_of_terminating(self) -> Sequence[ResourceClaim]:
+        """The claims that only terminating pods have reserved."""
         ending = {joins.key_of(pod) for pod in self.terminating}
-        lasting = (
-            claim
-            for claim in self.facts.claims
-            if not claim.consumers or any((claim.namespace, user.name) not in ending for user in claim.consumers)
-        )
-        return taken_gpus(lasting, self.slices)
+        claims = (claim for claim in self.facts.claims if claim.consumers)
+        return [claim for claim in claims if all((claim.namespace, user.name) in ending for user in claim.consumers)]
 
     @property
     def terminating(self) -> Sequence[Pod]:
@@ -293,14 +258,15 @@ class Index:
     def used_by_lasting(self) -> Mapping[str, Amounts]:
         if not self.terminating:
             return self.used
-        return joins.added(self.groups(joins.PODS_ON_NODE).each(joins.requests_of_lasting), self._taken_for_long)
+        ending = {id(claim) for claim in self._claims_of_terminating}
+        taken = taken_gpus((claim for claim in self.facts.claims if id(claim) not in ending), self.slices)
+        return joins.added(self.groups(joins.PODS_ON_NODE).each(joins.requests_of_lasting), taken)
 
     @property
     def terminating_gpus(self) -> Mapping[str, int]:
         """GPUs of pods that are being deleted, in thousandths, by node name."""
         leaving = self.groups(joins.TERMINATING_ON_NODE).each(joins.gpus)
-        ending = {node: Counter(all_) - Counter(self._taken_for_long.get(node, {})) for node, all_ in self._taken.items()}
-        return joins.added_gpus(leaving, ending)
+        return joins.added_gpus(leaving, taken_gpus(self._claims_of_terminating, self.slices))
 
     def domains(self, keys: Sequence[str]) -> Domains:
         """The tree of `nodes` that these labels make."""
@@ -311,15 +277,7 @@ class Index:
 
     def topology(self, name: str = "") -> Topology:
         """The topology of this name. Without a name, the only one, or else the one that Grove has by default."""
-        clusters = sorted(self.facts.topologies, key=lambda topology: (topology.kind, topology.name))
-        if not name and clusters:
-            names = [cluster.name for cluster in clusters]
-            name = DEFAULT_TOPOLOGY if DEFAULT_TOPOLOGY in names else names[0]
-        # A ClusterTopologyBinding is in force if both exist.
-        cluster = next((c for c in reversed(clusters) if name in (c.name, c.kai)), None)
-        kai_name = cluster.kai if cluster else name
-        kais = {kai.name: kai for kai in self.facts.kai_topologies}
-        return Topology(cluster, kais.get(kai_name))
+        return topology_called(self.facts, name)
 
 
 def _left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
@@ -331,19 +289,11 @@ def _seen(facts: Facts) -> tuple[object, ...]:
 
 
 _NAMED = (
-    "sets",
-    "cliques",
-    "gangs",
-    "pod_groups",
-    "pods",
-    "claims",
-    "claim_templates",
-    "compute_domains",
-    "workloads",
-    "workload_groups",
-    "queues",
-    "device_classes",
+    "sets cliques gangs pod_groups pods claims claim_templates compute_domains workloads workload_groups "
+    "queues device_classes"
 )
-_OF_NODES = dict.fromkeys(("nodes", "node_positions", "open_nodes", "gpus"), {"nodes", "slices"})
-_LOOKUPS = {name: {name} for name in _NAMED} | _OF_NODES | {"_group_of_owner": {"pod_groups"}, "slices": {"slices"}}
+_OF_NODES = {name: {"nodes", "slices"} for name in ("nodes", "node_positions", "open_nodes", "gpus")}
+_LOOKUPS = (
+    {name: {name} for name in _NAMED.split()} | _OF_NODES | {"_group_of_owner": {"pod_groups"}, "slices": {"slices"}}
+)
 """The lookups that are cached properties, and the fields that each is made of."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import ClusterTopology, PodCliqueSet
 from app.explain.facts.kai import KaiTopology
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons.constraints import asked_of
 from app.explain.reasons.topology import missing_labels, twice_in_the_tree

@@ -12,7 +12,8 @@ from app.explain.facts import Facts
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.kai import KaiTopology
 from app.explain.facts.pods import Shape
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons import RULES, Unknown
 from app.explain.reasons.topology import (
