@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from app.admission.decide import Route
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
-from app.audit.remedy import remedy_for
+from app.audit.remedy import NEVER_ALLOCATED, remedy_for
 from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
-from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS
+from app.cluster.table import BY_SET, CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.dry_run.judge import Asker, judge
 from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.kube.pages import pages
@@ -32,6 +32,7 @@ from app.rules.kinds import (
     RESOURCE_CLAIM,
 )
 from app.rules.labels import read_place
+from app.rules.mnnvl.allocation import unallocatable
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership_problem
 from app.rules.topology.levels import Level
 
@@ -159,7 +160,7 @@ class Auditor:
             return
         self.tally.count(resource.kind).looked_at = len(store)
         for stored in sorted(store.values(), key=lambda each: (each.namespace, each.name)):
-            finding = self._ownership(resource, stored)
+            finding = self._ownership(resource, stored) or self._allocation(stored)
             if finding is not None:
                 yield finding
 
@@ -169,6 +170,13 @@ class Auditor:
         if problem is None or (problem.settling and stored.created > self._settled):
             return None
         return Finding(resource.kind, stored.namespace, stored.name, 0, (problem.message,), problem.remedy)
+
+    def _allocation(self, stored: MnnvlResource) -> Finding | None:
+        name = unallocatable(stored.awaited, set(self._cluster.stores[DEVICE_CLASSES].values()))
+        if not name:
+            return None
+        problem = f'can never be allocated: DeviceClass "{name}" does not exist'
+        return Finding(stored.kind, stored.namespace, stored.name, 0, (problem,), NEVER_ALLOCATED)
 
     def _gang_of(self, stored: MnnvlResource) -> Gang | None:
         if stored.place.podgang:

@@ -4,6 +4,11 @@ from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQ
 
 UNDECIDED = "Look at what stands in the way, and run the audit again."
 
+NEVER_ALLOCATED = (
+    "Create the DeviceClass, or use claimMode: auto and make its PodClique anew, which then gets a claim that the "
+    "driver serves."
+)
+
 _BY_KIND = {
     CLUSTER_TOPOLOGY_BINDING.kind: "Correct its levels; until then every change of its spec is refused.",
     CLUSTER_TOPOLOGY.kind: "Correct its levels; until then every change of it is refused.",

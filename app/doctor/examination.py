@@ -6,7 +6,19 @@ from datetime import datetime
 
 from app import __version__
 from app.config.schema import Configuration
-from app.doctor import apis, certificate, dialects, grove, leader, permissions, replicas, service, topology, webhooks
+from app.doctor import (
+    apis,
+    certificate,
+    claims,
+    dialects,
+    grove,
+    leader,
+    permissions,
+    replicas,
+    service,
+    topology,
+    webhooks,
+)
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
 from app.doctor.permissions import Account
@@ -54,6 +66,7 @@ async def examine(patient: Patient) -> list[Check]:
     )
     checks += await _attempted(topology.SUBJECT, there)
     checks += await _attempted(dialects.SUBJECT, dialects.check_dialects(client))
+    checks += await _attempted(claims.SUBJECT, claims.check_claims(client, configuration))
     return checks + await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
 
 

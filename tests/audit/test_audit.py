@@ -380,3 +380,28 @@ async def test_podgangs_as_grove_writes_them_have_no_findings(capsys: Any) -> No
     gangs = [load(f"grove-fcc3b3bb/podgang.create-{name}")["request"]["object"] for name in ("base", "scaled")]
     problems = await found_in(todays(*gangs), capsys)
     assert [name for name in problems if name.startswith("PodGang")] == []
+
+
+async def test_claims_that_can_never_be_allocated(capsys: Any) -> None:
+    """Their PodGang owns them, and NVIDIA's own DeviceClasses are the only ones."""
+    labels = {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true"}
+    owner = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": "train-0", "controller": True}
+    gang = {**builders.pod_gang("train-0", builders.gang_labels("train")), "apiVersion": "scheduler.grove.io/v1alpha1"}
+    gang["metadata"] |= {"namespace": "ml", "uid": "g"}
+    requests = [{"name": "mnnvl", "exactly": {"deviceClassName": "compute-domain.nvidia.com"}}]
+    waiting = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "train-0-mnnvl-claim", "namespace": "ml", "labels": labels},
+        "spec": {"devices": {"requests": requests}},
+    }
+    waiting["metadata"]["ownerReferences"] = [{**owner, "uid": "g"}]  # type: ignore[index]
+    allocated = {**copy.deepcopy(waiting), "status": {"allocation": {"devices": {}}}}
+    allocated["metadata"]["name"] = "train-1-mnnvl-claim"  # type: ignore[index]
+    driver = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    driver |= {"metadata": {"name": "compute-domain-default-channel.nvidia.com"}}  # type: ignore[dict-item]
+    problems = await found_in(todays(gang, waiting, allocated, driver), capsys)
+    assert problems["ResourceClaim train-0-mnnvl-claim"] == [
+        'can never be allocated: DeviceClass "compute-domain.nvidia.com" does not exist'
+    ]
+    assert "ResourceClaim train-1-mnnvl-claim" not in problems

@@ -98,6 +98,67 @@ def test_invalid(obj: Any, messages: list[str]) -> None:
     assert list(map(str, validate_pod_group(obj))) == messages
 
 
+Outcome = tuple[str, bool]
+"""What KAI's own webhook says to a new PodGroup, "" if nothing, and whether it allows it."""
+
+DUPLICATE, LOST, CYCLE = "duplicate subgroup name a", "parent zzz of b was not found", "cycle detected in subgroups"
+BEYOND = "minSubGroup (2) exceeds the number of direct child SubGroups (1)"
+
+
+def group(*subgroups: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {"spec": {**spec, "subGroups": list(subgroups)}}
+
+
+def leaf(name: str, parent: str | None = None) -> dict[str, Any]:
+    return {"name": name, "minMember": 1, **({"parent": parent} if parent else {})}
+
+
+BESIDE_KAI: list[Any] = [
+    pytest.param(group(leaf("a")), ("", True), [], id="one leaf"),
+    pytest.param(group({"name": "top"}, leaf("a", "top")), ("", True), [], id="a hierarchy"),
+    pytest.param(group(leaf("a", "top"), {"name": "top"}), ("", True), [], id="children before parents"),
+    pytest.param(group({"name": "top", "minSubGroup": 1}, leaf("a", "top")), ("", True), [], id="minSubGroup"),
+    pytest.param(group(leaf("a"), minSubGroup=1), ("", True), [], id="minSubGroup of the PodGroup"),
+    pytest.param(group(leaf("a"), minSubGroup=2), (BEYOND, True), [], id="minSubGroup beyond the children"),
+    pytest.param(
+        group(leaf("a"), minSubGroup=1, minMember=1),
+        ("minMember and minSubGroup are mutually exclusive", False),
+        [],
+        id="minMember and minSubGroup",
+    ),
+    pytest.param(
+        group({"name": "top", "minMember": 1}, leaf("a", "top")),
+        ('subgroup "top": minMember cannot be set on a mid-level SubGroup', False),
+        [],
+        id="minMember of a parent",
+    ),
+    pytest.param(group({"name": "a"}), ("subgroup a: minMember is required", False), [], id="a leaf without minMember"),
+    pytest.param(
+        group({"name": "a", "minSubGroup": 1}),
+        ('subgroup "a": minSubGroup cannot be set on a leaf SubGroup', False),
+        [],
+        id="minSubGroup of a leaf",
+    ),
+    pytest.param(group(leaf("a"), leaf("a")), (DUPLICATE, False), [DUPLICATE], id="a name given twice"),
+    pytest.param(group(leaf("b", "zzz")), (LOST, False), [LOST], id="a missing parent"),
+    pytest.param(group(leaf("a", "b"), leaf("b", "a")), (CYCLE, False), [CYCLE], id="a cycle"),
+    pytest.param(group(leaf("a", "a")), (CYCLE, False), [CYCLE], id="its own parent"),
+    pytest.param(
+        group(leaf("a"), leaf("a"), leaf("b", "zzz")), (DUPLICATE, False), [DUPLICATE, LOST], id="two problems"
+    ),
+]
+
+
+@pytest.mark.parametrize(("obj", "kai", "messages"), BESIDE_KAI)
+def test_findings_do_not_contradict_kais_webhook(obj: Any, kai: Outcome, messages: list[str]) -> None:
+    """KAI d5bc503a names one problem, here they all are. What its webhook allows is allowed, except names that its CRD
+    rejects, and names of more than 63 characters."""
+    message, allowed = kai
+    assert list(map(str, validate_pod_group(obj))) == messages
+    assert not (allowed and messages)
+    assert message in messages or not messages
+
+
 def test_causes_name_fields_that_exist() -> None:
     found = validate_pod_group(names(("a", "B"), ("c", "z"), ("d", "e"), ("e", "d"), "a"))
     assert [one.field for one in found] == [

@@ -151,3 +151,36 @@ async def test_a_shared_claim_that_cannot_be_allocated_is_a_warning() -> None:
     automatic = await Caller(cluster(driver)).ask("/mutate/podclique", review)
     template = {"name": "mnnvl", "resourceClaimTemplateName": "distributed-training-0-mnnvl-template"}
     assert (claims_of(review, automatic), "warnings" in automatic) == ([template], False)
+
+
+@pytest.mark.parametrize(
+    ("classes", "name", "value"),
+    [
+        pytest.param(
+            ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"],
+            "resourceClaimTemplateName",
+            "distributed-training-0-mnnvl-template",
+            id="with only NVIDIA's DeviceClasses, a PodClique gets the template",
+        ),
+        pytest.param(
+            ["compute-domain-default-channel.nvidia.com", "compute-domain.nvidia.com"],
+            "resourceClaimName",
+            "distributed-training-0-mnnvl-claim",
+            id="with the design's class, the shared claim",
+        ),
+        pytest.param(
+            [],
+            "resourceClaimName",
+            "distributed-training-0-mnnvl-claim",
+            id="with neither, the design's form",
+        ),
+    ],
+)
+async def test_the_form_of_the_claim_by_the_device_classes(classes: list[str], name: str, value: str) -> None:
+    stored = [
+        {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": each}} for each in classes
+    ]
+    review = load(WORKER)
+    response = await Caller(cluster(*stored)).ask("/mutate/podclique", review)
+    assert claims_of(review, response) == [{"name": "mnnvl", name: value}]
+    assert "warnings" not in response

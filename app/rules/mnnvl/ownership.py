@@ -10,6 +10,7 @@ from typing import Any, Literal
 from app.objects.metadata import labels_of
 from app.rules.kinds import POD_CLIQUE_SET, POD_GANG
 from app.rules.labels import MNNVL_MANAGED, Place, read_place
+from app.rules.mnnvl.allocation import awaited_classes
 
 State = Literal["owned", "adoptable", "going", "foreign"]
 
@@ -25,7 +26,8 @@ class OwnerRef:
 @dataclass(frozen=True, slots=True)
 class MnnvlResource:
     """A stored ComputeDomain or ResourceClaim, as the rules see it. `managed`: it carries our label. `place.podgang`
-    is the PodGang it was made for, `created` the time of its creation (RFC 3339)."""
+    is the PodGang it was made for, `created` the time of its creation (RFC 3339). `awaited` are the DeviceClasses that
+    a ResourceClaim asks for, none once it is allocated."""
 
     kind: str
     namespace: str
@@ -37,6 +39,7 @@ class MnnvlResource:
     place: Place
     owners: tuple[OwnerRef, ...]
     created: str = ""
+    awaited: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
             if isinstance(one, dict)
         ),
         created=metadata.get("creationTimestamp") or "",
+        awaited=awaited_classes(obj),
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.mnnvl.allocation import allocation_warning, claim_mode
+from app.rules.mnnvl.allocation import allocation_warning, awaited_classes, claim_mode, unallocatable
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]
@@ -30,3 +30,34 @@ def test_the_form_of_a_claim(configured: Any, classes: list[str], mode: Any, war
     assert warning is None or warning.startswith(
         'ResourceClaim "pcs-0-mnnvl-claim" cannot be allocated: DeviceClass "compute-domain.nvidia.com" does not exist.'
     )
+
+
+@pytest.mark.parametrize(
+    ("claim", "names"),
+    [
+        pytest.param({"spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "a"}}]}}}, ("a",), id="v1"),
+        pytest.param({"spec": {"devices": {"requests": [{"deviceClassName": "a"}]}}}, ("a",), id="v1beta1"),
+        pytest.param({"spec": {"devices": {"requests": [{"firstAvailable": []}, 7]}}}, (), id="other requests"),
+        pytest.param(
+            {
+                "spec": {"devices": {"requests": [{"deviceClassName": "a"}]}},
+                "status": {"allocation": {"devices": {}}},
+            },
+            (),
+            id="allocated",
+        ),
+        pytest.param({"spec": {"numNodes": 0}}, (), id="a ComputeDomain"),
+        pytest.param({}, (), id="nothing"),
+    ],
+)
+def test_the_device_classes_that_a_claim_waits_for(claim: dict[str, Any], names: tuple[str, ...]) -> None:
+    assert awaited_classes(claim) == names
+
+
+@pytest.mark.parametrize(
+    ("classes", "name"),
+    [([], ""), ([DESIGN], ""), (DRIVER, DESIGN)],
+    ids=["no DeviceClass yet", "the class exists", "only NVIDIA's own"],
+)
+def test_a_claim_that_can_never_be_allocated(classes: list[str], name: str) -> None:
+    assert unallocatable((DESIGN,), classes) == name
