@@ -7,7 +7,7 @@ import pytest
 
 from app.explain.facts.common import Told
 from app.explain.facts.grove import GangGroup, GangPart, PodClique
-from app.explain.facts.pods import Pod
+from app.explain.facts.pods import Pod, PodClaim
 from tests.explain.fleet import (
     GPU,
     HOST,
@@ -27,9 +27,12 @@ from tests.explain.fleet import (
     pcs,
     placed,
     pod,
+    pod_group,
     pods,
     shape,
 )
+from tests.explain.table.devices import fleet as devices
+from tests.explain.table.devices import racks, taken
 
 RACKS = ("rack-a1", "rack-a2", "rack-b1", "rack-b2")
 FREE_SETS = {"sets": (pcs(groups=(), cliques=()),), "pod_groups": ()}
@@ -134,3 +137,42 @@ def test_nothing_is_said_of_nodes_that_the_pods_do_not_need() -> None:
     assert room_reasons({"pods": (*own, *fill(*RACKS))}) == []
     assert GPU not in dict(own[0].shape.requests)
     assert own[0].name == f"{ROUTER}-0"
+
+
+def remedy_with(**changes: Any) -> str:
+    """Who has the room that is missing, if these are changes of each pod of somebody else."""
+    groups = changes.pop("pod_groups", ())
+    busy = (replace(other, **changes) for other in fill(*RACKS, but=("gpu-08", "gpu-09")))
+    given = facts(pods=(*pods(), *busy), pod_groups=(pod_group(), *groups))
+    return next(reason for reason in answer(given).reasons if reason.id == "NoDomainFits").remedy
+
+
+KAI: dict[str, Any] = {"scheduler": "kai-scheduler"}
+BATCH = replace(pod_group(), namespace="research", name="batch-eval", owners=())
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, ""),
+        (KAI, ", preemptible"),
+        (KAI | {"priority": 99}, ", preemptible"),
+        (KAI | {"priority": 100}, ""),
+        (KAI | {"priority": 100, "preemptibility": "preemptible"}, ", preemptible"),
+        (KAI | {"preemptibility": "non-preemptible"}, ""),
+        (KAI | {"pod_groups": (replace(BATCH, preemptibility="non-preemptible"),)}, ""),
+    ],
+)
+def test_holders_that_kai_may_evict_are_named(changes: dict[str, Any], state: str) -> None:
+    expected = f"free room for 1 more in zone-b/rack-b1 (batch-eval has 2 pods there{state})"
+    assert remedy_with(**changes).startswith(expected)
+
+
+def test_holders_by_claim_are_named() -> None:
+    others = tuple(
+        occupant(name, 0, 0, claims=(PodClaim("g", f"{name}-x"),)) for name in racks("rack-b1", but="gpu-11")
+    )
+    full = devices(*taken(*racks("rack-a1", "rack-a2", "rack-b2"), *(other.node for other in others)))
+    given = facts(**{**full, "pods": (*full["pods"], *others)})
+    reason = next(reason for reason in answer(given).reasons if reason.id == "NoDomainFits")
+    assert reason.remedy.startswith("free room for 2 more in zone-b/rack-b1 (batch-eval has 3 pods there)")

@@ -7,12 +7,13 @@ from functools import lru_cache
 
 from app.explain.facts.common import NOWHERE, Named, Object, Place, identity, place
 from app.explain.facts.selectors import Term, Toleration, node_selector, required_affinity, tolerations
-from app.explain.facts.values import amounts, at, items, seconds_since_1970, text, texts
+from app.explain.facts.values import amounts, at, items, number, seconds_since_1970, text, texts
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
 QUEUE = "kai.scheduler/queue"
 NODE_POOL = "kai.scheduler/node-pool"
+PREEMPTIBILITY = "kai.scheduler/preemptibility"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class Pod(Named):
     workload_group: str = ""
     queue: str = ""
     pool: str = ""
+    priority: int = 0
+    preemptibility: str = ""
     deleting: float | None = None
     finalizers: tuple[str, ...] = ()
     created: float | None = None
@@ -93,6 +96,8 @@ def pod(obj: Object) -> Pod:
         workload_group=text(at(spec, "schedulingGroup"), "podGroupName"),  # since 1.36
         queue=text(labels, QUEUE),
         pool=text(labels, NODE_POOL),
+        priority=number(spec.get("priority")),
+        preemptibility=text(labels, PREEMPTIBILITY),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=texts(metadata.get("finalizers")),
         created=seconds_since_1970(metadata.get("creationTimestamp")),

@@ -7,12 +7,18 @@ from dataclasses import replace
 
 from app.explain.case import Case, Places
 from app.explain.demand import Demand
+from app.explain.devices import PREFIX
 from app.explain.domains import Domain
+from app.explain.facts.grove import KAI
 from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Shape
+from app.explain.facts.pods import Pod, Shape
 from app.explain.fitness import unfit_because
+from app.explain.index import Index
 from app.explain.reason import Evidence, Reason, Who
 from app.explain.words import amount, counted, gpus_of, is_device, listed, pods_of
+
+NOT_PREEMPTIBLE = 100
+"""From this priority on, KAI evicts a pod for no other, unless its workload says otherwise."""
 
 
 def level_of(case: Case, demand: Demand) -> str:
@@ -108,17 +114,28 @@ def _free_there(case: Case, places: Places, short: Demand) -> str:
         return ""
     missing = short.count - best.pods
     counts = Counter(
-        pod.group or pod.namespace
+        (pod.group or pod.namespace, ", preemptible" if _is_preemptible(case.index, pod) else "")
         for node in nodes_in(places, best.domain)
         for pod in case.index.pods_on.get(node.name, ())
-        if gpus_of(dict(pod.shape.requests))
+        if _has_gpus(case.index, pod)
     )
-    holders = listed(f"{name} has {counted(count, 'pod')} there" for name, count in _most(counts))
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
+    holders = listed(f"{name} has {counted(count, 'pod')} there{state}" for (name, state), count in most)
     return f"free room for {missing} more in {best.domain}" + (f" ({holders})" if holders else "")
 
 
-def _most(counts: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
+def _has_gpus(index: Index, pod: Pod) -> bool:
+    claims = (index.claims.get((pod.namespace, claim.claim)) for claim in pod.claims)
+    devices = (device for claim in claims if claim is not None for device in claim.devices)
+    return gpus_of(dict(pod.shape.requests)) > 0 or any(device.driver.startswith(PREFIX) for device in devices)
+
+
+def _is_preemptible(index: Index, pod: Pod) -> bool:
+    """Whether KAI may evict a pod for others: as its PodGroup or its label says, and otherwise if its priority is below
+    100 (https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/priority)."""
+    group = index.pod_groups.get((pod.namespace, pod.group))
+    declared = (group.preemptibility if group is not None else "") or pod.preemptibility
+    return pod.scheduler == KAI and (declared == "preemptible" or (not declared and pod.priority < NOT_PREEMPTIBLE))
 
 
 def _wider(case: Case, short: Demand) -> str:
