@@ -1,5 +1,7 @@
-"""The Protocols and errors of a cluster. `client.py` implements `Client`, and `store.py` implements `Store`. Both pass
-`tests/kube/contract.py`.
+"""What the rest of the program may know of a cluster: Protocols and errors, no implementation.
+
+`client.py` implements `Client` over HTTP, `store.py` implements `Store` over a watch, `memory.py` implements both in
+memory. All of them pass `tests/cluster/contract.py`.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -9,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from app.objects.resource import Resource
 
 Object = dict[str, Any]
-"""A Kubernetes object as the API server sent it."""
+"""A Kubernetes object as the API server sent it: JSON, nothing added, nothing lost."""
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
@@ -23,8 +25,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ClusterError(Exception):
-    """A call failed. `code` is the HTTP status (0 without a response), `reason` the machine-readable reason of the API
-    server, and `retry_after` the seconds after which the API server wants to be called again."""
+    """The cluster did not do what it was asked. `code` is the HTTP status (0 if there was none), `reason` the
+    API server's machine-readable reason, `retry_after` its wish in seconds."""
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -32,19 +34,19 @@ class ClusterError(Exception):
 
 
 class NotFound(ClusterError):
-    """404: the object does not exist or, if `no_resource`, the cluster does not serve the resource."""
+    """404: no such object, or (`no_resource`) the cluster doesn't serve such a resource."""
 
     no_resource = False
 
 
 class NotServed(NotFound):
-    """The cluster does not serve this resource in a known version."""
+    """The cluster doesn't serve this resource in any version that we know."""
 
     no_resource = True
 
 
 class Conflict(ClusterError):
-    """409: the object exists already (reason AlreadyExists), or has changed since it was read (reason Conflict)."""
+    """409: the object exists (reason AlreadyExists), or was changed since it was read (reason Conflict)."""
 
     @property
     def already_exists(self) -> bool:
@@ -56,23 +58,23 @@ class Gone(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """400, 401, 403, 405, 413, 415 or 422: the same call would fail again."""
+    """The API server will not do it however often it is asked: 400, 401, 403, 405, 413, 415, 422."""
 
     @property
     def passes(self) -> bool:
-        """Whether the call may succeed later: an expired token is replaced, and a namespace that is being deleted can
-        be created again."""
+        """Whether it may be done later all the same: a token that has expired is replaced, and a namespace that is
+        being deleted may be created again."""
         return self.code == 401 or "because it is being terminated" in self.message
 
 
 class Unavailable(ClusterError):
-    """429, 5xx, a timeout or a broken connection: the same call may succeed later."""
+    """429, 5xx, time-outs and broken connections: the same call may go through later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list: items with apiVersion and kind, the resourceVersion of the list, the token of the next page (""
-    on the last page), and the number of items on later pages, if the API server gives it."""
+    """One page of a list: raw items (with apiVersion and kind filled in), the list's resourceVersion, the token of the
+    next page ("" at the end), and how many items are on later pages, if the server says so."""
 
     items: list[Object]
     resource_version: str
@@ -82,16 +84,16 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """An event of a watch. ERROR events are raised as exceptions: 410 as Gone."""
+    """One line of a watch. `type` is ADDED, MODIFIED, DELETED or BOOKMARK (ERROR lines are raised, 410 as Gone)."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
 
 
 class Objects(Protocol):
-    """Calls for single objects. Every call has a time limit and raises only ClusterErrors.
+    """Single objects, as raw JSON both ways. Every call has a time limit and raises only ClusterErrors.
 
-    `namespace` is None for cluster-scoped resources. Without a `version`, the version that discovery gives is used.
+    `namespace` is None for cluster-scoped resources. `version` None means the served version found by discovery.
     `metadata_only` reads PartialObjectMetadata.
     """
 
@@ -120,17 +122,17 @@ class Objects(Protocol):
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Applies a merge patch (a map) or a JSON patch (a list of operations). Raises Conflict if the patch sets
-        `metadata.resourceVersion` and this is not the current one."""
+        """Merge patch (a map) or JSON patch (a list of operations). A `metadata.resourceVersion` that a patch writes
+        is a precondition: Conflict if it is not the current one."""
         ...
 
     def served_version(self, resource: Resource) -> str | None:
-        """The preferred known version in which the cluster serves `resource`, or None if it serves none."""
+        """The best version of `resource` that the cluster serves and we know; None if it serves none."""
         ...
 
 
 class Reader(Protocol):
-    """The part of `Client` that sends only GET requests. `list` and `watch` without a `namespace` are for all
+    """The part of `Client` that sends GET requests and nothing else. In `list` and `watch`, `namespace` None means all
     namespaces."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
@@ -158,8 +160,8 @@ class Reader(Protocol):
         metadata_only: bool = False,
         timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """The changes after `resource_version`, and bookmarks, until the API server ends the stream. A caller that
-        stops earlier must close it (`contextlib.aclosing`). Raises Gone if the version is too old."""
+        """The changes after `resource_version`, bookmarks included, until the server ends the stream. A caller that
+        stops early closes it (`contextlib.aclosing`). Raises Gone if the version is too old."""
         ...
 
     def served_version(self, resource: Resource) -> str | None: ...
@@ -177,20 +179,20 @@ class Client(Objects, Reader, Protocol):
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> None:
-        """Deletes an object in the background. Raises Conflict if it does not have this `uid` or `resource_version`."""
+        """Background deletion; `uid` and `resource_version` are preconditions (Conflict if they don't hold)."""
         ...
 
 
 Change = Callable[[Key, T | None, T | None], None]
-"""Called after a change of a store with the key, the value before and the value now; None if there is none."""
+"""Called after a store has changed, with the key, what stood there before and what stands there now."""
 
 
 class Store(Protocol[T_co]):
-    """A cache of a resource, which has a projection of each object. Reads never wait."""
+    """A cache of one resource, projected to what is needed of each object. Reads never wait."""
 
     @property
     def synced(self) -> bool:
-        """Whether the first list has been read, or the resource is known not to be served."""
+        """The first list is in, or the resource is known not to be served."""
         ...
 
     @property
@@ -199,7 +201,7 @@ class Store(Protocol[T_co]):
     def get(self, namespace: str, name: str) -> T_co | None: ...
 
     def by_index(self, index: str, value: Key) -> Iterable[T_co]:
-        """The values for which the function of `index` returns `value`. Raises KeyError if there is no such index."""
+        """The objects whose index function gave `value`. KeyError if no such index was declared."""
         ...
 
     def values(self) -> Iterable[T_co]: ...
@@ -207,8 +209,8 @@ class Store(Protocol[T_co]):
     def __len__(self) -> int: ...
 
     def note(self, obj: Object) -> None:
-        """Stores the object in the response of a write, so that reads have it before the watch delivers it. An object
-        that is older than the cached one is ignored."""
+        """Takes in an object that the API server just answered a write with, so that the next read sees it before
+        the watch does; an older version than the one cached is passed over."""
         ...
 
     def subscribe(self, change: Change[T_co]) -> None: ...

@@ -1,30 +1,31 @@
-"""Lines of a stream of chunks. A line, such as an event of a watch, may have several megabytes."""
+"""Lines of any length out of a stream of chunks: one event of a watch may be several megabytes."""
 
 from collections.abc import AsyncGenerator, AsyncIterable
 
 
 class LineTooLong(Exception):
-    """A line is longer than the limit."""
+    """A line is longer than it may be."""
 
 
 async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator[bytes, None]:
-    """The non-empty lines of `chunks` without line ends, and the last one even without a line end.
+    """The non-empty lines of `chunks`, without their ends; also the last one if nothing ends it.
 
-    Raises LineTooLong after more than `longest` bytes without a line end.
+    Raises LineTooLong once more than `longest` bytes have come without an end of line.
     """
     parts: list[bytes] = []
     length = 0
     async for chunk in chunks:
-        *ends, begin = chunk.split(b"\n")
-        for end in ends:
-            line = b"".join((*parts, end))
+        *complete, rest = chunk.split(b"\n")
+        for line in complete:
+            parts.append(line)
+            whole = b"".join(parts)
             parts, length = [], 0
-            if line.strip():
-                yield line
-        if begin:
-            parts.append(begin)
-            length += len(begin)
+            if whole.strip():
+                yield whole
+        if rest:
+            parts.append(rest)
+            length += len(rest)
         if length > longest:
             raise LineTooLong(f"a line of more than {longest} bytes")
-    if line := b"".join(parts).strip():
-        yield line
+    if whole := b"".join(parts).strip():
+        yield whole

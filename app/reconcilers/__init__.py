@@ -1,1 +1,1 @@
-"""Level-driven loops: read the stores, ask app.rules what is desired, write the difference. Leader only."""
+"""Reconcilers, which only the leader runs. Each reads the stores, calls a rule and writes the difference."""

@@ -1,5 +1,5 @@
-"""The managed ClusterTopology, or ClusterTopologyBinding, as the configuration asks for it: made and corrected. If
-topology is disabled, a ClusterTopology is deleted, and a binding is left to administrators.
+"""Creates and corrects the managed ClusterTopology or ClusterTopologyBinding. If topology support is disabled, deletes
+a ClusterTopology, and leaves a binding to administrators.
 
 Source: `rules/README.md`.
 """
@@ -20,19 +20,23 @@ from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, desired_levels
 
 REJECTED_SECONDS = 30.0
-"""What the rules reject is looked at again: the cluster may have changed."""
+"""The time until levels that the rules reject are tried again, because the cluster may have changed."""
 
 logger = logging.getLogger(__name__)
 
 
 class CreationFailed(Exception):
-    """The managed ClusterTopology could not be put in place within the time that the configuration gives."""
+    """The managed ClusterTopology could not be created within the configured time."""
 
 
 class ClusterTopologyReconciler:
-    """`levels` None: topology support is disabled, and there is to be no managed ClusterTopology. What is written is
-    noted in `topologies`, so that the reconcilers that start next don't judge by what was there before. `topology`
-    says which dialect is in force, and what its rules look up: what they reject is never written."""
+    """Reconciles the managed topology `topology_name` with the configured `levels`. If `levels` is None, topology
+    support is disabled.
+
+    `topologies` is the store of ClusterTopologies: written objects are noted in it, so that the reconcilers that start
+    next use them. `topology` gives the dialect in force and the facts for its rules. Objects that these rules reject
+    are never written.
+    """
 
     name = "clustertopology"
 
@@ -56,8 +60,9 @@ class ClusterTopologyReconciler:
         return [("", self._name)]
 
     async def settle(self, patience: float, random: Callable[[], float]) -> None:
-        """At start: once, and for `patience` seconds again if that fails, since our own webhook has to be reachable
-        first. Raises CreationFailed. Grove's CRDs may be missing, and a deletion may fail: that is retried later."""
+        """Reconciles before the other reconcilers start. If that fails, for example because our own webhook is not
+        reachable yet, tries again for `patience` seconds, and raises CreationFailed if a ClusterTopology still can't
+        be written. Any other failure is logged, and the reconciler retries it later."""
         backoff = Backoff(random, most=5)
         clock = asyncio.get_running_loop().time
         end = clock() + patience
@@ -85,25 +90,25 @@ class ClusterTopologyReconciler:
         dialect = self._topology.dialect()
         self._report(dialect)
         try:
-            found = await self._client.get(dialect.resource, self._name)
+            stored = await self._client.get(dialect.resource, self._name)
         except NotFound as missing:
             create = self._levels is not None and not missing.no_resource
             return await self._create(dialect) if create else None
         if self._levels is None:
             if dialect.owns_topology:
-                await self._delete(found)
-        elif found["metadata"].get("deletionTimestamp"):
+                await self._delete(stored)
+        elif stored["metadata"].get("deletionTimestamp"):
             raise Conflict(f"{dialect.resource.kind} {self._name} is being deleted", code=409, reason="Conflict")
-        elif found.get("spec", {}).get("levels") != self._levels:
-            return await self._update(dialect, found)
+        elif stored.get("spec", {}).get("levels") != self._levels:
+            return await self._update(dialect, stored)
         return None
 
     def _report(self, dialect: Dialect) -> None:
-        """A change of the dialect, by an event on the CRD of its resource. The first dialect is no change."""
-        before, self._last = self._last, dialect
-        if before is None or before is dialect:
+        """Reports a change of the dialect with an event on the CRD of its resource."""
+        former, self._last = self._last, dialect
+        if former is None or former is dialect:
             return
-        note = f'Grove\'s topology API is now read in the dialect "{dialect.name}", before it was "{before.name}"'
+        note = f'Grove\'s topology API is now read in the dialect "{dialect.name}", before it was "{former.name}"'
         logger.info("%s", note)
         regarding = Regarding(CRD.api_version(), CRD.kind, "", str(dialect.resource), "")
         self._events.record(regarding, "Normal", "DialectChanged", note)
@@ -119,7 +124,7 @@ class ClusterTopologyReconciler:
         return None
 
     def _is_rejected(self, dialect: Dialect, desired: Object, old: Object | None, regarding: Regarding) -> bool:
-        """Whether the rules reject what is to be written; then an event says why."""
+        """Whether the rules reject `desired`. If so, an event states the reasons."""
         operation = "CREATE" if old is None else "UPDATE"
         verdict = dialect.validate_levels(desired, old, operation, self._topology, managed=True)
         problems = [verdict.refusal] if verdict.refusal is not None else [str(finding) for finding in verdict.findings]
@@ -132,26 +137,26 @@ class ClusterTopologyReconciler:
         if dialect.owns_topology:
             self._topologies.note(stored)
 
-    async def _update(self, dialect: Dialect, found: Object) -> float | None:
-        """Another operator may be allowed to write it too, and want other levels."""
+    async def _update(self, dialect: Dialect, stored: Object) -> float | None:
+        """Writes the levels, unless another writer keeps changing them."""
         pause = self.rewrites.pause(("", self._name))
         if pause is not None:
             text = f"something keeps changing its levels; left alone for {pause:.0f} s"
-            self._events.record(Regarding.of(found), "Warning", "ClusterTopologyContested", text)
+            self._events.record(Regarding.of(stored), "Warning", "ClusterTopologyContested", text)
             return pause
-        desired = {**found, "spec": {**found.get("spec", {}), "levels": self._levels}}
-        if self._is_rejected(dialect, desired, found, Regarding.of(found)):
+        desired = {**stored, "spec": {**stored.get("spec", {}), "levels": self._levels}}
+        if self._is_rejected(dialect, desired, stored, Regarding.of(stored)):
             return REJECTED_SECONDS
         logger.info("updating %s %s", dialect.resource.kind, self._name)
-        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        version = {"resourceVersion": stored["metadata"]["resourceVersion"]}
         patch = {"metadata": version, "spec": {"levels": self._levels}}
         self._note(dialect, await self._client.patch(dialect.resource, self._name, patch))
         self.rewrites.count(("", self._name))
         return None
 
-    async def _delete(self, found: Object) -> None:
-        if found["metadata"].get("deletionTimestamp"):
+    async def _delete(self, stored: Object) -> None:
+        if stored["metadata"].get("deletionTimestamp"):
             return
         logger.info("topology support is disabled: deleting ClusterTopology %s", self._name)
-        with contextlib.suppress(NotFound):  # somebody was quicker
-            await self._client.delete(CLUSTER_TOPOLOGY, self._name, uid=found["metadata"]["uid"])
+        with contextlib.suppress(NotFound):
+            await self._client.delete(CLUSTER_TOPOLOGY, self._name, uid=stored["metadata"]["uid"])

@@ -1,14 +1,15 @@
-"""The KAI Topology of the managed ClusterTopology: there, the same, and ours; and the Ready condition that says so."""
+"""Keeps the KAI Topology of the managed ClusterTopology in step with it, and writes the condition Ready."""
 
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.conditions import Condition, has_condition, with_condition
+from app.reconcilers.status import status_patch, timestamp, utc_now
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
@@ -23,7 +24,7 @@ from app.rules.topology.kai import (
 )
 
 AGAIN_SECONDS = 2.0
-"""For what resolves by itself: something is being deleted."""
+"""The time until the next try if an object is being deleted."""
 
 _NO_STATUS = (
     f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds, whose CRD has one. Until then, "
@@ -33,7 +34,8 @@ _NO_STATUS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`problem` None: in step. `pending` ones resolve by themselves; `again` is when to look."""
+    """The result of a step. `problem` is None if the KAI Topology is in step. A `pending` problem resolves by itself.
+    `again` is the time until the next step, in seconds."""
 
     problem: str | None = None
     pending: bool = False
@@ -41,8 +43,8 @@ class Outcome:
 
 
 class KaiTopologyReconciler:
-    """One key, the managed ClusterTopology; reads both objects, since they are two. Does nothing in a dialect in which
-    the KAI Topology is not made from it. `now` is the wall clock, in UTC."""
+    """Reconciles one key, the managed ClusterTopology. Does nothing if Grove makes the KAI Topology in the `dialect` in
+    force. `now` is the wall clock in UTC."""
 
     name = "kai-topology"
 
@@ -54,11 +56,11 @@ class KaiTopologyReconciler:
         rewrites: Rewrites | None = None,
         *,
         dialect: Callable[[], Dialect],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.rewrites = rewrites or Rewrites()
         self.statuses_lost = 0
-        """Writes of a status that the CRD of this cluster doesn't have."""
+        """How many statuses could not be written, because the CRD of this cluster has none."""
         self._client, self._name, self._events, self._now = client, topology_name, events, now
         self._dialect = dialect
         self._reported: tuple[str, Condition, str] | None = None
@@ -84,7 +86,7 @@ class KaiTopologyReconciler:
         except ClusterError as error:
             outcome, failure = Outcome(f"KAI Topology could not be written: {error.message}"), error
         try:
-            await self._say(topology, outcome)
+            await self._report(topology, outcome)
         except NotFound:
             return None  # deleted since it was read
         if failure is not None:
@@ -100,35 +102,36 @@ class KaiTopologyReconciler:
             return Outcome(problem)
         desired = desired_kai_topology(topology, levels)
         try:
-            found = await self._client.get(KAI_TOPOLOGY, self._name)
+            stored = await self._client.get(KAI_TOPOLOGY, self._name)
         except NotFound as missing:
             if missing.no_resource:
                 return Outcome("the KAI Scheduler's Topology API is not installed in this cluster", pending=True)
             return await self._create(desired)
-        return await self._compare(topology, found, desired)
+        return await self._compare(topology, stored, desired)
 
-    async def _compare(self, topology: Object, found: Object, desired: Object) -> Outcome:
+    async def _compare(self, topology: Object, stored: Object, desired: Object) -> Outcome:
         name, uid = self._name, topology["metadata"]["uid"]
-        if not is_owned(found, uid):
-            if is_orphan(found, name, uid):
+        if not is_owned(stored, uid):
+            if is_orphan(stored, name, uid):
                 text = f'KAI Topology "{name}" belongs to a former ClusterTopology and will be collected'
                 return Outcome(text, pending=True, again=AGAIN_SECONDS)
             return Outcome(f'KAI Topology "{name}" exists, but is not controlled by this ClusterTopology: left alone')
-        if found["metadata"].get("deletionTimestamp"):
+        if stored["metadata"].get("deletionTimestamp"):
             return Outcome(f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS)
-        if level_labels(found) == level_labels(desired):
+        if level_labels(stored) == level_labels(desired):
             return Outcome()
-        return await self._replace(topology, found, desired)
+        return await self._replace(topology, stored, desired)
 
-    async def _replace(self, topology: Object, found: Object, desired: Object) -> Outcome:
-        """Delete and create: levels are immutable. What comes between the two is created by the next look."""
+    async def _replace(self, topology: Object, stored: Object, desired: Object) -> Outcome:
+        """Deletes and creates the KAI Topology, because its levels are immutable. If this is interrupted, the next step
+        creates it."""
         pause = self.rewrites.pause(("", self._name))
         if pause is not None:
             text = f'something keeps changing KAI Topology "{self._name}"; left alone for {pause:.0f} s'
             self._events.record(Regarding.of(topology), "Warning", "KAITopologyContested", text)
             return Outcome(text, again=pause)
-        with contextlib.suppress(NotFound):  # somebody was quicker
-            await self._client.delete(KAI_TOPOLOGY, self._name, uid=found["metadata"]["uid"])
+        with contextlib.suppress(NotFound):
+            await self._client.delete(KAI_TOPOLOGY, self._name, uid=stored["metadata"]["uid"])
         self.rewrites.count(("", self._name))
         self._events.record(Regarding.of(topology), "Normal", "KAITopologyReset", "its levels differed: made anew")
         try:
@@ -142,7 +145,7 @@ class KaiTopologyReconciler:
 
     # The status.
 
-    async def _say(self, topology: Object, outcome: Outcome) -> None:
+    async def _report(self, topology: Object, outcome: Outcome) -> None:
         generation = topology["metadata"].get("generation", 0)
         condition = ready_condition(outcome.problem, generation, pending=outcome.pending)
         status = topology.get("status") or {}
@@ -163,12 +166,12 @@ class KaiTopologyReconciler:
             self._events.record(Regarding.of(topology), "Warning", condition.reason, condition.message)
 
     async def _write_status(self, topology: Object, condition: Condition) -> str | None:
-        """The reason if the status can't be written, else None. NotFound if the ClusterTopology no longer exists: the
-        API server gives the same answer if the CRD has no status."""
+        """Returns the reason why the status can't be written, or None if it was. NotFound if the ClusterTopology no
+        longer exists."""
         try:
-            status = self._status(topology, condition)
-            await self._client.patch(CLUSTER_TOPOLOGY, self._name, status, subresource="status")
-        except NotFound:
+            patch = status_patch(topology, self._status(topology, condition))
+            await self._client.patch(CLUSTER_TOPOLOGY, self._name, patch, subresource="status")
+        except NotFound:  # the object or its status: the API server gives the same answer
             await self._client.get(CLUSTER_TOPOLOGY, self._name, metadata_only=True)
             return _NO_STATUS
         except Forbidden as error:
@@ -176,13 +179,9 @@ class KaiTopologyReconciler:
         return None
 
     def _status(self, topology: Object, condition: Condition) -> Object:
-        status = topology.get("status") or {}
-        now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        stored, now = topology.get("status") or {}, timestamp(self._now())
         return {
-            "metadata": {"resourceVersion": topology["metadata"]["resourceVersion"]},
-            "status": {
-                "observedGeneration": condition.generation,
-                "conditions": with_condition(status.get("conditions"), condition, now),
-                "lastErrors": last_errors(condition, status.get("lastErrors"), now) or None,
-            },
+            "observedGeneration": condition.generation,
+            "conditions": with_condition(stored.get("conditions"), condition, now),
+            "lastErrors": last_errors(condition, stored.get("lastErrors"), now) or None,
         }

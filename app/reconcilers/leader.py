@@ -1,13 +1,10 @@
-"""What only one replica does: the managed ClusterTopology is put in place, then the reconcilers run.
+"""Builds the leader: its reconcilers, with the caches and the changes that they depend on."""
 
-Everything here begins anew whenever this process becomes the leader, and has ended before another one can.
-"""
-
-import asyncio
 import functools
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 from uuid import uuid4
 
 from app.cluster.cluster import Cluster
@@ -29,252 +26,165 @@ from app.cluster.table import (
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
-from app.kube.api import Client, Key, Store
+from app.kube.api import Client, Store
 from app.kube.client import HttpClient
 from app.kube.discovery import Discovery
 from app.kube.events import Recorder
-from app.kube.gauge import Gauge
 from app.kube.lease import Elector, LeaseTiming
-from app.kube.loop import Loop, Observe
+from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
-from app.kube.rewrites import Rewrites
-from app.kube.store import WatchStore
+from app.kube.rewrites import TOLERATED, WINDOW_SECONDS, Rewrites
 from app.objects.resource import Resource
 from app.reconcilers import constraint_status, level_coverage, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
+from app.reconcilers.term import Leader
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.rules.mnnvl.demand import Demand
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 
 WORKERS = 16
-"""Keys of one kind that are worked on at once: a step mostly waits for the API server."""
+"""Keys of one reconciler that are worked on at once. A step mostly waits for the API server."""
 
 MANY_RESTORES = 20
-"""Restores of the same MNNVL resources within two minutes. Whatever deletes them that often will go on."""
-
-_TOPOLOGIES = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
-
-Watch = Callable[[], Awaitable[object]]
-"""Keeps something in step until cancelled: caches that only the leader needs."""
-
-
-class Leader:
-    """The leader's work, and whether it is ours.
-
-    `prepare` is done first, each time; `watches` and `loops` run until the lead is lost. Without `elector` this process
-    leads from the start.
-    """
-
-    def __init__(
-        self,
-        elector: Elector | None,
-        recorder: Recorder,
-        prepare: Callable[[], Awaitable[None]],
-        watches: Sequence[Watch],
-        loops: Sequence[Loop],
-        rewrites: Mapping[str, Rewrites] | None = None,
-        statuses_lost: Callable[[], int] = int,
-    ) -> None:
-        self.recorder = recorder
-        self.loops = tuple(loops)
-        self._rewrites, self._statuses_lost = dict(rewrites or {}), statuses_lost
-        self._elector, self._prepare, self._watches = elector, prepare, tuple(watches)
-        self._working = False
-
-    @property
-    def leading(self) -> bool:
-        return self._working if self._elector is None else self._elector.leading
-
-    @property
-    def holder(self) -> str:
-        """Who leads, as we last saw it; "" for nobody."""
-        return "" if self._elector is None else self._elector.holder
-
-    async def run(self) -> None:
-        """Leads whenever it can, until cancelled. What ends the work otherwise is raised."""
-        if self._elector is None:
-            await self._work()
-        else:
-            await self._elector.lead(self._work)
-
-    async def _work(self) -> None:
-        self._working = True
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.recorder.run(), name="events")
-                for number, watch in enumerate(self._watches):
-                    tasks.create_task(_until_cancelled(watch), name=f"leader's watch {number}")
-                await self._prepare()
-                for loop in self.loops:
-                    tasks.create_task(loop.run(), name=loop.reconciler.name)
-        finally:
-            self._working = False
-
-    def checks(self) -> dict[str, str | None]:
-        """None: a replica that doesn't lead gives verdicts all the same."""
-        return {}
-
-    def notes(self) -> dict[str, str]:
-        """Who leads."""
-        return {"leader": "this process" if self.leading else self.holder or "nobody"}
-
-    def gauges(self) -> Iterator[Gauge]:
-        """For metrics: who leads, what waits, and what was lost."""
-        yield "leader", "1 while this process does the reconcilers' work.", {}, float(self.leading)
-        yield "events_lost_total", "Events that could not be written.", {}, self.recorder.lost
-        text = "Statuses that the ClusterTopology's CRD didn't take."
-        yield "statuses_lost_total", text, {}, self._statuses_lost()
-        for loop in self.loops:
-            labels = {"reconciler": loop.reconciler.name}
-            yield "reconcile_queue_depth", "Keys that wait or are worked on.", labels, loop.depth
-        for name, rewrites in self._rewrites.items():
-            text = "Writes held back because something writes back."
-            yield "rewrites_total", text, {"reconciler": name}, rewrites.fights
-        for loop in self.loops:
-            labels = {"reconciler": loop.reconciler.name}
-            yield "reconcile_failing", "Keys whose last step failed.", labels, loop.failing
-
-
-async def _until_cancelled(watch: Watch) -> None:
-    await watch()
+"""Restores of the same MNNVL resources within two minutes that are tolerated. More of them fight another writer."""
 
 
 def build_leader(configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe) -> Leader:
-    """Our candidate: the reconcilers over the caches of `cluster`, writing through `client`."""
-    identity = f"{socket.gethostname()}_{uuid4()}"
-    recorder = Recorder(client, identity)
-    settings = configuration.cluster_topology
-    rewrites = {name: Rewrites() for name in ("clustertopology", "kai-topology", "podgang")}
-    rewrites["mnnvl-resources"] = Rewrites(tolerated=MANY_RESTORES)
-    topologies = cluster.stores[TOPOLOGIES]
-    managed = ClusterTopologyReconciler(
-        client,
-        settings.name,
-        configuration.levels if settings.enabled else None,
-        topologies,
-        recorder,
-        rewrites["clustertopology"],
-        topology=cluster.facts,
-    )
-    synced = KaiTopologyReconciler(
-        client, settings.name, recorder, rewrites["kai-topology"], dialect=cluster.facts.dialect
-    )
-    topology, kai = Loop(managed, observe=observe), Loop(synced, observe=observe)
-    for loop in (topology, kai):
-        _look_again_when_installed(loop, client.discovery, ("", settings.name))
-        for store in (topologies, cluster.stores[BINDINGS], cluster.stores[KAI_TOPOLOGIES]):
-            _look_again_when_changed(loop, store, ("", settings.name))
+    """Returns the leader's work: the reconcilers over the caches of `cluster`, which write through `client`. `observe`
+    is called after each step of a reconciler."""
+    wiring = _Wiring(configuration, cluster, client, observe)
+    settings, managed, kai = configuration.cluster_topology, wiring.managed_topology(), wiring.kai_topology()
+    loops = [
+        wiring.topology_loop(managed),
+        wiring.topology_loop(kai),
+        wiring.podgang_loop(),
+        wiring.status_loop(),
+        wiring.coverage_loop(),
+        wiring.mnnvl_loop(),
+    ]
+    if configuration.workloads.enabled:
+        loops.append(wiring.workload_loop())
+    _reconcile_all_if_the_dialect_changes(loops, client.discovery)
 
     async def prepare() -> None:
         await cluster.stores.until_synced()
         await managed.settle(settings.creation_timeout_seconds, random.random)
 
-    cliques = Stores(FOR_MNNVL)
-    only_here = [cliques]
-    loops = [
-        topology,
-        kai,
-        podgang_loop(cluster, client, recorder, rewrites["podgang"], observe),
-        status_loop(cluster, client, observe),
-        coverage_loop(cluster, client, recorder, observe),
-        mnnvl_loop(configuration, cluster, client, cliques[CLIQUES], recorder, rewrites["mnnvl-resources"], observe),
-    ]
-    if configuration.workloads.enabled:
-        caches = WorkloadCaches(configuration.workloads.scheduler_name)
-        rewrites |= {"pod-group-name": Rewrites(tolerated=2, window=600.0), "workload": Rewrites()}
-        only_here.append(caches.stores)
-        counted = (rewrites["pod-group-name"], rewrites["workload"])
-        loops.append(workload_loop(configuration, client, caches, recorder, counted, observe))
-    _look_again_when_dialects_change(loops, client.discovery)
     return Leader(
-        elector(client, configuration.leader_election, identity),
-        recorder,
+        elector(client, configuration.leader_election, wiring.identity),
+        wiring.recorder,
         prepare=prepare,
-        watches=[functools.partial(run_from_empty, stores, client, client.discovery) for stores in only_here],
+        watches=[functools.partial(run_from_empty, stores, client, client.discovery) for stores in wiring.only_here],
         loops=loops,
-        rewrites=rewrites,
-        statuses_lost=lambda: synced.statuses_lost,
+        rewrites=wiring.rewrites,
+        statuses_lost=lambda: kai.statuses_lost,
     )
 
 
-def podgang_loop(cluster: Cluster, client: Client, recorder: Recorder, rewrites: Rewrites, observe: Observe) -> Loop:
-    stores = cluster.stores
-    sets, gangs, resources = stores[SETS], stores[GANGS], (stores[DOMAINS], stores[CLAIMS])
-    mnnvl = ClusterMnnvl(client, cluster.facts, stores)
-    reconciler = podgang.PodGangReconciler(client, gangs, cluster.facts, cluster.facts, mnnvl, recorder, rewrites)
-    loop = Loop(reconciler, workers=WORKERS, observe=observe)
-    topologies = stores[TOPOLOGIES]
-    podgang.subscribe(loop, gangs, sets, topologies, cluster.topology_name, resources)
-    return loop
+class _Wiring:
+    """Builds the loops of the leader. `identity` is unique among all processes ever started, and begins with the name
+    of the Pod. `rewrites` are by the name for metrics, and `only_here` are stores that only the leader needs."""
+
+    def __init__(self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe) -> None:
+        self.identity = f"{socket.gethostname()}_{uuid4()}"
+        self.recorder = Recorder(client, self.identity)
+        self.rewrites: dict[str, Rewrites] = {}
+        self.only_here: list[Stores] = []
+        self._configuration, self._client, self._observe = configuration, client, observe
+        self._topology, self._stores, self._facts = configuration.cluster_topology, cluster.stores, cluster.facts
+        self._mnnvl = ClusterMnnvl(client, cluster.facts, cluster.stores)
+
+    def managed_topology(self) -> ClusterTopologyReconciler:
+        levels = self._configuration.levels if self._topology.enabled else None
+        rewrites, name = self._count("clustertopology"), self._topology.name
+        topologies = self._stores[TOPOLOGIES]
+        return ClusterTopologyReconciler(
+            self._client, name, levels, topologies, self.recorder, rewrites, topology=self._facts
+        )
+
+    def kai_topology(self) -> KaiTopologyReconciler:
+        rewrites, name = self._count("kai-topology"), self._topology.name
+        return KaiTopologyReconciler(self._client, name, self.recorder, rewrites, dialect=self._facts.dialect)
+
+    def topology_loop(self, reconciler: Reconciler) -> Loop:
+        """A loop with the managed topology as its only key."""
+        loop, managed = self._loop(reconciler, workers=1), ("", self._topology.name)
+        installed = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
+        self._client.discovery.subscribe(lambda resource, version: loop.add(managed) if resource in installed else None)
+        stores = self._stores
+        topologies: tuple[Store[Any], ...] = (stores[TOPOLOGIES], stores[BINDINGS], stores[KAI_TOPOLOGIES])
+        for store in topologies:
+            store.subscribe(lambda key, before, after: loop.add(managed) if key == managed else None)
+        return loop
+
+    def podgang_loop(self) -> Loop:
+        stores, facts, topologies = self._stores, self._facts, self._stores[TOPOLOGIES]
+        rewrites, resources = self._count("podgang"), (stores[DOMAINS], stores[CLAIMS])
+        loop = self._loop(
+            podgang.PodGangReconciler(self._client, stores[GANGS], facts, facts, self._mnnvl, self.recorder, rewrites)
+        )
+        podgang.subscribe(loop, stores[GANGS], stores[SETS], topologies, self._topology.name, resources)
+        return loop
+
+    def status_loop(self) -> Loop:
+        sets, topologies = self._stores[SETS], self._stores[TOPOLOGIES]
+        loop = self._loop(constraint_status.ConstraintStatusReconciler(self._client, sets, self._facts))
+        constraint_status.subscribe(loop, sets, topologies, self._topology.name)
+        return loop
+
+    def coverage_loop(self) -> Loop:
+        reconciler = level_coverage.LevelCoverageReconciler(self._client, self._facts, self.recorder)
+        loop = self._loop(reconciler, workers=1)
+        level_coverage.subscribe(loop, self._stores[NODES], (self._stores[TOPOLOGIES], self._stores[BINDINGS]))
+        return loop
+
+    def mnnvl_loop(self) -> Loop:
+        only_here = Stores(FOR_MNNVL)
+        self.only_here.append(only_here)
+        cliques, resources = only_here[CLIQUES], (self._stores[DOMAINS], self._stores[CLAIMS])
+        loop = self._loop(
+            mnnvl_resources.MnnvlResourcesReconciler(
+                self._client,
+                cliques,
+                self._facts,
+                resources,
+                self._mnnvl,
+                self.recorder,
+                self._count("mnnvl-resources", MANY_RESTORES),
+                collect_after=self._configuration.mnnvl.collect_after_seconds,
+            )
+        )
+        mnnvl_resources.subscribe(loop, cliques, self._stores[SETS], resources)
+        return loop
+
+    def workload_loop(self) -> Loop:
+        settings, client = self._configuration.workloads, self._client
+        caches = WorkloadCaches(settings.scheduler_name)
+        self.only_here.append(caches.stores)
+        keys = LabelKeys(**settings.labels.model_dump())
+        loop = self._loop(
+            workload.WorkloadReconciler(
+                client,
+                caches,
+                Owners(client, Kinds(client.read).find),
+                self.recorder,
+                Conventions(keys, self._topology.name, settings.default_queue),
+                self._count("pod-group-name", 2, 600.0),
+                self._count("workload"),
+            )
+        )
+        workload.subscribe(loop, caches, client.discovery)
+        return loop
+
+    def _loop(self, reconciler: Reconciler, workers: int = WORKERS) -> Loop:
+        return Loop(reconciler, workers=workers, observe=self._observe)
+
+    def _count(self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS) -> Rewrites:
+        self.rewrites[name] = Rewrites(tolerated=tolerated, window=window)
+        return self.rewrites[name]
 
 
-def mnnvl_loop(
-    configuration: Configuration,
-    cluster: Cluster,
-    client: Client,
-    cliques: WatchStore[Demand],
-    recorder: Recorder,
-    rewrites: Rewrites,
-    observe: Observe,
-) -> Loop:
-    stores = cluster.stores
-    made = (stores[DOMAINS], stores[CLAIMS])
-    reconciler = mnnvl_resources.MnnvlResourcesReconciler(
-        client,
-        cliques,
-        cluster.facts,
-        made,
-        ClusterMnnvl(client, cluster.facts, stores),
-        recorder,
-        rewrites,
-        collect_after=configuration.mnnvl.collect_after_seconds,
-    )
-    loop = Loop(reconciler, workers=WORKERS, observe=observe)
-    mnnvl_resources.subscribe(loop, cliques, stores[SETS], made)
-    return loop
-
-
-def workload_loop(
-    configuration: Configuration,
-    client: HttpClient,
-    caches: WorkloadCaches,
-    recorder: Recorder,
-    rewrites: tuple[Rewrites, Rewrites],
-    observe: Observe,
-) -> Loop:
-    """`rewrites` count what is written to Pods and to KAI PodGroups."""
-    settings = configuration.workloads
-    keys, topology = LabelKeys(**settings.labels.model_dump()), configuration.cluster_topology.name
-    conventions = Conventions(keys, topology, settings.default_queue)
-    owners = Owners(client, Kinds(client.read).find)
-    reconciler = workload.WorkloadReconciler(client, caches, owners, recorder, conventions, *rewrites)
-    loop = Loop(reconciler, workers=WORKERS, observe=observe)
-    workload.subscribe(loop, caches, client.discovery)
-    return loop
-
-
-def status_loop(cluster: Cluster, client: Client, observe: Observe) -> Loop:
-    reconciler = constraint_status.ConstraintStatusReconciler(client, cluster.stores[SETS], cluster.facts)
-    loop = Loop(reconciler, workers=WORKERS, observe=observe)
-    topologies = cluster.stores[TOPOLOGIES]
-    constraint_status.subscribe(loop, cluster.stores[SETS], topologies, cluster.topology_name)
-    return loop
-
-
-def coverage_loop(cluster: Cluster, client: Client, recorder: Recorder, observe: Observe) -> Loop:
-    loop = Loop(level_coverage.LevelCoverageReconciler(client, cluster.facts, recorder), observe=observe)
-    stores = cluster.stores
-    level_coverage.subscribe(loop, stores[NODES], (stores[TOPOLOGIES], stores[BINDINGS]))
-    return loop
-
-
-def _look_again_when_installed(loop: Loop, discovery: Discovery, key: Key) -> None:
-    discovery.subscribe(lambda resource, version: loop.add(key) if resource in _TOPOLOGIES else None)
-
-
-def _look_again_when_dialects_change(loops: Sequence[Loop], discovery: Discovery) -> None:
-    """Another dialect may ask for something else of every object."""
+def _reconcile_all_if_the_dialect_changes(loops: Sequence[Loop], discovery: Discovery) -> None:
     resources = {dialect.resource for dialect in DIALECTS}
 
     def changed(resource: Resource, version: str | None) -> None:
@@ -285,13 +195,8 @@ def _look_again_when_dialects_change(loops: Sequence[Loop], discovery: Discovery
     discovery.subscribe(changed)
 
 
-def _look_again_when_changed(loop: Loop, topologies: Store[object], topology: Key) -> None:
-    topologies.subscribe(lambda key, before, after: loop.add(key) if key == topology else None)
-
-
 def elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:
-    """The candidate that `settings` ask for; None for a process that leads without asking. `identity` is unique among
-    all processes ever started, and begins with the name of the Pod."""
+    """Returns the elector for `settings`, or None if leader election is disabled, so that this process always leads."""
     if not settings.enabled:
         return None
     timing = LeaseTiming(lease=settings.lease_seconds, renew=settings.renew_seconds, retry=settings.retry_seconds)

@@ -1,24 +1,26 @@
-"""The condition LevelsCovered of topologies: whether the nodes' labels carry their levels, and form a tree."""
+"""Writes the condition LevelsCovered of topologies: whether the nodes have labels for all levels, and these form a
+tree."""
 
 import contextlib
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from app.cluster.readers import TopologyReader
 from app.kube.api import Client, Forbidden, Key, NotFound, Object, Store, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
-from app.objects.conditions import Condition, has_condition, with_condition
+from app.objects.conditions import has_condition, with_condition
+from app.reconcilers.status import status_patch, timestamp, utc_now
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 
 SETTLE_SECONDS = 10.0
-"""Nodes come and go in numbers: one look follows many changes."""
+"""The time between a change of nodes and the next step, because many nodes change at once."""
 
 
 class LevelCoverageReconciler:
-    """One topology at a time: a ClusterTopologyBinding, or the managed ClusterTopology. Only a condition that differs
-    is written; the conditions of other writers stay. `now` is the wall clock, in UTC."""
+    """Reconciles one topology at a time: a ClusterTopologyBinding, or the managed ClusterTopology. Writes the condition
+    if it differs. Conditions of other writers stay. `now` is the wall clock in UTC."""
 
     name = "level-coverage"
 
@@ -28,7 +30,7 @@ class LevelCoverageReconciler:
         topology: TopologyReader,
         events: Recorder,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client, self._topology, self._events, self._now = client, topology, events, now
 
@@ -39,12 +41,13 @@ class LevelCoverageReconciler:
             return []
 
     async def reconcile(self, key: Key) -> float | None:
-        if not self._topology.nodes() or key not in self.all_keys():
+        nodes = self._topology.nodes()
+        if not nodes or key not in self.all_keys():
             return None
         dialect = self._topology.dialect()
         with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
             stored = await self._client.get(dialect.resource, key[1])
-            await self._write(stored, coverage_problems(dialect.read_levels(stored), self._topology.nodes_with))
+            await self._write(stored, coverage_problems(dialect.read_levels(stored), nodes, self._topology.carrying))
         return None
 
     async def _write(self, stored: Object, problems: list[LevelProblem]) -> None:
@@ -54,22 +57,14 @@ class LevelCoverageReconciler:
             return
         if condition.status == "False":
             self._events.record(Regarding.of(stored), "Warning", "LevelsNotCovered", condition.message)
-        with contextlib.suppress(Forbidden):  # the event says it then
-            await self._patch(stored, condition)
-
-    async def _patch(self, stored: Object, condition: Condition) -> None:
-        now = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        conditions = with_condition((stored.get("status") or {}).get("conditions"), condition, now)
-        patch = {
-            "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
-            "status": {"conditions": conditions},
-        }
-        resource = self._topology.dialect().resource
-        await self._client.patch(resource, stored["metadata"]["name"], patch, subresource="status")
+        conditions = with_condition(status.get("conditions"), condition, timestamp(self._now()))
+        patch, resource = status_patch(stored, {"conditions": conditions}), self._topology.dialect().resource
+        with contextlib.suppress(Forbidden):  # the event reports the problem
+            await self._client.patch(resource, metadata["name"], patch, subresource="status")
 
 
 def subscribe(loop: Loop, nodes: Store[Any], topologies: tuple[Store[Any], ...]) -> None:
-    """A changed topology is looked at soon, all of them some time after nodes have changed."""
+    """Reconciles a topology if it changes, and all topologies some seconds after nodes have changed."""
 
     def nodes_changed(key: Key, before: object, after: object) -> None:
         for topology in loop.reconciler.all_keys():

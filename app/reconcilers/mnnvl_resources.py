@@ -1,6 +1,6 @@
-"""MNNVL resources: what stored PodCliques ask for and is missing is made, what nobody asks for any more is deleted.
+"""Restores missing MNNVL resources that stored PodCliques need, and deletes those that no PodClique needs any more.
 
-`README.md` in this folder states the order of writes, the races and the preconditions.
+`README.md` in this folder lists all writers, the races and the preconditions.
 """
 
 import time
@@ -19,27 +19,28 @@ from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.labels import read_place
-from app.rules.mnnvl.demand import Demand, base_of, is_made_by_us, is_reserved, plan_for, pressing, uses
+from app.rules.mnnvl.demand import Demand, base_of, is_made_by_us, is_reserved, lasting_demands, plan_for, uses
 from app.rules.mnnvl.ownership import MnnvlResource
 from app.rules.mnnvl.plan import claim_name, domain_name
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25
-"""From a change to the look at it: what is written together (a ComputeDomain, a claim, the PodClique) comes through
-several watches."""
+"""The time between a change and the step for it: a ComputeDomain, a claim and a PodClique are written together, and
+arrive through several watches."""
 
 NOT_OURS_SECONDS = 60.0
-"""Until the next look at an object of somebody else in the way, which no watch of ours shows."""
+"""The time until the next try if another object has the name, because no watch reports changes of that object."""
 
 IN_USE_SECONDS = 30.0
-"""The longest time between two looks at what a pod still uses."""
+"""The longest time until the next check of a resource that a pod still uses."""
 
 
 class MnnvlResourcesReconciler:
-    """One base name at a time: the ComputeDomain and the claim whose names begin with it.
+    """Reconciles one base name at a time: the ComputeDomain and the claim whose names begin with it.
 
-    `cliques` hold the PodCliques that have a claim of ours; `collect_after` is in seconds, 0 for never. `clock` is
-    monotonic, in seconds.
+    `cliques` contains the PodCliques with a claim of ours, and `stores` the ComputeDomains and claims. Resources that
+    no PodClique needs are deleted after `collect_after` seconds, or never if that is 0. `clock` is monotonic, in
+    seconds.
     """
 
     name = "mnnvl-resources"
@@ -61,13 +62,15 @@ class MnnvlResourcesReconciler:
         self._domains, self._claims = stores
         self._events, self._notices, self._rewrites = events, Notices(events), rewrites
         self._collect_after, self._clock = collect_after, clock
-        self._unasked: dict[Key, float] = {}
-        """Since when nobody asks for the resources of a key. A leader begins with none."""
+        self._unneeded_since: dict[Key, float] = {}
+        """When each key was first found without a PodClique that needs it. A new leader begins with none."""
 
     def all_keys(self) -> set[Key]:
-        asked = {(demand.member.namespace, demand.base_name) for demand in self._cliques.values()}
-        made = (resource for store in (self._domains, self._claims) for resource in store.values())
-        return asked | {(one.namespace, base) for one in made if (base := base_of(one.kind, one.name))}
+        needed = {(demand.member.namespace, demand.base_name) for demand in self._cliques.values()}
+        stored = (resource for store in (self._domains, self._claims) for resource in store.values())
+        return needed | {
+            (resource.namespace, base) for resource in stored if (base := base_of(resource.kind, resource.name))
+        }
 
     async def reconcile(self, key: Key) -> float | None:
         if not self._cliques.synced:
@@ -76,7 +79,7 @@ class MnnvlResourcesReconciler:
             return None
         demands = self._cliques.by_index(BY_BASE, key)
         if demands:
-            self._unasked.pop(key, None)
+            self._unneeded_since.pop(key, None)
             return await self._restore(key, demands)
         self._notices.forget(key)
         return await self._collect(key)
@@ -84,19 +87,20 @@ class MnnvlResourcesReconciler:
     # Restore.
 
     async def _restore(self, key: Key, demands: list[Demand]) -> float | None:
-        """What the caches lack is made. What they show stays: if it is on its way out, its end leads here again."""
+        """Creates resources that the caches lack. Existing ones are not changed. If one is being deleted, its deletion
+        adds the key again."""
         pcs = self._sets.cached_set(key[0], demands[0].member.place.pcs)
-        asking = pressing(demands, pcs)
-        if pcs is None or not asking:
+        lasting = lasting_demands(demands, pcs)
+        if pcs is None or not lasting:
             return None
-        shared = any(demand.mode == "shared" for demand in asking)
+        shared = any(demand.mode == "shared" for demand in lasting)
         pause = self._rewrites.pause(key)
         if pause is not None:
             note = f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a while'
             self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesContested", note)
             return pause
         try:
-            created = await self._resources.restore(plan_for(asking, pcs), "shared" if shared else "template")
+            created = await self._resources.restore(plan_for(lasting, pcs), "shared" if shared else "template")
         except NotOurs as problem:
             self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
@@ -112,12 +116,12 @@ class MnnvlResourcesReconciler:
     async def _collect(self, key: Key) -> float | None:
         stored = self._stored(key)
         if not stored or not self._collect_after:
-            self._unasked.pop(key, None)
+            self._unneeded_since.pop(key, None)
             return None
-        since = self._unasked.setdefault(key, self._clock())
-        left = since + self._collect_after - self._clock()
-        if left > 0:
-            return left
+        since = self._unneeded_since.setdefault(key, self._clock())
+        remaining = since + self._collect_after - self._clock()
+        if remaining > 0:
+            return remaining
         if await self._is_used(key):
             return self._later()
         deleted: list[Object] = []
@@ -130,23 +134,24 @@ class MnnvlResourcesReconciler:
             await self._delete(resource, current)
             deleted.append(current)
         if deleted:
-            self._say_collected(deleted)
+            self._report_collected(deleted)
         return None
 
     def _later(self) -> float:
         return min(IN_USE_SECONDS, self._collect_after)
 
     def _stored(self, key: Key) -> list[tuple[Resource, str]]:
-        """What the caches have of `key` and is not on its way out: the claim first, because pods reserve it."""
+        """Returns the cached resources of `key` that are not being deleted. The claim comes first, because pods reserve
+        it."""
         namespace, base = key
-        both = (
+        candidates = (
             (RESOURCE_CLAIM, self._claims.get(namespace, claim_name(base))),
             (COMPUTE_DOMAIN, self._domains.get(namespace, domain_name(base))),
         )
-        return [(resource, one.name) for resource, one in both if one is not None and not one.deleting]
+        return [(kind, stored.name) for kind, stored in candidates if stored is not None and not stored.deleting]
 
     async def _is_used(self, key: Key) -> bool:
-        """Asked of the API server: whether a pod of the namespace names what would be deleted."""
+        """Whether a pod of the namespace, read from the API server, names the claim or its template."""
         token = ""
         while True:
             page = await self._client.list(POD, key[0], continue_token=token)
@@ -157,7 +162,7 @@ class MnnvlResourcesReconciler:
                 return False
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """The stored object, if there is one that we made."""
+        """Returns the stored object, or None if it doesn't exist, is being deleted or was not made by us."""
         try:
             current = await self._client.get(resource, name, namespace)
         except NotFound:
@@ -165,8 +170,8 @@ class MnnvlResourcesReconciler:
         return current if is_made_by_us(current) and not current["metadata"].get("deletionTimestamp") else None
 
     async def _delete(self, resource: Resource, current: Object) -> None:
-        """Deletes the object as it was read: a pod that reserves it in this moment changes its resourceVersion, and
-        the Conflict leads to another look."""
+        """Deletes the version that was read. If a pod reserves the claim at the same time, this changes its
+        resourceVersion, and the Conflict leads to another step."""
         metadata = current["metadata"]
         await self._client.delete(
             resource,
@@ -176,7 +181,7 @@ class MnnvlResourcesReconciler:
             resource_version=metadata["resourceVersion"],
         )
 
-    def _say_collected(self, deleted: list[Object]) -> None:
+    def _report_collected(self, deleted: list[Object]) -> None:
         pcs = self._sets.cached_set(deleted[0]["metadata"]["namespace"], read_place(labels_of(deleted[0])).pcs)
         if pcs is not None:
             note = f"deleted {_listed(deleted)}: no PodClique asks for them any more, and no pod uses them"
@@ -189,24 +194,24 @@ def subscribe(
     sets: WatchStore[PodCliqueSet],
     resources: tuple[WatchStore[MnnvlResource], ...],
 ) -> None:
-    """Whatever the resources depend on leads to a look at them, a moment later."""
+    """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it depends on."""
 
-    def look(namespace: str, base: str) -> None:
+    def add(namespace: str, base: str) -> None:
         if base:
             loop.add_after((namespace, base), SETTLE_SECONDS)
 
     def clique_changed(key: Key, before: Demand | None, after: Demand | None) -> None:
         for base in {demand.base_name for demand in (before, after) if demand is not None}:
-            look(key[0], base)
+            add(key[0], base)
 
     def resource_changed(key: Key, before: MnnvlResource | None, after: MnnvlResource | None) -> None:
         resource = after or before
         if resource is not None:
-            look(key[0], base_of(resource.kind, key[1]))
+            add(key[0], base_of(resource.kind, key[1]))
 
     def set_changed(key: Key, before: object, after: object) -> None:
         for demand in cliques.by_index(BY_SET, key):
-            look(key[0], demand.base_name)
+            add(key[0], demand.base_name)
 
     cliques.subscribe(clique_changed)
     sets.subscribe(set_changed)

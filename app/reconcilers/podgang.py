@@ -1,8 +1,9 @@
-"""PodGangs: topology constraints in step with their PodCliqueSet and the ClusterTopology, and MNNVL resources owned.
+"""Keeps the topology constraints of PodGangs in step with their PodCliqueSet and the ClusterTopology, and makes
+PodGangs the owners of their MNNVL resources.
 
-The webhook writes the same constraints, by the same rule, whenever a PodGang is written; what is left for here is a
-change of the levels or of the PodCliqueSet, a webhook that was not asked or knew less, and ownership, which needs a uid
-that a PodGang only has once it is stored.
+The webhook writes the same constraints by the same rule whenever a PodGang is written. The reconciler handles changes
+of the levels and of PodCliqueSets, PodGangs that the webhook could not complete, and ownership, which needs the uid of
+a stored PodGang.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from app.cluster.table import BY_SET
 from app.kube.api import Client, Key, NotFound, Store, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
+from app.kube.notices import Notices
 from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
@@ -23,13 +25,14 @@ from app.rules.mnnvl.ownership import MnnvlResource, adopted_annotation, ownersh
 from app.rules.podcliqueset import PodCliqueSet
 
 CONTESTED_SECONDS = 1.0
+"""The time until the next step if another writer has changed what was written."""
 
 
 class PodGangReconciler:
-    """One PodGang at a time: its resources first, then one patch with all that differs.
+    """Reconciles one PodGang at a time: first the owners of its resources, then all other differences in one patch.
 
-    Nothing is written that is as it should be, and nothing is taken away because something isn't known: without a
-    ClusterTopology constraints stay as they are, without the PodCliqueSet only preferred ones are written.
+    Unknown facts remove nothing: if the ClusterTopology is not known, constraints stay, and if the PodCliqueSet is not
+    known, only preferred constraints are written.
     """
 
     name = "podgang"
@@ -46,8 +49,7 @@ class PodGangReconciler:
     ) -> None:
         self.rewrites = rewrites or Rewrites()
         self._client, self._gangs, self._topology, self._sets = client, gangs, topology, sets
-        self._resources, self._events = resources, events
-        self._foreign: dict[Key, list[str]] = {}
+        self._resources, self._events, self._notices = resources, events, Notices(events)
 
     def all_keys(self) -> list[Key]:
         return self._gangs.known_keys()
@@ -55,7 +57,7 @@ class PodGangReconciler:
     async def reconcile(self, key: Key) -> float | None:
         gang = self._gangs.get(*key)
         if gang is None or gang.deleting:
-            self._foreign.pop(key, None)
+            self._notices.forget(key)
             return None
         await self._adopt(gang)
         version = self._gangs.resource_version(*key)
@@ -68,38 +70,35 @@ class PodGangReconciler:
     # Ownership.
 
     async def _adopt(self, gang: StoredGang) -> None:
-        found = self._resources.resources_of(gang)
-        self._say_foreign(gang, [one for one in found if ownership(one, gang) == "foreign"])
-        if not any(ownership(one, gang) == "adoptable" for one in found) or not await self._lives(gang):
+        resources = self._resources.resources_of(gang)
+        self._report_foreign(gang, [resource for resource in resources if ownership(resource, gang) == "foreign"])
+        adoptable = any(ownership(resource, gang) == "adoptable" for resource in resources)
+        if not adoptable or not await self._exists(gang):
             return
-        # As it was before that question: what the next PodGang of this name has taken since isn't taken back.
-        written = await self._resources.adopt(gang, dry_run=False, resources=found)
-        named = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in written)
-        if named:  # the webhook may have been quicker
-            self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {named}")
+        # These are the resources from before that read: what another PodGang has adopted since leads to a Conflict.
+        adopted = await self._resources.adopt(gang, dry_run=False, resources=resources)
+        names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in adopted)
+        if names:
+            self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {names}")
 
-    async def _lives(self, gang: StoredGang) -> bool:
-        """Asked of the API server: if the cache lags, a PodGang that is gone would take resources from the one that
-        was made anew, and the garbage collector would take them from both."""
+    async def _exists(self, gang: StoredGang) -> bool:
+        """Whether the API server still has this PodGang. The cache may lag: a PodGang that is gone would take the
+        resources from its successor, and the garbage collector would delete them."""
         try:
-            stored = await self._client.get(POD_GANG, gang.name, gang.namespace)
+            obj = await self._client.get(POD_GANG, gang.name, gang.namespace)
         except NotFound:
             return False
-        self._gangs.note(stored)
-        found = read_stored_gang(stored)
-        return found.uid == gang.uid and not found.deleting
+        self._gangs.note(obj)
+        stored = read_stored_gang(obj)
+        return stored.uid == gang.uid and not stored.deleting
 
-    def _say_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
-        """Once for each set of resources that somebody else controls."""
-        key, names = (gang.namespace, gang.name), [f"{one.kind} {one.name}" for one in foreign]
-        if names == self._foreign.get(key, []):
-            return
-        self._foreign[key] = names
+    def _report_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
+        key, names = (gang.namespace, gang.name), ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
         if not names:
-            del self._foreign[key]
+            self._notices.forget(key)
             return
-        note = f"{', '.join(names)} made for this PodGang, but controlled by another object: not adopted"
-        self._events.record(_regarding(gang), "Warning", "MnnvlResourcesForeign", note)
+        note = f"{names} made for this PodGang, but controlled by another object: not adopted"
+        self._notices.say(key, [_regarding(gang)], "MnnvlResourcesForeign", note)
 
     # Constraints.
 
@@ -107,15 +106,15 @@ class PodGangReconciler:
         view = gang.view()
         changes: list[Edit] = []
         pcs = await self._sets.read_set(gang.namespace, gang.place.pcs)
-        with contextlib.suppress(Unavailable):  # every PodGang is looked at when the managed topology comes
+        with contextlib.suppress(Unavailable):  # once the managed topology is known, every PodGang is reconciled
             changes += self._topology.dialect().podgang_changes(view, pcs, self._topology)
-        wanted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
+        adopted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
         path = ("metadata", "annotations", MNNVL_ADOPTED)
-        return changes if value_at(view, path) == wanted else [*changes, Edit(path, wanted)]
+        return changes if value_at(view, path) == adopted else [*changes, Edit(path, adopted)]
 
     async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
-        """One patch, of the PodGang as it was seen; Conflict if it has changed since. What comes back different
-        from what was written is somebody else's doing, and is looked at again."""
+        """Writes `patch` to the PodGang of this `version`. Conflict if it has changed since. If the answer differs from
+        what was written, another writer has changed it, and the PodGang is reconciled again soon."""
         counted = same(gang.uid, patch)
         pause = self.rewrites.pause(counted)
         if pause is not None:
@@ -140,19 +139,19 @@ def subscribe(
     topology_name: str,
     resources: tuple[Store[MnnvlResource], ...],
 ) -> None:
-    """Whatever a PodGang depends on leads to a look at it."""
+    """Reconciles a PodGang after a change of itself, its PodCliqueSet, the managed topology or its resources."""
 
     def topology_changed(key: Key, before: object, after: object) -> None:
         if key == ("", topology_name):
-            for one in gangs.known_keys():
-                loop.add(one)
+            for gang_key in gangs.known_keys():
+                loop.add(gang_key)
 
     def set_changed(key: Key, before: object, after: object) -> None:
-        for one in gangs.by_index(BY_SET, key):
-            loop.add((one.namespace, one.name))
+        for gang in gangs.by_index(BY_SET, key):
+            loop.add((gang.namespace, gang.name))
 
     def resource_changed(key: Key, before: MnnvlResource | None, after: MnnvlResource | None) -> None:
-        for place in {one.place for one in (before, after) if one is not None}:
+        for place in {resource.place for resource in (before, after) if resource is not None}:
             if place.podgang:
                 loop.add((key[0], place.podgang))
             else:

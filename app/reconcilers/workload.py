@@ -1,66 +1,61 @@
-"""Workload groups become KAI PodGroups, and their Pods are told which.
+"""Maintains a KAI PodGroup for each Workload group, and annotates the Pods of the group with its name.
 
-One key is one KAI PodGroup: one group of one namespace. A Pod whose PodGroup cannot be made yet is marked, so that KAI
-does not schedule it alone. A PodGroup is deleted with its last Pod, and with nothing else.
+One key is one KAI PodGroup. If it can't be created yet, its Pods are marked, so that KAI does not schedule them alone.
+A PodGroup is deleted after its last Pod, and for no other reason.
 """
 
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from app.cluster.table import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD
 from app.cluster.workload_caches import WorkloadCaches
 from app.cluster.workloads import StoredPod, StoredPodGroup
-from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
+from app.kube.api import Client, ClusterError, Key, NotFound, Object
 from app.kube.discovery import Discovery
-from app.kube.events import Recorder, Regarding
+from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.notices import Notices
 from app.kube.owners import Controller, Owners
-from app.kube.rewrites import Rewrites, same
+from app.kube.rewrites import Rewrites
 from app.objects.metadata import annotations_of
 from app.objects.resource import POD
 from app.reconcilers.workload_groups import Missing, group_of
-from app.reconcilers.workload_pods import PodWriter, first_of
+from app.reconcilers.workload_pod_groups import PodGroupWriter
+from app.reconcilers.workload_pods import PodWriter, first_pods
 from app.rules.kinds import POD_GROUP
 from app.rules.workload.groups import IGNORE, Group, Layer, instance_key, layer_of
 from app.rules.workload.kai_podgroup import (
     Conventions,
     Sources,
     desired_pod_group,
-    difference,
-    is_of_group,
-    owners_to_write,
     remarks,
 )
 
 NOT_SYNCED_SECONDS = 0.5
 TAKEN_SECONDS = 30.0
-"""Until a name that was taken is tried again: PodGroups of others are not watched."""
+"""The time until the next try if another PodGroup has the name. Foreign PodGroups are not watched."""
 
 EMPTY_SECONDS = 2.0
-"""How long a PodGroup stays without Pods: a Pod that is replaced leaves its group empty for a moment."""
+"""The time for which a PodGroup without Pods is kept: while a Pod is replaced, its group may be empty for a moment."""
 
-INVALID = 422
-
-Tops = Mapping[Controller | None, Object | None]
-"""By controller its top owner; None for Pods that nobody controls."""
+TopOwners = Mapping[Controller | None, Object | None]
+"""The top owner of each controller. The key and the value are None for Pods without a controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The Pods of a group: the first by name, those that are to be told, and the top owners that were looked at."""
+    """The Pods of a group: the first by name, those that are not annotated yet, and the top owners that were read."""
 
     first: StoredPod
     waiting: list[StoredPod]
-    tops: Tops
+    top_owners: TopOwners
 
 
 class WorkloadReconciler:
-    """`pod_rewrites` and `group_rewrites` count what is written to each Pod and to each KAI PodGroup. `clock` is
-    monotonic, in seconds."""
+    """Reconciles one KAI PodGroup at a time. `pod_rewrites` and `group_rewrites` count the writes of each Pod and of
+    each KAI PodGroup. `clock` is monotonic, in seconds."""
 
     name = "workload"
 
@@ -79,13 +74,14 @@ class WorkloadReconciler:
         self._client, self._caches, self._owners = client, caches, owners
         self._conventions, self._notices = conventions, Notices(events)
         self._pods = PodWriter(client, caches, self._notices, pod_rewrites)
-        self._group_rewrites, self._clock = group_rewrites, clock
+        self._pod_groups = PodGroupWriter(client, caches, self._notices, conventions.keys, group_rewrites)
+        self._clock = clock
         self._empty_since: dict[str, float] = {}
 
     def all_keys(self) -> list[Key]:
         of_pods = (self._caches.key_of(pod) for pod in self._caches.pods.values())
-        made = ((stored.namespace, key) for stored in self._caches.pod_groups.values() for key in stored.group_keys)
-        return list(dict.fromkeys((*of_pods, *made)))
+        stored = ((group.namespace, key) for group in self._caches.pod_groups.values() for key in group.group_keys)
+        return list(dict.fromkeys((*of_pods, *stored)))
 
     async def reconcile(self, key: Key) -> float | None:
         if not self._caches.synced:
@@ -104,213 +100,148 @@ class WorkloadReconciler:
         return await self._settle(key, group, members)
 
     async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Missing) -> float | None:
-        """Nothing is made, and a watch brings us back. A Pod whose PodGroup is there lacks nothing yet."""
+        """Marks Pods whose group is `missing`, and reports that. A watch adds the key again once the group exists. Pods
+        that already have a PodGroup stay."""
         pods = [pod for pod in pods if self._caches.pod_groups.get(pod.namespace, pod.settled_group) is None]
-        joining, _ = await self._without_those_that_opted_out(key, pods)
-        self._notices.say(key, first_of(joining), missing.reason, missing.note)
+        joining, _ = await self._not_opted_out(key, pods)
+        self._notices.say(key, first_pods(joining), missing.reason, missing.note)
         return await self._pods.mark(key, joining)
 
     async def _settle(self, key: Key, group: Group, members: Members) -> float | None:
         sources = self._sources(members)
         desired = desired_pod_group(group, sources, self._conventions)
         try:
-            stored, paused = await self._put(key[0], group, desired, sources.common_owner)
+            stored, pause = await self._pod_groups.put(key[0], group, desired, sources.common_owner)
         except ClusterError:
             await self._pods.mark(key, members.waiting)
             raise
         if stored is None:
-            of = f"{group.identity}: delete it, or rename the Workload"
-            note = f'PodGroup "{group.pod_group_name}" exists and is not that of group {of}'
-            self._notices.say(key, first_of(members.waiting), "PodGroupNameTaken", note)
+            note = (
+                f'PodGroup "{group.pod_group_name}" exists and is not that of group {group.identity}: delete it, or '
+                "rename the Workload"
+            )
+            self._notices.say(key, first_pods(members.waiting), "PodGroupNameTaken", note)
             await self._pods.mark(key, members.waiting)
             return TAKEN_SECONDS
         self._notices.forget(key)
         for subject, remark in remarks(stored, group, sources, self._conventions).items():
-            self._remark(stored, subject, *((remark.reason, remark.note) if remark else ()))
-        return _soonest(paused, await self._pods.tell(key, members.waiting, group.pod_group_name))
+            self._pod_groups.report(stored, subject, remark)
+        return _soonest(pause, await self._pods.assign(key, members.waiting, group.pod_group_name))
 
     # The Pods and their owners.
 
     async def _members(self, key: Key, group: Group, pods: list[StoredPod]) -> Members | None:
-        """Without those that opted out; None if nobody is left. Of Pods that were told, and whose PodGroup is there,
-        owners are not read again."""
+        """Returns the members among `pods`, or None if all of them have opted out. The owners of Pods that already have
+        the annotation are not read again while the PodGroup exists."""
         name = group.pod_group_name
-        made = self._caches.pod_groups.get(pods[0].namespace, name) is not None
-        unsettled = [pod for pod in pods if pod.settled_group != name or not made]
-        joining, tops = await self._without_those_that_opted_out(key, unsettled)
-        out = {pod.uid for pod in unsettled} - {pod.uid for pod in joining}
-        pods = [pod for pod in pods if pod.uid not in out]
+        exists = self._caches.pod_groups.get(pods[0].namespace, name) is not None
+        unsettled = [pod for pod in pods if pod.settled_group != name or not exists]
+        joining, top_owners = await self._not_opted_out(key, unsettled)
+        opted_out = {pod.uid for pod in unsettled} - {pod.uid for pod in joining}
+        pods = [pod for pod in pods if pod.uid not in opted_out]
         if not pods:
             return None
         first = min(pods, key=lambda pod: pod.name)
-        return Members(first, [pod for pod in pods if pod.settled_group != name], {**tops, **await self._tops([first])})
+        waiting = [pod for pod in pods if pod.settled_group != name]
+        return Members(first, waiting, {**top_owners, **await self._top_owners([first])})
 
-    async def _without_those_that_opted_out(
-        self, key: Key, pods: list[StoredPod]
-    ) -> tuple[list[StoredPod], dict[Controller | None, Object | None]]:
-        """Those of `pods` whose top owner did not opt out, and their top owners. The others are left to KAI."""
-        tops = await self._tops(pods)
-        await self._pods.leave_to_kai(key, [pod for pod in pods if _opts_out(tops[pod.controller])])
-        joining = [pod for pod in pods if not _opts_out(tops[pod.controller])]
-        return joining, {pod.controller: tops[pod.controller] for pod in joining}
+    async def _not_opted_out(self, key: Key, pods: list[StoredPod]) -> tuple[list[StoredPod], TopOwners]:
+        """Returns those of `pods` whose top owner has not opted out, and their top owners. The others lose the mark."""
+        top_owners = await self._top_owners(pods)
+        await self._pods.unmark(key, [pod for pod in pods if _opts_out(top_owners[pod.controller])])
+        joining = [pod for pod in pods if not _opts_out(top_owners[pod.controller])]
+        return joining, {pod.controller: top_owners[pod.controller] for pod in joining}
 
-    async def _tops(self, pods: Iterable[StoredPod]) -> dict[Controller | None, Object | None]:
-        """The top owners of `pods`, one look for each controller."""
-        spaces = {pod.controller: pod.namespace for pod in pods}
+    async def _top_owners(self, pods: Iterable[StoredPod]) -> TopOwners:
+        """Returns the top owners of `pods`. Each controller is followed once."""
+        namespaces = {pod.controller: pod.namespace for pod in pods}
         return {
             controller: None if controller is None else await self._owners.top_owner(namespace, controller)
-            for controller, namespace in spaces.items()
+            for controller, namespace in namespaces.items()
         }
 
     def _sources(self, members: Members) -> Sources:
-        """If Pods differ, the first counts."""
-        first, top = members.first, members.tops[members.first.controller]
-        uids = {None if owner is None else owner["metadata"]["uid"] for owner in members.tops.values()}
+        """Returns the sources of the PodGroup's fields. If Pods differ, the first one counts."""
+        first, owner = members.first, members.top_owners[members.first.controller]
+        uids = {None if top is None else top["metadata"]["uid"] for top in members.top_owners.values()}
         return Sources(
-            owner=Layer({}, {}) if top is None else layer_of(top),
+            owner=Layer({}, {}) if owner is None else layer_of(owner),
             pod=replace(layer_of(first.view()), priority_class=first.priority_class),
-            kind=("", POD.kind) if top is None else (top["apiVersion"].rpartition("/")[0], top["kind"]),
-            common_owner=_reference(top) if top is not None and len(uids) == 1 else None,
+            kind=("", POD.kind) if owner is None else (owner["apiVersion"].rpartition("/")[0], owner["kind"]),
+            common_owner=_reference(owner) if owner is not None and len(uids) == 1 else None,
             priority_classes=frozenset(self._caches.priority_classes.values()),
         )
-
-    # The KAI PodGroup.
-
-    async def _put(
-        self, namespace: str, group: Group, desired: Object, common_owner: Mapping[str, Any] | None
-    ) -> tuple[Object | None, float | None]:
-        """The stored PodGroup, brought in step with `desired`, and the seconds until the next try if something keeps
-        changing it. None if one of that name belongs to something else."""
-        try:
-            return await self._put_as_it_is(namespace, group, desired, common_owner)
-        except Forbidden as refused:
-            if refused.code != INVALID or desired["spec"]["minMember"]:
-                raise
-        # Releases of KAI before 0.17 have no elastic PodGroups: minMember must be at least 1.
-        desired = {**desired, "spec": {**desired["spec"], "minMember": 1}}
-        return await self._put_as_it_is(namespace, group, desired, common_owner)
-
-    async def _put_as_it_is(
-        self, namespace: str, group: Group, desired: Object, common_owner: Mapping[str, Any] | None
-    ) -> tuple[Object | None, float | None]:
-        cached = self._caches.pod_groups.get(namespace, group.pod_group_name)
-        stored = cached.view() if cached else await self._create(namespace, desired)
-        if not is_of_group(stored, group):
-            return None, None
-        patch = difference(stored, desired, self._conventions.keys)
-        references = owners_to_write(stored, common_owner)
-        if references is not None:
-            patch["metadata"] = {**patch.get("metadata", {}), "ownerReferences": references}
-        return stored, await self._bring_in_step(namespace, stored, patch)
-
-    async def _create(self, namespace: str, desired: Object) -> Object:
-        """The stored PodGroup; if somebody was quicker, theirs."""
-        try:
-            stored = await self._client.create(POD_GROUP, desired, namespace)
-        except Conflict as conflict:
-            if not conflict.already_exists:
-                raise
-            return await self._client.get(POD_GROUP, desired["metadata"]["name"], namespace)
-        self._caches.pod_groups.note(stored)
-        return stored
-
-    async def _bring_in_step(self, namespace: str, stored: Object, patch: Object) -> float | None:
-        """Writes `patch`, unless somebody keeps undoing it: then the seconds until the next try."""
-        name, uid = stored["metadata"]["name"], stored["metadata"]["uid"]
-        if not patch:
-            return None
-        counted = same(f"{namespace}/{name}", patch)
-        pause = self._group_rewrites.pause(counted)
-        if pause is not None:
-            note = "something keeps changing what grove-admission writes here; left alone for a while"
-            self._remark(stored, "fight", "PodGroupContested", note)
-            return pause
-        self._remark(stored, "fight")
-        only_this = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
-        self._caches.pod_groups.note(await self._client.patch(POD_GROUP, name, only_this, namespace))
-        self._group_rewrites.count(counted)
-        return None
-
-    def _remark(self, stored: Object, subject: str, reason: str = "", note: str = "") -> None:
-        """An event on the stored PodGroup, or no longer any if `reason` is ""."""
-        metadata = stored["metadata"]
-        key = (metadata["namespace"], f"{POD_GROUP}/{metadata['name']}/{subject}")
-        if not reason:
-            self._notices.forget(key)
-            return
-        regarding = Regarding(POD_GROUP.api_version(), POD_GROUP.kind, key[0], metadata["name"], metadata["uid"])
-        self._notices.say(key, [regarding], reason, note)
 
     # The end of a KAI PodGroup.
 
     async def _collect(self, key: Key) -> float | None:
-        """Deletes the PodGroups that were made for the group of `key` and have had no Pod for a while."""
-        waits = [await self._collect_empty(stored) for stored in self._caches.pod_groups.by_index(BY_GROUP, key)]
-        return _soonest(*waits)
+        """Deletes the PodGroups that were made for the group of `key` and have had no Pod for some seconds."""
+        pauses = [await self._collect_empty(stored) for stored in self._caches.pod_groups.by_index(BY_GROUP, key)]
+        return _soonest(*pauses)
 
     async def _collect_empty(self, stored: StoredPodGroup) -> float | None:
         if self._caches.has_pods(stored):
             self._empty_since.pop(stored.uid, None)
             return None
-        left = self._empty_since.setdefault(stored.uid, self._clock()) + EMPTY_SECONDS - self._clock()
-        if left > 0:
-            return left
+        remaining = self._empty_since.setdefault(stored.uid, self._clock()) + EMPTY_SECONDS - self._clock()
+        if remaining > 0:
+            return remaining
         del self._empty_since[stored.uid]
         with contextlib.suppress(NotFound):
             await self._client.delete(POD_GROUP, stored.name, stored.namespace, uid=stored.uid)
         return None
 
 
-class _Looks:
-    """Adds the keys of groups to `loop` after a change of something that they depend on."""
+class _Changes:
+    """Adds the keys of groups to `loop` after changes of the objects that they depend on."""
 
     def __init__(self, loop: Loop, caches: WorkloadCaches) -> None:
         self._loop, self._caches = loop, caches
 
-    def at(self, pods: Iterable[StoredPod]) -> None:
+    def all_changed(self, *change: object) -> None:
+        self._add(self._caches.pods.values())
+
+    def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
+        self._add(filter(None, (before, after)))
+        if before is not None and before.pod_group and (after is None or after.pod_group != before.pod_group):
+            self._add_groups_of(self._caches.pod_groups.get(before.namespace, before.pod_group))
+
+    def workload_changed(self, key: Key, before: object, after: object) -> None:
+        self._add(self._caches.pods.by_index(BY_WORKLOAD, key))
+        for instance in self._caches.instances.by_index(BY_WORKLOAD, key):
+            self.instance_changed((instance.namespace, instance.name), None, None)
+
+    def instance_changed(self, key: Key, before: object, after: object) -> None:
+        self._add(self._caches.pods.by_index(BY_GROUP, (key[0], instance_key(key[1]))))
+
+    def pod_group_changed(self, key: Key, before: object, after: StoredPodGroup | None) -> None:
+        self._add(self._caches.pods.by_index(BY_POD_GROUP, key))
+        self._add_groups_of(after)
+
+    def _add(self, pods: Iterable[StoredPod]) -> None:
         for key in {self._caches.key_of(pod) for pod in pods}:
             self._loop.add(key)
 
-    def at_all(self) -> None:
-        self.at(self._caches.pods.values())
-
-    def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
-        self.at(filter(None, (before, after)))
-        if before is not None and before.pod_group and (after is None or after.pod_group != before.pod_group):
-            self._at_made(self._caches.pod_groups.get(before.namespace, before.pod_group))
-
-    def workload_changed(self, key: Key, before: object, after: object) -> None:
-        self.at(self._caches.pods.by_index(BY_WORKLOAD, key))
-        for instance in self._caches.instances.by_index(BY_WORKLOAD, key):
-            self.at(self._caches.pods.by_index(BY_GROUP, (instance.namespace, instance_key(instance.name))))
-
-    def instance_changed(self, key: Key, before: object, after: object) -> None:
-        self.at(self._caches.pods.by_index(BY_GROUP, (key[0], instance_key(key[1]))))
-
-    def pod_group_changed(self, key: Key, before: object, after: StoredPodGroup | None) -> None:
-        self.at(self._caches.pods.by_index(BY_POD_GROUP, key))
-        self._at_made(after)
-
-    def _at_made(self, stored: StoredPodGroup | None) -> None:
-        if stored is not None:
-            for key in stored.group_keys:
-                self._loop.add((stored.namespace, key))
+    def _add_groups_of(self, pod_group: StoredPodGroup | None) -> None:
+        if pod_group is not None:
+            for key in pod_group.group_keys:
+                self._loop.add((pod_group.namespace, key))
 
 
 def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
-    """Whatever a group depends on leads to a look at it: its Pods, its Workload, its PodGroups, PriorityClasses, and
-    KAI itself."""
-    looks = _Looks(loop, caches)
-    caches.pods.subscribe(looks.pod_changed)
-    caches.workloads.subscribe(looks.workload_changed)
-    caches.instances.subscribe(looks.instance_changed)
-    caches.pod_groups.subscribe(looks.pod_group_changed)
-    caches.priority_classes.subscribe(lambda key, before, after: looks.at_all())
-    discovery.subscribe(lambda resource, version: looks.at_all() if resource == POD_GROUP else None)
+    """Reconciles a group after a change of its Pods, its Workload or its PodGroups. Reconciles all groups after a
+    change of a PriorityClass, and after KAI was installed or removed."""
+    changes = _Changes(loop, caches)
+    caches.pods.subscribe(changes.pod_changed)
+    caches.workloads.subscribe(changes.workload_changed)
+    caches.instances.subscribe(changes.instance_changed)
+    caches.pod_groups.subscribe(changes.pod_group_changed)
+    caches.priority_classes.subscribe(changes.all_changed)
+    discovery.subscribe(lambda resource, version: changes.all_changed() if resource == POD_GROUP else None)
 
 
-def _opts_out(top: Object | None) -> bool:
-    return top is not None and annotations_of(top).get(IGNORE) == "true"
+def _opts_out(top_owner: Object | None) -> bool:
+    return top_owner is not None and annotations_of(top_owner).get(IGNORE) == "true"
 
 
 def _reference(obj: Object) -> Object:

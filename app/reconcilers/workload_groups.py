@@ -1,4 +1,4 @@
-"""The group that a Pod names, from the caches, or what is missing of it."""
+"""Finds the group that a Pod names in the caches."""
 
 from dataclasses import dataclass, replace
 
@@ -11,15 +11,15 @@ from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why there is no group for a Pod yet, as reason and note of an event."""
+    """The reason why a Pod has no group yet, as reason and note of an event."""
 
     reason: str
     note: str
 
 
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
-    """The group that `pod` names. A PodGroup of scheduling.k8s.io waits for its Workload too: the Workload may name the
-    queue, which is written only once."""
+    """Returns the group that `pod` names. A PodGroup of scheduling.k8s.io needs its Workload too, which may name the
+    queue: that is written only when the KAI PodGroup is created."""
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 
 
@@ -30,9 +30,9 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
         return _not_found(f'Workload "{ref.workload}" does not exist: the Pod has no PodGroup until it does')
     groups = groups_of_workload(stored.view())
     if ref.group not in groups:
-        named = ", ".join(sorted(groups)) or "none"
+        names = ", ".join(sorted(groups)) or "none"
         return _not_found(
-            f'Workload "{ref.workload}" has no group "{ref.group}" (it has: {named}): the Pod waits for it'
+            f'Workload "{ref.workload}" has no group "{ref.group}" (it has: {names}): the Pod waits for it'
         )
     return replace(groups[ref.group], replica_key=ref.replica_key)
 

@@ -1,5 +1,6 @@
-"""What Pods of Workload groups are told, by annotations: their KAI PodGroup, and that KAI's own grouper is to leave
-them alone. If another writer changes an annotation back, that is reported, and the Pod is left as it is for a while."""
+"""Writes the annotations of Pods of Workload groups: the name of their KAI PodGroup, and the one that makes KAI's own
+podgrouper skip them. If another writer changes them back, an event reports it, and the Pod is left alone for a
+while."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -16,29 +17,31 @@ from app.objects.resource import POD
 from app.rules.workload.pods import POD_GROUP_NAME, SKIP_PODGROUPER
 
 AT_ONCE = 16
-TOLD_PODS = 10
-"""Pods of a group that get an event about it, the first by name: their number may be thousands."""
+MOST_EVENTS = 10
+"""The most Pods of a group that get the same event, because a group may have thousands of Pods."""
 
 
 class PodWriter:
-    """Writes the annotations of Pods, one patch for each Pod, some at once. `rewrites` count what each is told."""
+    """Writes the annotations of Pods with one patch for each Pod, up to AT_ONCE at a time. `rewrites` count the writes
+    of each Pod."""
 
     def __init__(self, client: Client, caches: WorkloadCaches, notices: Notices, rewrites: Rewrites) -> None:
         self._client, self._caches, self._notices, self._rewrites = client, caches, notices, rewrites
 
-    async def tell(self, key: Key, pods: Sequence[StoredPod], name: str) -> float | None:
-        """Tells `pods` that their PodGroup is `name`. Returns the seconds until the next try if another writer changes
-        the annotations of some of them back. What fails is raised once all have been tried."""
-        return await self._write(key, pods, {POD_GROUP_NAME: name, SKIP_PODGROUPER: "true"}, "told")
+    async def assign(self, key: Key, pods: Sequence[StoredPod], pod_group: str) -> float | None:
+        """Annotates `pods` with the name of their PodGroup. If another writer keeps changing some of them back, returns
+        the seconds until the next try. An error is raised after all Pods have been tried."""
+        return await self._write(key, pods, {POD_GROUP_NAME: pod_group, SKIP_PODGROUPER: "true"}, "told")
 
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """KAI does not schedule `pods` alone from now on."""
+        """Marks those of `pods` that are not marked yet, so that KAI does not schedule them alone. Returns as
+        `assign`."""
         unmarked = [pod for pod in pods if not pod.marked]
         return await self._write(key, unmarked, {SKIP_PODGROUPER: "true"}, "marked") if unmarked else None
 
-    async def leave_to_kai(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """KAI's own grouper groups those of `pods` that were marked when they were created, and told nothing yet. Their
-        top owner, which opted out for them, is not known at that time."""
+    async def unmark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
+        """Removes the mark of those of `pods` without a PodGroup, so that KAI's podgrouper groups them. The webhook
+        marks a Pod before its top owner, which may opt out, is known. Returns as `assign`."""
         marked = [pod for pod in pods if pod.marked and not pod.pod_group]
         return await self._write(key, marked, {SKIP_PODGROUPER: None}, "marked") if marked else None
 
@@ -70,15 +73,15 @@ class PodWriter:
         self._caches.pods.note(await self._client.patch(POD, pod.name, patch, pod.namespace))
 
     def _report(self, key: Key, contested: Sequence[StoredPod]) -> None:
-        about = (key[0], f"{key[1]}/annotations")
+        subject = (key[0], f"{key[1]}/annotations")
         if not contested:
-            self._notices.forget(about)
+            self._notices.forget(subject)
             return
         note = f"something keeps changing the annotations {POD_GROUP_NAME} or {SKIP_PODGROUPER}; left alone for a while"
-        self._notices.say(about, first_of(contested), "PodGroupNameContested", note)
+        self._notices.say(subject, first_pods(contested), "PodGroupNameContested", note)
 
 
-def first_of(pods: Iterable[StoredPod]) -> list[Regarding]:
-    """The Pods that get an event about something that concerns all of `pods`."""
-    first = nsmallest(TOLD_PODS, pods, key=lambda pod: pod.name)
+def first_pods(pods: Iterable[StoredPod]) -> list[Regarding]:
+    """Returns the Pods that get an event that concerns all of `pods`: the first ones by name."""
+    first = nsmallest(MOST_EVENTS, pods, key=lambda pod: pod.name)
     return [Regarding(POD.api_version(), POD.kind, pod.namespace, pod.name, pod.uid) for pod in first]

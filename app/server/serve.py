@@ -21,7 +21,8 @@ from app.config.schema import Configuration, Server
 from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.reconcilers.cluster_topology import CreationFailed
-from app.reconcilers.leader import Leader, build_leader
+from app.reconcilers.leader import build_leader
+from app.reconcilers.term import Leader
 from app.server.endpoints import build_app
 from app.server.listener import Listener, bind
 from app.server.metrics import Metrics

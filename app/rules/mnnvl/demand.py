@@ -78,7 +78,7 @@ def _interned(member: Member) -> Member:
     )
 
 
-def pressing(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list[Demand]:
+def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list[Demand]:
     """Those of `demands` whose missing resources are made again, by name: PodCliques that stay, of the PodCliqueSet
     `pcs` as it is now. The others are collected soon, with all that is made for them."""
     if pcs is None or pcs.deleting:

@@ -13,8 +13,8 @@ from app.rules.mnnvl.demand import (
     inherited_annotations,
     is_made_by_us,
     is_reserved,
+    lasting_demands,
     plan_for,
-    pressing,
     read_demand,
     uses,
 )
@@ -124,7 +124,7 @@ def test_whose_resources_are_made_again(known: PodCliqueSet | None, names: list[
         owned("train-0-b", "u", **DELETED),
         owned("train-0-a", "u"),
     ]
-    assert [read.member.name for read in pressing(demands, known)] == names
+    assert [read.member.name for read in lasting_demands(demands, known)] == names
 
 
 @pytest.mark.parametrize(
