@@ -53,6 +53,8 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
         "form": {name: query.get(name, default) for name, default in _defaults(topology).items()},
         "room": room_text(room) if room else "",
         "room_fits": bool(room and room.enough),
+        "nodes_known": "nodes" not in index.facts.unseen,
+        "levels_unknown": bool({"topologies", "kai_topologies"} & index.facts.unseen.keys()),
         "room_unknown": bool(query.get("pods")) and not index.room_is_known,
         "gang": query.get("gang", ""),
         "gangs": _gangs(index, query.get("gang", "")),

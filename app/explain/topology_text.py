@@ -15,12 +15,12 @@ MOST_INSIDE = 3
 
 def survey_text(survey: Survey, facts: Facts) -> str:
     """Levels with their coverage, then what there is to look at."""
-    lines = [_title(survey)]
+    lines = [_title(survey, facts)]
     rows = [("level", "label", "nodes", "domains", "")]
     for report in survey.levels:
-        coverage = f"{report.nodes:,} of {report.total:,}"
+        coverage = f"{report.nodes:,} of {report.total:,}", f"{report.domains:,}"
         state = f"{report.findings} to look at" if report.findings else ""
-        rows.append((report.level.domain, report.level.key, coverage, f"{report.domains:,}", state))
+        rows.append((report.level.domain, report.level.key, *_if_known(facts, coverage), state))
     lines += table(rows)
     lines += reason_lines(survey.reasons)
     unseen = {need: facts.unseen[need] for unknown in survey.unknown for need in unknown.needs}
@@ -28,13 +28,19 @@ def survey_text(survey: Survey, facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def _title(survey: Survey) -> str:
-    nodes = counted(survey.nodes, "node")
+def _if_known(facts: Facts, coverage: tuple[str, str]) -> tuple[str, str]:
+    return ("not known", "not known") if "nodes" in facts.unseen else coverage
+
+
+def _title(survey: Survey, facts: Facts) -> str:
+    known = "nodes" not in facts.unseen
+    nodes = counted(survey.nodes, "node") if known else "nodes: not known"
     if survey.cluster is None and survey.kai is None:
-        return f"{nodes}; no topology is defined"
-    counts = listed(counted(report.domains, report.level.domain) for report in survey.levels[:-1]) or "no levels"
+        unseen = {"topologies", "kai_topologies"} & facts.unseen.keys()
+        return f"{nodes}; {'the topology is not known' if unseen else 'no topology is defined'}"
+    levels = [counted(r.domains, r.level.domain) if known else r.level.domain for r in survey.levels[:-1]]
     name = f"{survey.cluster.kind} {survey.cluster.name}" if survey.cluster else f"KAI Topology {survey.kai.name}"  # type: ignore[union-attr]
-    return f"{name}: {nodes} in {counts}"
+    return f"{name}: {nodes} in {listed(levels) or 'no levels'}" if known else f"{name}: {listed(levels)}; {nodes}"
 
 
 def domains_text(index: Index, topology: Topology, parents: Sequence[DomainReport], *, everything: bool = False) -> str:

@@ -121,6 +121,8 @@ async def test_what_may_not_be_read_is_not_shown_as_zero() -> None:
     assert "pods (no right to list in inference and research)" in notes
     assert "NoDomainFits" in notes
     assert map_page.heading == "The nodes can't be seen with your rights"
+    levels = [row for row in map_page.texts("tr") if row.startswith("rack")]
+    assert levels == ["rack topology.kubernetes.io/rack ? ? ? not known"]
 
 
 async def test_a_user_of_one_namespace_sees_it_without_room() -> None:

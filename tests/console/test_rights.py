@@ -1,0 +1,197 @@
+"""The console, `explain` and `topology` on an API server, with the rights of two people: one may view everything, one
+may view a namespace. On a real API server too, if its binaries are at hand (KUBEBUILDER_ASSETS)."""
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from app.commands.beside import ApiServer
+from app.commands.sandbox import default_configuration
+from app.console.app import ConsoleSettings, opened
+from app.kube.api import Object
+from app.objects.resource import SELF_ACCESS_REVIEW
+from app.rules.kinds import CLUSTER_TOPOLOGY
+from app.sandbox.real import RealApiServer, find_binaries
+from app.sandbox.sandbox import Sandbox
+from tests.console.objects import objects
+from tests.console.parsed import Parsed
+from tests.integration.system import connect, eventually
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+ROOT = Path(__file__).parents[2]
+STUCK = "workloads?object=PodCliqueSet/inference/llm-serve"
+RBAC = "rbac.authorization.k8s.io"
+ACCOUNT = {"kind": "ServiceAccount", "namespace": "grove-system", "name": "grove-admission"}
+ROLE_REF = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "viewer"}
+RULE = {"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}
+RULES: list[Object] = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}},
+    {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"namespace": "grove-system", "name": "grove-admission"},
+    },
+    {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "viewer"}, "rules": [RULE]},
+]
+EVERYTHING: Object = {
+    "apiVersion": f"{RBAC}/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "viewer"},
+    "roleRef": ROLE_REF,
+    "subjects": [ACCOUNT],
+}
+ONE_NAMESPACE: Object = {
+    "apiVersion": f"{RBAC}/v1",
+    "kind": "RoleBinding",
+    "metadata": {"name": "viewer", "namespace": "inference"},
+    "roleRef": ROLE_REF,
+    "subjects": [ACCOUNT],
+}
+NOT_SEEN = "nodes (no right to list)"
+
+
+class Seen(NamedTuple):
+    """What a person sees: pages by path, the text of the explanation, and (exit code, output) of the two commands."""
+
+    pages: dict[str, Parsed]
+    text: str
+    explain: tuple[int, str]
+    topology: tuple[int, str]
+
+    def main(self, path: str) -> str:
+        return " ".join(self.pages[path].texts("main"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sandbox", "real"])
+async def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
+    """The fleet of the sandbox, and no server of ours."""
+    folder = tmp_path_factory.mktemp("api")
+    server: ApiServer = Sandbox(state_dir=folder, rules=RULES)
+    if request.param == "real":
+        try:
+            server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=RULES)
+        except FileNotFoundError as missing:
+            pytest.skip(f"needs a real API server: {missing}")
+    try:
+        await server.start()
+        await _fill(server)
+        yield server
+    finally:
+        await server.stop()
+
+
+async def _fill(server: ApiServer) -> None:
+    by_plural = objects()
+    for stored in (obj for items in by_plural.values() for obj in items):
+        stored["metadata"] = {k: v for k, v in stored["metadata"].items() if k not in ("uid", "resourceVersion")}
+    topologies, namespaces = by_plural.pop("topologies"), by_plural.pop("namespaces")
+    await server.apply([*namespaces, *by_plural.pop("clustertopologies")])
+    async with await connect(server, "admin") as admin:
+        owner = await admin.get(CLUSTER_TOPOLOGY, "grove-topology")
+    topologies[0]["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"]
+    await server.apply([*topologies, *(obj for items in by_plural.values() for obj in items)])
+
+
+@contextlib.asynccontextmanager
+async def rights(server: ApiServer, binding: Object) -> AsyncIterator[None]:
+    """The rights of `binding`, once the API server grants them, until the block ends."""
+    await server.apply([binding])
+    async with await connect(server, "operator") as person:
+        review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "inference"}}}
+
+        async def granted() -> bool:
+            answer = await person.create(SELF_ACCESS_REVIEW, review)
+            return bool(answer["status"]["allowed"])
+
+        await eventually(granted)
+        try:
+            yield
+        finally:
+            await server.apply([{**binding, "subjects": []}])
+            await eventually(granted, lambda allowed: not allowed)
+
+
+async def seen(server: ApiServer, *namespaces: str) -> Seen:
+    settings = ConsoleSettings(default_configuration(), server.kubeconfig, "operator", "operator", namespaces)
+    async with opened(settings) as console, httpx.AsyncClient(base_url=console.url, timeout=60) as client:
+        async with asyncio.timeout(60):
+            await console.live.until_ready()
+        paths = ("workloads", STUCK, "topology?pods=3&gpus=8&level=rack")
+        pages = {path: Parsed((await client.get(path)).text) for path in paths}
+        text = (await client.get(STUCK.replace("workloads?", "workloads.txt?"))).text
+        verbs = {verb for verb, _, _ in console.calls}
+    assert verbs <= {"get", "list", "watch"}
+    explained = await printed(server, "explain", "podcliqueset/llm-serve", "-n", "inference")
+    return Seen(pages, text, explained, await printed(server, "topology", "--room", "3x8", "--in", "rack"))
+
+
+async def printed(server: ApiServer, *arguments: str) -> tuple[int, str]:
+    """Exit code and standard output of a command, in a process of its own."""
+    given = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "app", *arguments, *given, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+def without_ages(text: str) -> str:
+    return re.sub(r"asked \d+ \w+ ago", "asked", text)
+
+
+async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: ApiServer) -> None:
+    async with rights(api, EVERYTHING):
+        view = await seen(api)
+    page = view.pages[STUCK]
+    assert page.heading.startswith("llm-serve waits, 0 of 5 pods placed")
+    assert page.texts("code", cls="id") == ["NoDomainFits", "LevelLabelMissing"]
+    assert page.texts("div", cls="note") == []
+    assert "Room, in pods" in view.main(STUCK)
+    assert view.pages["topology?pods=3&gpus=8&level=rack"].heading.startswith("64 nodes in 4 zones")
+    assert "room for 3 pods of 8 GPUs in one rack: 9 of 16 racks" in view.main("topology?pods=3&gpus=8&level=rack")
+    assert view.explain[0] == 1
+    assert without_ages(view.explain[1]) == without_ages(view.text)
+    assert (view.topology[0], "not seen" in view.topology[1]) == (1, False)
+
+
+async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiServer) -> None:
+    async with rights(api, ONE_NAMESPACE):
+        view = await seen(api, "inference")
+    page, topology = view.pages[STUCK], "topology?pods=3&gpus=8&level=rack"
+    assert page.heading.startswith("llm-serve waits, 0 of 5 pods placed")
+    sets = [link.text for link in view.pages["workloads"].all("a") if link.attributes["href"].startswith("workloads?")]
+    assert [text.split()[0] for text in sets if "inference" in text] == ["llm-serve", "chat-70b", "embed"]
+    notes = " ".join(page.texts("div", cls="note"))
+    assert NOT_SEEN in notes
+    assert "pods of all namespaces (no right to list pods of all namespaces)" in notes
+    assert "NoDomainFits" in notes
+    assert "Room, in pods" not in view.main(STUCK)
+    assert view.pages[topology].heading == "The nodes can't be seen with your rights"
+    assert "room is not known: that needs the right to list all pods and nodes" in view.main(topology)
+    assert "The levels of the topology can't be seen with your rights" in view.main(topology)
+    assert re.findall(r"\b0 (?:nodes|of|GPUs|racks)", view.main(topology)) == []
+    assert view.explain[0] == 2
+    assert without_ages(view.explain[1]) == without_ages(view.text)
+    unseen = next(line for line in view.explain[1].splitlines() if line.startswith("not seen: "))
+    assert "nodes" in unseen
+    assert "no right to list pods of all namespaces" in unseen
+    assert view.topology[0] == 2
+    assert view.topology[1].startswith("nodes: not known; the topology is not known\n")
+    assert "no right to list" in view.topology[1]
+    assert re.findall(r"\b0 (?:nodes|of|GPUs|racks)", view.topology[1]) == []
+
+
+async def test_without_the_names_of_namespaces_nothing_is_shown_as_empty(api: ApiServer) -> None:
+    async with rights(api, ONE_NAMESPACE):
+        view = await seen(api)
+    assert view.pages["workloads"].heading == "The PodCliqueSets can't be seen with your rights"

@@ -1,0 +1,47 @@
+"""What `topology` prints first: never a zero for what can't be seen."""
+
+from typing import Any
+
+import pytest
+
+from app.explain.index import Index
+from app.explain.topology import survey
+from app.explain.topology_text import survey_text
+from tests.explain.fleet import facts
+
+NODES = {"nodes": "no right to list"}
+TOPOLOGIES = {"topologies": "no right to list", "kai_topologies": "no right to list"}
+CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "all is seen": (
+        {},
+        [
+            "ClusterTopology grove-topology: 16 nodes in 2 zones and 4 racks",
+            "zone topology.kubernetes.io/zone 16 of 16 2",
+        ],
+    ),
+    "no right to nodes": (
+        {"nodes": (), "unseen": NODES},
+        [
+            "ClusterTopology grove-topology: zone and rack; nodes: not known",
+            "zone topology.kubernetes.io/zone not known not known",
+        ],
+    ),
+    "no right to topologies": (
+        {"topologies": (), "kai_topologies": (), "unseen": TOPOLOGIES},
+        ["16 nodes; the topology is not known"],
+    ),
+    "no right to either": (
+        {"nodes": (), "topologies": (), "kai_topologies": (), "unseen": NODES | TOPOLOGIES},
+        ["nodes: not known; the topology is not known"],
+    ),
+    "no topology": ({"topologies": (), "kai_topologies": ()}, ["16 nodes; no topology is defined"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_title_and_the_levels(name: str) -> None:
+    changes, expected = CASES[name]
+    given = facts(**changes)
+    lines = [" ".join(line.split()) for line in survey_text(survey(Index(given)), given).splitlines()]
+    assert [line for line in expected if line not in lines] == []
+    assert lines[0] == expected[0]
