@@ -8,7 +8,7 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,8 +28,8 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextlib.contextmanager
-def process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as running:
+def process(command: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as running:
         try:
             yield running
         finally:

@@ -1,24 +1,27 @@
 """Resident memory and start time of one server beside a cluster of 15,000 nodes, 10,000 PodGangs and 20,000 PodCliques.
 
 The API server is our sandbox, in a process of its own. Servers are started beside an empty cluster and beside the full
-one, which a leader has brought in step before; they follow, so that the difference is what the objects cost. Calls are
-counted from its own metrics.
+one, which a leader has brought in step before; they follow, so that the difference is what the objects cost. They take
+their credentials from the files of a service account, as in a Pod. Calls are counted from a server's own metrics.
 """
 
 import argparse
 import asyncio
+import base64
 import re
 import ssl
 import sys
 import tempfile
 import time
+import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-from bench_common import api_calls, cached_objects, memory, process, server_options, until
+import yaml
+from bench_common import ENVIRONMENT, api_calls, cached_objects, memory, process, until
 
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
@@ -36,6 +39,16 @@ clusterTopology:
     - {domain: host, key: kubernetes.io/hostname}
 client: {queriesPerSecond: 1000, burst: 1000}
 """
+IN_A_POD = """
+import sys
+from pathlib import Path
+from app.cli import main
+from app.kube.credentials import in_cluster
+in_cluster.__defaults__ = (Path(sys.argv.pop(1)),)
+sys.exit(main())
+"""
+"""Runs the command with the service account's files in the folder that is its first argument."""
+
 FOLLOWING = "leaderElection: {name: held}\n"
 HELD = {
     "apiVersion": "coordination.k8s.io/v1",
@@ -162,9 +175,11 @@ def started(directory: Path, *, settle: bool = False) -> Started:
     """Starts a server beside the API server, and looks at it once its caches are full, or (`settle`) once its
     reconcilers have nothing left to do: what they write is there for the next one."""
     port = free_port()
-    options = ["--certs", str(directory / "webhook"), "--log-level", "warning"]
+    options = ["--config", str(directory / "config.yaml"), "--host", "127.0.0.1", "--port", str(port)]
+    options += ["--certs", str(directory / "webhook"), "--log-level", "warning"]
+    environment = {**ENVIRONMENT, **service_account(directory)}
     begin = time.monotonic()
-    with process([sys.executable, *server_options(directory, port), *options]) as server:
+    with process([sys.executable, "-c", IN_A_POD, str(directory), "serve", *options], environment) as server:
         until((directory / "webhook" / "ca.crt").exists)
         context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
         with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
@@ -176,6 +191,17 @@ def started(directory: Path, *, settle: bool = False) -> Started:
             text = client.get("/metrics").text
         resident = memory(server.pid, "VmRSS")
     return Started(seconds, resident, cached_objects(text), api_calls(text))
+
+
+def service_account(directory: Path) -> dict[str, str]:
+    """Writes the files that Kubernetes mounts into a Pod; returns the environment that it sets."""
+    kubeconfig = yaml.safe_load((directory / "kubeconfig").read_text())
+    cluster = kubeconfig["clusters"][0]["cluster"]
+    tokens = {user["name"]: user["user"]["token"] for user in kubeconfig["users"]}
+    (directory / "token").write_text(tokens["operator"])
+    (directory / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+    address = urllib.parse.urlsplit(cluster["server"])
+    return {"KUBERNETES_SERVICE_HOST": str(address.hostname), "KUBERNETES_SERVICE_PORT": str(address.port)}
 
 
 def is_ready(client: httpx.Client) -> bool:

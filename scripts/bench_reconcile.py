@@ -28,8 +28,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.commands.beside import service_at, with_bundle
 from app.kube.api import Unavailable
-from app.kube.client import HttpClient, Limits
+from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
+from app.kube.transport import Limits
 from app.objects.resource import EVENT, LEASE, Resource
 from app.rules.kinds import ALL, COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.sandbox.sandbox import Sandbox

@@ -6,6 +6,7 @@ Source: `k8s.io/api/admission/v1`. The envelope is typed; objects stay raw, so t
 import base64
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 _UID = re.compile(rb'"uid"\s*:\s*"([^"\\\x00-\x1f]{1,128})"')
 _SALVAGE = 4096
 _MAX_WARNING = 256
+_MOST_WARNINGS = 100
+"""An API server cuts them after 4 KiB."""
 _METADATA = FieldPath("metadata")
 _NO_MAP: dict[str, Any] = {}
 
@@ -182,7 +185,7 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
         return _ALLOWED % orjson.dumps(uid)
     response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
     if verdict.warnings:
-        response["warnings"] = [one_line(warning) for warning in verdict.warnings]
+        response["warnings"] = _listed(verdict.warnings)
     if not verdict.allowed:
         response["status"] = _status(verdict, request)
     elif verdict.patch:
@@ -203,6 +206,12 @@ def _status(verdict: Verdict, request: Request | None) -> dict[str, Any]:
         named = {"name": request.name, "group": request.group, "kind": request.kind} if request is not None else {}
         status["details"] = {**named, "causes": causes}
     return status
+
+
+def _listed(warnings: Sequence[str]) -> list[str]:
+    listed = [one_line(warning) for warning in warnings[:_MOST_WARNINGS]]
+    more = len(warnings) - _MOST_WARNINGS
+    return [*listed, f"{more:,} more warnings are not listed"] if more > 0 else listed
 
 
 def one_line(warning: str) -> str:

@@ -1,11 +1,11 @@
 """A webhook's answer, before it becomes bytes. Three kinds of "no" that never mix: the object is wrong (422), it is not
 allowed (403), we or the cluster failed (500, 503)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from app.objects.fields import FieldError, summary
+from app.objects.fields import REASON_TOO_MANY, FieldError, summary
 from app.objects.jsonpatch import Operation
 
 Action = Literal["create", "adopt"]
@@ -46,11 +46,25 @@ class Verdict:
 ALLOWED = Verdict(allowed=True)
 
 
+MOST_FINDINGS = 100
+"""Findings that an answer lists. Without a limit, a body of 1 MiB can get an answer of 60 MiB."""
+
+
 def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verdict:
-    """Allowed if there are no findings; otherwise 422 with all of them."""
+    """Allowed if there are no findings; otherwise 422 with all of them, or with the first ones and how many there are
+    besides."""
     if findings:
-        return Verdict(False, 422, "Invalid", summary(findings), causes=tuple(findings), warnings=tuple(warnings))
+        causes = tuple(_listed(findings))
+        return Verdict(False, 422, "Invalid", summary(causes), causes=causes, warnings=tuple(warnings))
     return replace(ALLOWED, warnings=tuple(warnings)) if warnings else ALLOWED
+
+
+def _listed(findings: Sequence[FieldError]) -> Iterator[FieldError]:
+    yield from findings[:MOST_FINDINGS]
+    more = len(findings) - MOST_FINDINGS
+    if more > 0:
+        message = f"Too many: {more:,} more findings, from this one on, are not listed"
+        yield FieldError(findings[MOST_FINDINGS].field, REASON_TOO_MANY, message)
 
 
 def patched(patch: Sequence[Operation], *, warnings: Sequence[str] = (), effects: Sequence[Effect] = ()) -> Verdict:

@@ -7,9 +7,10 @@ from pathlib import Path
 from app import __version__
 from app.config.schema import Configuration
 from app.kube.api import ClusterError
-from app.kube.client import HttpClient, Limits
+from app.kube.client import HttpClient
 from app.kube.credentials import Credentials, from_kubeconfig, in_cluster, is_in_cluster
 from app.kube.readonly import ReadOnlyClient
+from app.kube.transport import Limits
 from app.objects.resource import Resource
 from app.rules.kinds import ALL
 

@@ -1,7 +1,7 @@
 """Fills the stores of a cluster from documents: `check`, `serve --objects` and tests. There is no API server."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.cluster.cluster import Cluster
@@ -11,6 +11,7 @@ from app.config.schema import Configuration
 from app.kube.api import Conflict, Key, NotFound, Object, Patch, WatchEvent
 from app.objects.jsonpatch import apply_json_patch, apply_merge_patch
 from app.objects.resource import Resource
+from app.objects.shape import map_of
 from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Level, desired_levels
@@ -57,8 +58,8 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
 
 
 class DocumentObjects:
-    """`Objects` over documents in memory. Documents without a name, or of a kind that is not used here, are left out.
-    Created objects are kept."""
+    """`Objects` over documents in memory. Documents of a kind that is not used here are left out, and those whose
+    metadata no API server stores: without a name, or with a label that is not a string. Created objects are kept."""
 
     def __init__(self, documents: Iterable[Object]) -> None:
         self._objects: dict[Resource, dict[Key, Object]] = {}
@@ -70,10 +71,10 @@ class DocumentObjects:
 
     def add(self, document: Object) -> Object | None:
         """Stores a document. Returns it as it is stored, or None if it is left out."""
-        resource, metadata = _resource_of(document), document.get("metadata")
-        if resource is not None and isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
-            return self._store(resource, document, metadata.get("namespace") or "")
-        return None
+        resource, metadata = _resource_of(document), map_of(document.get("metadata"))
+        if resource is None or not _can_be_stored(metadata):
+            return None
+        return self._store(resource, document, metadata.get("namespace") or "")
 
     def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
         return (namespace, name) in self._objects.get(resource, {})
@@ -132,6 +133,24 @@ class DocumentObjects:
         self._serves_bindings |= resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack
         self._objects.setdefault(resource, {})[(namespace if resource.namespaced else "", metadata["name"])] = stored
         return stored
+
+
+def _can_be_stored(metadata: Mapping[str, Any]) -> bool:
+    """Whether `metadata` is of the types that an API server asks for, as far as it is read here."""
+    name, namespace = metadata.get("name"), metadata.get("namespace") or ""
+    maps = (metadata.get("labels") or {}, metadata.get("annotations") or {})
+    owners = metadata.get("ownerReferences") or []
+    return (
+        isinstance(name, str)
+        and isinstance(namespace, str)
+        and all(isinstance(given, dict) and _are_texts(given.values()) for given in maps)
+        and isinstance(owners, list)
+        and all(isinstance(owner, dict) and _are_texts(map(owner.get, ("kind", "name", "uid"))) for owner in owners)
+    )
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _resource_of(document: Object) -> Resource | None:

@@ -91,8 +91,8 @@ class CachedFacts:
     def nodes(self) -> Nodes:
         return self._summary.nodes()
 
-    def carrying(self, key: str) -> int:
-        return self._node_keys.carrying(key)
+    def nodes_with(self, keys: Collection[str]) -> Nodes:
+        return self._node_keys.nodes(keys) if self._stores[NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
         """Returns the problems of each topology that workloads may refer to, by its name. Empty while they are not
@@ -101,7 +101,7 @@ class CachedFacts:
             topologies = self.dialect().in_use(self)
         except Unavailable:
             return {}
-        return {name: coverage_problems(levels, self.nodes(), self.carrying) for name, levels in topologies.items()}
+        return {name: coverage_problems(levels, self.nodes_with) for name, levels in topologies.items()}
 
     def level_keys(self) -> tuple[str, ...]:
         try:

@@ -1,7 +1,8 @@
-"""The labels of nodes that are kept, and a summary of them."""
+"""Which labels of nodes are kept: those of the levels of every topology and the configured ones."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from sys import intern
 
 from app.cluster.table import Levels, NodeLabels
@@ -11,16 +12,22 @@ from app.objects.metadata import labels_of
 from app.rules.topology.coverage import GPU_COUNT, NVLINK_DOMAIN, Nodes
 from app.rules.topology.levels import HOSTNAME_KEY
 
+Texts = tuple[str, ...]
+
 ALWAYS = (GPU_COUNT, NVLINK_DOMAIN)
 """The labels for warnings about room and about NVLink domains."""
+
+
+KEPT = 100
+"""For how many sets of keys the nodes are kept in groups."""
 
 
 class NodeKeys:
     """The keys of the labels to keep: those in ALWAYS and `configured`, and those of the levels of the ClusterTopology
     `topology_name` and of all ClusterTopologyBindings.
 
-    `changed` is set if a key was added, so that nodes have to be listed again. `carrying` counts the nodes with any
-    label, even if it is not kept yet.
+    `changed` is set if a key was added, so that nodes have to be listed again. `nodes` looks at all labels, even those
+    that are not kept yet.
     """
 
     def __init__(self, topology_name: str, configured: tuple[str, ...]) -> None:
@@ -29,35 +36,58 @@ class NodeKeys:
         self._managed: Levels = ()
         self._bound: dict[Key, Levels] = {}
         self._keys = tuple(dict.fromkeys((*configured, *ALWAYS)))
-        self._present: dict[str, tuple[str, ...]] = {}
-        self._combinations: Counter[tuple[str, ...]] = Counter()
-        self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._keys_of: dict[str, Texts] = {}
+        self._nodes_with: dict[Texts, tuple[Texts, dict[str, Texts]]] = {}
+        self._nodes: dict[frozenset[str], Nodes] = {}
 
     def project(self, obj: Object) -> NodeLabels:
         """Returns the labels of a node that are kept."""
         labels = labels_of(obj)
-        self._note(str(obj["metadata"]["name"]), tuple(intern(key) for key in sorted(labels)))
+        self._note(str(obj["metadata"]["name"]), labels)
         return {intern(key): intern(labels[key]) for key in self._keys if key in labels}
 
-    def carrying(self, key: str) -> int:
-        """Returns how many nodes have the label `key`, whether it is kept or not."""
-        return sum(count for keys, count in self._combinations.items() if key in keys)
+    def nodes(self, keys: Collection[str]) -> Nodes:
+        """Returns how many nodes have equal labels of these keys, except `kubernetes.io/hostname`."""
+        asked = frozenset(keys)
+        if asked not in self._nodes:
+            if len(self._nodes) >= KEPT:
+                self._nodes.clear()
+            self._nodes[asked] = Nodes(self._groups(asked))
+        return self._nodes[asked]
+
+    def _groups(self, asked: Collection[str]) -> Iterator[tuple[dict[str, str], int]]:
+        groups: Counter[tuple[tuple[str, str], ...]] = Counter()
+        for keys, nodes in self._nodes_with.values():
+            places = [place for place, key in enumerate(keys) if key in asked]
+            counts = Counter(tuple(values[place] for place in places) for values in nodes.values())
+            for texts, count in counts.items():
+                groups[tuple(zip((keys[place] for place in places), texts, strict=True))] += count
+        return ((dict(pairs), count) for pairs, count in groups.items())
 
     def node_changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
         if after is None:
-            self._note(key[1], None)
+            self._forget(key[1])
 
-    def _note(self, node: str, keys: tuple[str, ...] | None) -> None:
-        """Records the label keys of a node, None if it was deleted. Most nodes share one of a few combinations of keys,
-        so that this needs little memory."""
-        before = self._present.pop(node, None)
-        if before is not None:
-            self._combinations[before] -= 1
-            if not self._combinations[before]:
-                del self._combinations[before], self._same[before]
+    def _note(self, node: str, labels: Mapping[str, str]) -> None:
+        """Records the labels of a node. Equal texts are stored once, and so are equal sets of keys, which most nodes
+        have in common."""
+        pairs = [pair for pair in sorted(labels.items()) if pair[0] != HOSTNAME_KEY]
+        keys, values = tuple(intern(key) for key, _ in pairs), tuple(intern(value) for _, value in pairs)
+        if self._keys_of.get(node) == keys and self._nodes_with[keys][1][node] == values:
+            return
+        self._forget(node)
+        stored, nodes = self._nodes_with.setdefault(keys, (keys, {}))
+        nodes[node] = values
+        self._keys_of[node] = stored
+
+    def _forget(self, node: str) -> None:
+        self._nodes.clear()
+        keys = self._keys_of.pop(node, None)
         if keys is not None:
-            self._combinations[keys] += 1
-            self._present[node] = self._same.setdefault(keys, keys)
+            _, nodes = self._nodes_with[keys]
+            del nodes[node]
+            if not nodes:
+                del self._nodes_with[keys]
 
     def topology_changed(self, key: Key, before: Levels | None, after: Levels | None) -> None:
         if key == ("", self._topology_name):

@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ MOST_LINE = 16 * 2**20
 """Bytes of one event."""
 _GZIP = b"\x1f\x8b"
 _EVERY = 1000
+_DAMAGED = (OSError, EOFError, zlib.error)
+"""What reading a file raises if it, or what is packed in it, cannot be read."""
 
 
 def is_audit_log(name: str) -> bool:
@@ -34,7 +37,7 @@ def is_audit_log(name: str) -> bool:
     try:
         with _opened(path) as (lines, _):
             event = orjson.loads(next((line for line in _lines(lines) if line.strip()), b""))
-    except (OSError, EOFError, ValueError):
+    except (*_DAMAGED, ValueError):
         return False
     return isinstance(event, dict) and _is_event(event)
 
@@ -78,7 +81,7 @@ def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
                     yield event
                 elif line.strip():
                     report.unreadable += 1
-    except (OSError, EOFError) as problem:
+    except _DAMAGED as problem:
         raise UnusableInput(f"{name}: can't be read: {problem}") from None
 
 

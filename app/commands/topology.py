@@ -20,8 +20,9 @@ from app.commands.reading import unreadable
 from app.dry_run.documents import UnusableInput
 from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.grove import ClusterTopology, cluster_topology, cluster_topology_binding
-from app.explain.index import Index, Topology
+from app.explain.index import Index
 from app.explain.json import preview_document, room_document, survey_document
+from app.explain.levels import Topology
 from app.explain.preview import preview
 from app.explain.read import TOPOLOGY, facts_of, read_all
 from app.explain.topology import DomainReport, RoomAnswer, domain_reports, find_room, survey
@@ -29,7 +30,7 @@ from app.explain.topology_text import domains_text, nodes_text, preview_text, ro
 from app.explain.words import listed
 from app.kube.api import ClusterError
 from app.objects.resource import NODE, POD
-from app.rules.kinds import POD_CLIQUE_SET
+from app.rules.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
-    resources = (*TOPOLOGY, NODE, POD, *([POD_CLIQUE_SET] if sets else []))
+    resources = (*TOPOLOGY, NODE, POD, RESOURCE_SLICE, RESOURCE_CLAIM, *([POD_CLIQUE_SET] if sets else []))
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
         facts, _ = await read_all(client, (), now=time.time(), only=resources)
         return facts
@@ -130,7 +131,7 @@ def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> Ro
     match = _ROOM.fullmatch(arguments.room)
     if match is None or not int(match[1]):
         raise UnusableInput(f"--room takes NxG, such as 10x8 for 10 pods of 8 GPUs, not {arguments.room!r}")
-    if {"nodes", "room"} & (index.facts.unseen.keys() | index.facts.skipped):
+    if not index.room_is_known:
         print("room is not known: not all nodes and pods can be read", file=sys.stderr)
         return None
     narrow = [level.domain for level in topology.levels][-2:]

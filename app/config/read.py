@@ -27,7 +27,7 @@ def read_configuration(text: str, source: str) -> Configuration:
     warning for each finding about levels that are not used."""
     try:
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as problem:
+    except (yaml.YAMLError, ValueError) as problem:  # ValueError: what looks like a date and is none
         raise ConfigurationError(source, [f"not YAML that can be read: {problem}"]) from None
     except RecursionError:
         raise ConfigurationError(source, ["not YAML that can be read: it is nested too deeply"]) from None
@@ -90,7 +90,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
-        for key_node, _ in node.value:
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, (dict, list)):
                 raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)

@@ -24,6 +24,7 @@ from app.dry_run.judge import Asker
 from app.explain.reason import Reason
 from app.explain.topology import survey
 from app.kube.api import Client, ClusterError, Object
+from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 
@@ -31,6 +32,8 @@ _ASKER = "audit"
 ACCOUNT = "grove-admission"
 """The service account of the manifests."""
 MOST_ROWS = 500
+_OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
+"""Kinds that the audit finds without an owner."""
 GROUPS = {
     "problem": "Problems",
     "refused": "Refused today",
@@ -156,7 +159,7 @@ class Examination:
         """What the page shows: the findings of the last examination, and those of the topology of now."""
         result = self.result
         now = [*(result.rows if result else ()), *(_of_topology(reason) for reason in survey(snapshot.index).reasons)]
-        rows = _grouped(now)
+        rows = _grouped(_without_repeats(now))
         text, show = query.get("q", "").lower(), query.get("show", "")
         counts = {group: sum(row.group == group for row in rows) for group in GROUPS}
         kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
@@ -199,7 +202,9 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 
 def _of_audit(finding: Finding) -> Row:
     name = "/".join(filter(None, (finding.namespace, finding.name)))
-    group = "undecided" if finding.is_undecided else "refused" if finding.code else "leak"
+    """An audit refuses, leaves undecided, or finds resources without an owner; what else it remarks is a warning."""
+    remark = "leak" if finding.kind in _OWNED else "warning"
+    group = "undecided" if finding.is_undecided else "refused" if finding.code else remark
     detail = "; ".join(finding.problems)
     return Row(group, "audit", finding.kind, detail, finding.remedy, objects=(name,))
 
@@ -218,6 +223,14 @@ def _of_topology(reason: Reason) -> Row:
     group = "problem" if reason.severity == "problem" else "warning"
     names = tuple(ref.name for ref in reason.objects)
     return Row(group, "topology", reason.text, reason.id, reason.remedy, reason.commands, names)
+
+
+def _without_repeats(rows: Sequence[Row]) -> list[Row]:
+    """Without the remarks of the audit that the doctor makes too."""
+    doctor = [row.text for row in rows if row.source == "doctor"]
+    remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
+    repeated = {row for row in remarks if any(row.detail in text for text in doctor)}
+    return [row for row in rows if row not in repeated]
 
 
 def _grouped(rows: Sequence[Row]) -> list[Row]:

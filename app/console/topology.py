@@ -9,8 +9,9 @@ from app.console.workloads import reference
 from app.explain.answer import TITLES
 from app.explain.domains import Path
 from app.explain.gang import gang_of, gangs_of_set
-from app.explain.index import Index, Topology
+from app.explain.index import Index
 from app.explain.json import reason_document
+from app.explain.levels import Topology
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
 from app.explain.words import counted, gpus_of, listed, plain

@@ -28,6 +28,7 @@ TITLES: Mapping[str, str] = {
     "claims": "ResourceClaims",
     "claim_templates": "ResourceClaimTemplates",
     "device_classes": "DeviceClasses",
+    "slices": "ResourceSlices",
     "compute_domains": "ComputeDomains",
     "domain_cliques": "ComputeDomainCliques",
     "workloads": "Workloads",
@@ -180,10 +181,5 @@ def _said(cases: Sequence[Case]) -> tuple[str, ...]:
 
 
 def _room(index: Index, cases: Sequence[Case]) -> tuple[Room, ...]:
-    facts = index.facts
-    if {"nodes", "room"} & (facts.unseen.keys() | facts.skipped):
-        return ()
-    for case in cases:
-        if case.places is not None and not case.places.now.fits:
-            return case.places.now.rooms
-    return ()
+    places = (case.places for case in cases if index.room_is_known and case.places is not None)
+    return next((place.now.rooms for place in places if not place.now.fits), ())

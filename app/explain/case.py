@@ -12,7 +12,8 @@ from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Shape
 from app.explain.fitness import is_fit
 from app.explain.gang import Gang
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 from app.explain.room import Board, Fit, Room
 from app.explain.words import is_device
 

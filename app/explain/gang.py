@@ -1,14 +1,17 @@
 """What is placed together: a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all three."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from app.explain.devices import PREFIX, asked_gpus
 from app.explain.facts.common import UNBOUND, Ref, Told
 from app.explain.facts.grove import GangPart, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, SubGroup
 from app.explain.facts.pods import NO_SHAPE, Pod, Shape
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,12 @@ class Gang:
         return len(self.placed) < self.whole.expected
 
     @cached_property
+    def claims_gpus(self) -> bool:
+        """Whether it asks for GPUs that are allocated by DRA."""
+        names = {name for member in self.members for name, _ in member.shape.requests}
+        return any(name.startswith(PREFIX) for name in names)
+
+    @cached_property
     def constrained(self) -> bool:
         return any(part.told for part in self.whole.parts())
 
@@ -138,13 +147,30 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     clique = index.cliques.get((pod_gang.namespace, name))
     pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
     if clique is None:
-        return Member(name, part.minimum, max(part.minimum, len(pods)), _shape(pods), pods, part.told)
-    return Member(name, part.minimum, clique.replicas, _shape(pods, clique.shape), pods, part.told, clique)
+        return Member(name, part.minimum, max(part.minimum, len(pods)), _shape(index, pods), pods, part.told)
+    shape = _shape(index, pods, _shape_of(index, clique))
+    return Member(name, part.minimum, clique.replicas, shape, pods, part.told, clique)
 
 
-def _shape(pods: tuple[Pod, ...], template: Shape = NO_SHAPE) -> Shape:
+def _shape(index: Index, pods: tuple[Pod, ...], template: Shape = NO_SHAPE) -> Shape:
     """That of a pod, which webhooks may have completed, first of one that waits; else that of the template."""
-    return next((pod.shape for pod in sorted(pods, key=lambda pod: bool(pod.node))), template)
+    return next((_shape_of(index, pod) for pod in sorted(pods, key=lambda pod: bool(pod.node))), template)
+
+
+def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
+    """What a pod asks for, with the GPUs of its claims. What a claim is allocated is taken already, and a claim that
+    several pods share is not counted."""
+    asked: Counter[str] = Counter()
+    for claim in user.claims:
+        stored = index.claims.get((user.namespace, claim.claim))
+        template = index.claim_templates.get((user.namespace, claim.template))
+        is_shared = template is None and len(index.pods_of_claim.get((user.namespace, claim.claim), ())) > 1
+        if not is_shared and not (stored is not None and stored.allocated):
+            made = stored or template
+            asked.update(asked_gpus(made.classes if made is not None else (), index.device_classes))
+    if not asked:
+        return user.shape
+    return replace(user.shape, requests=tuple(sorted((asked + Counter(dict(user.shape.requests))).items())))
 
 
 def _asked_topology(pcs: PodCliqueSet) -> str:
@@ -155,34 +181,34 @@ def _asked_topology(pcs: PodCliqueSet) -> str:
 def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
     """The gang of a KAI PodGroup that no PodGang owns: from its SubGroups, or all its pods together."""
     pods = _alive(index.pods_of_group.get((group.namespace, group.name), ()))
-    return Gang(group.ref, _unit_of_subgroups(group, pods), index.topology(group.topology), pod_group=group)
+    return Gang(group.ref, _unit_of_subgroups(index, group, pods), index.topology(group.topology), pod_group=group)
 
 
 def gang_of_pod(index: Index, pod: Pod) -> Gang:
     """A pod that belongs to no gang."""
-    member = Member(pod.name, 1, 1, pod.shape, (pod,))
+    member = Member(pod.name, 1, 1, _shape_of(index, pod), (pod,))
     return Gang(pod.ref, Unit(pod.name, UNBOUND, (member,)), index.topology())
 
 
-def _unit_of_subgroups(group: KaiPodGroup, pods: tuple[Pod, ...]) -> Unit:
+def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) -> Unit:
     if not group.subgroups:
         replicas = max(group.minimum, len(pods))
-        return Unit(group.name, group.told, (Member(group.name, group.minimum, replicas, _shape(pods), pods),))
-    return _subtree(group.name, group.told, "", group.subgroups, pods)
+        return Unit(group.name, group.told, (Member(group.name, group.minimum, replicas, _shape(index, pods), pods),))
+    parents = {sub.parent for sub in group.subgroups}
+
+    def unit(name: str, told: Told, parent: str) -> Unit:
+        """The SubGroups whose parent is `parent`. Parents that form a cycle are under no root and so are left out."""
+        children = [sub for sub in group.subgroups if sub.parent == parent]
+        members = tuple(_member_of_subgroup(index, sub, pods) for sub in children if sub.name not in parents)
+        units = tuple(unit(sub.name, sub.told, sub.name) for sub in children if sub.name in parents)
+        return Unit(name, told, members, units)
+
+    return unit(group.name, group.told, "")
 
 
-def _subtree(name: str, told: Told, parent: str, subgroups: tuple[SubGroup, ...], pods: tuple[Pod, ...]) -> Unit:
-    """The SubGroups whose parent is `parent`. Parents that form a cycle are under no root and therefore left out."""
-    parents = {sub.parent for sub in subgroups}
-    children = [sub for sub in subgroups if sub.parent == parent]
-    members = tuple(_member_of_subgroup(sub, pods) for sub in children if sub.name not in parents)
-    units = tuple(_subtree(sub.name, sub.told, sub.name, subgroups, pods) for sub in children if sub.name in parents)
-    return Unit(name, told, members, units)
-
-
-def _member_of_subgroup(sub: SubGroup, pods: tuple[Pod, ...]) -> Member:
+def _member_of_subgroup(index: Index, sub: SubGroup, pods: tuple[Pod, ...]) -> Member:
     own = tuple(pod for pod in pods if pod.subgroup == sub.name)
-    return Member(sub.name, sub.minimum, max(sub.minimum, len(own)), _shape(own), own, sub.told)
+    return Member(sub.name, sub.minimum, max(sub.minimum, len(own)), _shape(index, own), own, sub.told)
 
 
 def _alive(pods: Iterable[Pod]) -> tuple[Pod, ...]:

@@ -1,57 +1,28 @@
 """Lookups over facts, each made once: who belongs to whom, what is used on a node, which topology is meant."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from app.explain import joins
+from app.explain.devices import current, taken_gpus, with_gpus
 from app.explain.domains import Domains
-from app.explain.facts import ROOM, Facts
+from app.explain.facts import CHANNELS, ROOM, Facts
 from app.explain.facts.common import Amounts
-from app.explain.facts.devices import Event
-from app.explain.facts.grove import ClusterTopology, PodClique, PodGang
-from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue
+from app.explain.facts.devices import DeviceClass, Event, ResourceClaim, ResourceSlice
+from app.explain.facts.grove import PodClique, PodGang
+from app.explain.facts.kai import KaiPodGroup, Queue
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod
 from app.explain.groups import Change, Groups, Join, change
 from app.explain.joins import Key, Named
+from app.explain.levels import Topology, topology_called
 from app.explain.words import gpus_of
-from app.rules.topology.levels import Level
-
-DEFAULT_TOPOLOGY = "grove-topology"
 
 N = TypeVar("N", bound=Named)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-
-
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """The topology that a gang is placed by: what Grove has and what KAI has, each None if it does not exist."""
-
-    cluster: ClusterTopology | None
-    kai: KaiTopology | None
-
-    @property
-    def levels(self) -> tuple[Level, ...]:
-        """KAI's levels, because KAI places by them, named as Grove names them; Grove's if KAI has none."""
-        if self.kai is None:
-            return self.cluster.levels if self.cluster else ()
-        named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
-        named |= {key: alias for alias, key in self.kai.aliases.items() if key not in named}
-        return tuple(Level(named.get(key, key.rpartition("/")[2]), key) for key in self.kai.keys)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(level.key for level in self.levels)
-
-    def name_of(self, key: str) -> str:
-        """The level of a node label, the label itself if no level has it."""
-        names = [level.domain for level in self.levels if level.key == key]
-        if not names and self.cluster is not None:
-            names = [level.domain for level in self.cluster.levels if level.key == key]
-        return names[0] if names else key
 
 
 def _by_key(of: Callable[[Facts], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
@@ -102,24 +73,31 @@ class Index:
             self._memory = {key: (value, of) for key, (value, of) in remembered if of and of <= same}
         earlier._memory = {}  # has references to `earlier`, which would be freed much later
         self._earlier_domains = {**earlier._earlier_domains, **earlier._domains}
-        if "nodes" in same:
+        if {"nodes", "slices"} <= same:
             self._domains = earlier._domains
             self._free = dict(earlier._free)
-        for name, field in _LOOKUPS.items():
-            if field in same and name in earlier.__dict__:
+        for name, made_of in _LOOKUPS.items():
+            if made_of <= same and name in earlier.__dict__:
                 self.__dict__[name] = earlier.__dict__[name]
 
     @property
     def room_is_known(self) -> bool:
-        """Whether all nodes and the pods of all namespaces were read."""
-        return not {"nodes", ROOM} & (self.facts.unseen.keys() | self.facts.skipped)
+        """Whether all nodes and the pods of all namespaces were read, and all that DRA has allocated."""
+        unread = self.facts.unseen.keys() | self.facts.skipped
+        devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
+        return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
 
     # By name.
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """By name; positions in it are used by `domains` and `room`."""
-        return tuple(sorted(self.facts.nodes, key=lambda node: node.name))
+        """By name; positions in it are used by `domains` and `room`. GPUs that are allocated by DRA are among what they
+        have."""
+        return tuple(sorted(with_gpus(self.facts.nodes, self.slices), key=lambda node: node.name))
+
+    @cached_property
+    def slices(self) -> Sequence[ResourceSlice]:
+        return current(self.facts.slices)
 
     @cached_property
     def node_positions(self) -> Mapping[str, int]:
@@ -139,7 +117,7 @@ class Index:
 
     def allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """What each node has of these resources, without any pod."""
-        return self.remembered(("allocatable", names), lambda: self._allocatable(names), ["nodes"])
+        return self.remembered(("allocatable", names), lambda: self._allocatable(names), ["nodes", "slices"])
 
     def _allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         kinds: dict[int, tuple[int, ...]] = {}  # nodes of one kind share a map
@@ -190,6 +168,10 @@ class Index:
     compute_domains = _by_key(lambda facts: facts.compute_domains)
     workloads = _by_key(lambda facts: facts.workloads)
     workload_groups = _by_key(lambda facts: facts.workload_groups)
+
+    @cached_property
+    def device_classes(self) -> Mapping[str, DeviceClass]:
+        return {device_class.name: device_class for device_class in self.facts.device_classes}
 
     @cached_property
     def queues(self) -> Mapping[str, Queue]:
@@ -245,29 +227,46 @@ class Index:
         """By node name, without those that have finished."""
         return self.groups(joins.PODS_ON_NODE).by_key
 
-    @property
+    @cached_property
     def used(self) -> Mapping[str, Amounts]:
-        """What the pods on each node ask for, by node name; finished pods ask for nothing."""
-        return self.groups(joins.PODS_ON_NODE).each(joins.requests)
+        """What the pods on each node ask for, and the GPUs that claims are allocated there, by node name; finished pods
+        ask for nothing."""
+        return joins.added(self.groups(joins.PODS_ON_NODE).each(joins.requests), self._taken)
 
     @property
     def used_gpus(self) -> Mapping[str, int]:
-        """GPUs that the pods on each node ask for, in thousandths, by node name."""
-        return self.groups(joins.PODS_ON_NODE).each(joins.gpus)
+        """GPUs that are used on each node, in thousandths, by node name."""
+        return joins.added_gpus(self.groups(joins.PODS_ON_NODE).each(joins.gpus), self._taken)
+
+    @cached_property
+    def _taken(self) -> Mapping[str, Amounts]:
+        return taken_gpus(self.facts.claims, self.slices)
+
+    @property
+    def _claims_of_terminating(self) -> Sequence[ResourceClaim]:
+        """The claims that only terminating pods have reserved."""
+        ending = {joins.key_of(pod) for pod in self.terminating}
+        claims = (claim for claim in self.facts.claims if claim.consumers)
+        return [claim for claim in claims if all((claim.namespace, user.name) in ending for user in claim.consumers)]
 
     @property
     def terminating(self) -> Sequence[Pod]:
         """The pods on nodes that are being deleted."""
         return [pod for pods in self.groups(joins.TERMINATING_ON_NODE).by_key.values() for pod in pods]
 
-    @property
+    @cached_property
     def used_by_lasting(self) -> Mapping[str, Amounts]:
-        return self.groups(joins.PODS_ON_NODE).each(joins.requests_of_lasting) if self.terminating else self.used
+        if not self.terminating:
+            return self.used
+        ending = {id(claim) for claim in self._claims_of_terminating}
+        taken = taken_gpus((claim for claim in self.facts.claims if id(claim) not in ending), self.slices)
+        return joins.added(self.groups(joins.PODS_ON_NODE).each(joins.requests_of_lasting), taken)
 
     @property
     def terminating_gpus(self) -> Mapping[str, int]:
         """GPUs of pods that are being deleted, in thousandths, by node name."""
-        return self.groups(joins.TERMINATING_ON_NODE).each(joins.gpus)
+        leaving = self.groups(joins.TERMINATING_ON_NODE).each(joins.gpus)
+        return joins.added_gpus(leaving, taken_gpus(self._claims_of_terminating, self.slices))
 
     def domains(self, keys: Sequence[str]) -> Domains:
         """The tree of `nodes` that these labels make."""
@@ -278,15 +277,7 @@ class Index:
 
     def topology(self, name: str = "") -> Topology:
         """The topology of this name. Without a name, the only one, or else the one that Grove has by default."""
-        clusters = sorted(self.facts.topologies, key=lambda topology: (topology.kind, topology.name))
-        if not name and clusters:
-            names = [cluster.name for cluster in clusters]
-            name = DEFAULT_TOPOLOGY if DEFAULT_TOPOLOGY in names else names[0]
-        # A ClusterTopologyBinding is in force if both exist.
-        cluster = next((c for c in reversed(clusters) if name in (c.name, c.kai)), None)
-        kai_name = cluster.kai if cluster else name
-        kais = {kai.name: kai for kai in self.facts.kai_topologies}
-        return Topology(cluster, kais.get(kai_name))
+        return topology_called(self.facts, name)
 
 
 def _left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
@@ -298,22 +289,11 @@ def _seen(facts: Facts) -> tuple[object, ...]:
 
 
 _NAMED = (
-    "sets",
-    "cliques",
-    "gangs",
-    "pod_groups",
-    "pods",
-    "claims",
-    "claim_templates",
-    "compute_domains",
-    "workloads",
-    "workload_groups",
-    "queues",
+    "sets cliques gangs pod_groups pods claims claim_templates compute_domains workloads workload_groups "
+    "queues device_classes"
 )
-_LOOKUPS = {name: name for name in ("nodes", *_NAMED)} | {
-    "node_positions": "nodes",
-    "open_nodes": "nodes",
-    "gpus": "nodes",
-    "_group_of_owner": "pod_groups",
-}
-"""The lookups that are cached properties, and the field that each is made of."""
+_OF_NODES = {name: {"nodes", "slices"} for name in ("nodes", "node_positions", "open_nodes", "gpus")}
+_LOOKUPS = (
+    {name: {name} for name in _NAMED.split()} | _OF_NODES | {"_group_of_owner": {"pod_groups"}, "slices": {"slices"}}
+)
+"""The lookups that are cached properties, and the fields that each is made of."""

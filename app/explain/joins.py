@@ -1,8 +1,10 @@
 """Which facts belong together, and what groups of them come to. The key "" stands for nothing, so it has no group."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from app.explain.facts.common import Amounts
 from app.explain.facts.devices import Event
 from app.explain.facts.grove import PodClique, PodGang
 from app.explain.facts.pods import Pod
@@ -40,6 +42,18 @@ def requests_of_lasting(pods: Iterable[Pod]) -> dict[str, int]:
 
 def gpus(pods: Iterable[Pod]) -> int:
     return gpus_of(requests(pods))
+
+
+def added(requested: Mapping[str, Amounts], devices: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
+    """Requests of pods and amounts of devices together, by node name."""
+    sums = {node: Counter(amounts) + Counter(requested.get(node, {})) for node, amounts in devices.items()}
+    return {**requested, **sums} if sums else requested
+
+
+def added_gpus(requested: Mapping[str, int], devices: Mapping[str, Amounts]) -> Mapping[str, int]:
+    """Like `added`, of GPUs only."""
+    sums = {node: requested.get(node, 0) + gpus_of(amounts) for node, amounts in devices.items()}
+    return {**requested, **sums} if sums else requested
 
 
 def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:

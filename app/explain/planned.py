@@ -19,7 +19,8 @@ from app.explain.facts.grove import (
 )
 from app.explain.facts.pods import Shape, shape
 from app.explain.facts.values import at, items, mapping, text
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 
 PLACEMENT = ("LevelUnknown", "MinAboveReplicas", "NeverFits", "NoDomainFits", "OtherResource", "NodesUnfit")
 """The reasons that can hold for a set before it exists."""

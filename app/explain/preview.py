@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import ClusterTopology, PodCliqueSet
 from app.explain.facts.kai import KaiTopology
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons.constraints import asked_of
 from app.explain.reasons.topology import missing_labels, twice_in_the_tree
@@ -25,7 +26,6 @@ class Effect:
 class Preview:
     """`effects` on sets, by name; `reasons` are those that the new levels would give in the labels of nodes."""
 
-    before: ClusterTopology | None
     after: ClusterTopology
     effects: tuple[Effect, ...]
     reasons: tuple[Reason, ...]
@@ -39,7 +39,7 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     effects = [effect for pcs in by_name for effect in _effects(pcs, before, after)]
     topology = Topology(after, KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels)))
     reasons = (*missing_labels(index, topology), *twice_in_the_tree(index, topology))
-    return Preview(before, after, tuple(effects), reasons)
+    return Preview(after, tuple(effects), reasons)
 
 
 def _uses(index: Index, pcs: PodCliqueSet, before: ClusterTopology | None) -> bool:

@@ -143,6 +143,7 @@ async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None
         else reading.list(kinds.RESOURCE_CLAIM, namespace),
     )
     if everywhere:
+        await reading.list(kinds.RESOURCE_SLICE)
         return
     reading.skip(CHANNELS)
     known = {pod.name for pod in reading.of("pods")}

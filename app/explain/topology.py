@@ -1,5 +1,7 @@
 """The topology of a cluster: levels and their coverage, what is free where, what fits where, what is not a tree."""
 
+import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,9 +12,10 @@ from app.explain.facts import Facts
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.kai import KaiTopology
 from app.explain.facts.pods import Shape
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 from app.explain.reason import Reason
-from app.explain.reasons import Unknown
+from app.explain.reasons import RULES, Unknown
 from app.explain.reasons.topology import (
     difference,
     guessed_labels,
@@ -108,13 +111,9 @@ def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
 
 
 def _unknown(facts: Facts) -> tuple[Unknown, ...]:
-    needs = {
-        "TopologyDiffers": ("topologies", "kai_topologies"),
-        "LevelLabelMissing": ("nodes", "topologies", "kai_topologies"),
-        "NotATree": ("nodes", "topologies", "kai_topologies"),
-    }
-    missing = {id: tuple(need for need in of_id if need in facts.unseen) for id, of_id in needs.items()}
-    return tuple(Unknown(id, of_id) for id, of_id in missing.items() if of_id)
+    rules = [rule for rule in RULES if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")]
+    missing = {rule.id: tuple(need for need in rule.needs if need in facts.unseen) for rule in rules}
+    return tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
 
 
 def _level(index: Index, topology: Topology, level: Level, reasons: Sequence[Reason]) -> LevelReport:
@@ -145,10 +144,29 @@ def find_room(index: Index, topology: Topology, level: str, pods: int, gpus: int
     keys = [known.key for known in topology.levels if known.domain == level]
     if not keys:
         return None
-    shape = Shape(((GPU, gpus), ("pods", 1000)) if gpus else (("pods", 1000),))
-    places = Places(index, topology, Demand("", keys[0], ((shape, pods),)))
+    shapes = (
+        [Shape(((name, gpus), ("pods", 1000))) for name in _gpu_names(index)] if gpus else [Shape((("pods", 1000),))]
+    )
+    places = [Places(index, topology, Demand("", keys[0], ((shape, pods),))) for shape in shapes]
+    rooms = _sum([place.rooms for place in places], pods)
     guesses = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
-    before = {room.domain.path: room.pods for room in places.rooms}
-    more = places.rooms_with_labels(guesses) if guesses else ()
+    more = _sum([place.rooms_with_labels(guesses) for place in places], pods) if guesses else ()
+    before = {room.domain.path: room.pods for room in rooms}
     gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
-    return RoomAnswer(level, pods, gpus, places.rooms, gained)
+    return RoomAnswer(level, pods, gpus, rooms, gained)
+
+
+def _gpu_names(index: Index) -> list[str]:
+    """What GPUs are called as a resource of nodes: one name for device plugins, another for each driver of DRA."""
+    kinds = {id(node.allocatable): node.allocatable for node in index.nodes}
+    return sorted({name for amounts in kinds.values() for name in amounts if name.endswith("/gpu")}) or [GPU]
+
+
+def _sum(rooms: Sequence[Sequence[Room]], most: int) -> tuple[Room, ...]:
+    """The room of each domain by all names together, the roomiest first; a node has its GPUs by one name only."""
+    domains = {room.domain.path: room.domain for by_name in rooms for room in by_name}
+    pods: Counter[Path] = Counter()
+    for room in itertools.chain.from_iterable(rooms):
+        pods[room.domain.path] += room.pods
+    summed = (Room(domain, min(most, pods[path])) for path, domain in domains.items())
+    return tuple(sorted(summed, key=lambda room: (-room.pods, room.domain.path)))

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from app.explain.facts import Facts
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 from app.explain.preview import Preview
 from app.explain.text import not_seen, reason_lines
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports

@@ -10,7 +10,8 @@ from app.explain.facts.grove import Asked, PodClique
 from app.explain.facts.kai import Queue
 from app.explain.facts.pods import Pod
 from app.explain.gang import Gang, Member, Unit
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 from app.explain.reason import Reason
 from app.explain.reasons.claims import compute_domains_of
 from app.explain.reasons.queue import asked_gpus, chain

@@ -6,7 +6,6 @@ from app.explain.facts.common import Amounts
 from app.explain.facts.pods import Shape
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
-_FIXED = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What the API server says when it says no: HTTP answers and Status objects as ClusterErrors."""
+"""HTTP error responses and Status objects as ClusterErrors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,8 @@ from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotS
 
 
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
-    """The error for an HTTP answer of 300 or more. A body that is no Status (a proxy's, or the API server's own
-    `404 page not found`) gives its text as message."""
+    """The error for an HTTP response with a status of 300 or more. If the body is not a Status, such as that of a
+    proxy, its text is the message."""
     status = _status_in(body)
     if status is None:
         text = body[:500].decode("utf-8", "replace").strip()
@@ -20,18 +20,21 @@ def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterErr
 
 
 def error_from_status(status: Object, code: int = 0, wait: float | None = None) -> ClusterError:
-    """The error for a Status object, of an answer or of an ERROR line in a watch."""
+    """The error for a Status in a response, or in an ERROR event of a watch."""
     code = code or int(status.get("code") or 500)
     details = status.get("details") or {}
     message = str(status.get("message") or f"HTTP {code}")
     if code == 401:
         message = f"the API server doesn't accept these credentials: {message}"
-    wished = _seconds(details.get("retryAfterSeconds"))
+    retry_after = _seconds(details.get("retryAfterSeconds"))
     kind = _kind_of_error(code)
     if code == 404 and not details.get("name"):
         kind = NotServed
     return kind(
-        message, code=code, reason=str(status.get("reason") or ""), retry_after=wait if wished is None else wished
+        message,
+        code=code,
+        reason=str(status.get("reason") or ""),
+        retry_after=wait if retry_after is None else retry_after,
     )
 
 
@@ -48,9 +51,9 @@ def _status_in(body: bytes) -> Object | None:
     return decoded if isinstance(decoded, dict) and decoded.get("kind") == "Status" else None
 
 
-def _seconds(given: Any) -> float | None:
-    """Seconds from a header or a Status; None for nothing, zero and HTTP dates."""
+def _seconds(value: Any) -> float | None:
+    """Seconds in a header or a Status, or None for zero, for a date, and for anything else."""
     try:
-        return float(given) or None
+        return float(value) or None
     except (TypeError, ValueError):
         return None

@@ -1,7 +1,5 @@
-"""What the rest of the program may know of a cluster: Protocols and errors, no implementation.
-
-`client.py` implements `Client` over HTTP, `store.py` implements `Store` over a watch, `memory.py` implements both in
-memory. All of them pass `tests/cluster/contract.py`.
+"""The Protocols and errors of a cluster. `client.py` implements `Client`, and `store.py` implements `Store`. Both pass
+`tests/kube/contract.py`.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -11,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from app.objects.resource import Resource
 
 Object = dict[str, Any]
-"""A Kubernetes object as the API server sent it: JSON, nothing added, nothing lost."""
+"""A Kubernetes object as the API server sent it."""
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""
@@ -25,8 +23,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ClusterError(Exception):
-    """The cluster did not do what it was asked. `code` is the HTTP status (0 if there was none), `reason` the
-    API server's machine-readable reason, `retry_after` its wish in seconds."""
+    """A call failed. `code` is the HTTP status (0 without a response), `reason` the machine-readable reason of the API
+    server, and `retry_after` the seconds after which the API server wants to be called again."""
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -34,19 +32,19 @@ class ClusterError(Exception):
 
 
 class NotFound(ClusterError):
-    """404: no such object, or (`no_resource`) the cluster doesn't serve such a resource."""
+    """404: the object does not exist or, if `no_resource`, the cluster does not serve the resource."""
 
     no_resource = False
 
 
 class NotServed(NotFound):
-    """The cluster doesn't serve this resource in any version that we know."""
+    """The cluster does not serve this resource in a known version."""
 
     no_resource = True
 
 
 class Conflict(ClusterError):
-    """409: the object exists (reason AlreadyExists), or was changed since it was read (reason Conflict)."""
+    """409: the object exists already (reason AlreadyExists), or has changed since it was read (reason Conflict)."""
 
     @property
     def already_exists(self) -> bool:
@@ -58,23 +56,23 @@ class Gone(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """The API server will not do it however often it is asked: 400, 401, 403, 405, 413, 415, 422."""
+    """400, 401, 403, 405, 413, 415 or 422: the same call would fail again."""
 
     @property
     def passes(self) -> bool:
-        """Whether it may be done later all the same: a token that has expired is replaced, and a namespace that is
-        being deleted may be created again."""
+        """Whether the call may succeed later: an expired token is replaced, and a namespace that is being deleted can
+        be created again."""
         return self.code == 401 or "because it is being terminated" in self.message
 
 
 class Unavailable(ClusterError):
-    """429, 5xx, time-outs and broken connections: the same call may go through later."""
+    """429, 5xx, a timeout or a broken connection: the same call may succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list: raw items (with apiVersion and kind filled in), the list's resourceVersion, the token of the
-    next page ("" at the end), and how many items are on later pages, if the server says so."""
+    """A page of a list: items with apiVersion and kind, the resourceVersion of the list, the token of the next page (""
+    on the last page), and the number of items on later pages, if the API server gives it."""
 
     items: list[Object]
     resource_version: str
@@ -84,16 +82,16 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One line of a watch. `type` is ADDED, MODIFIED, DELETED or BOOKMARK (ERROR lines are raised, 410 as Gone)."""
+    """An event of a watch. ERROR events are raised as exceptions: 410 as Gone."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
 
 
 class Objects(Protocol):
-    """Single objects, as raw JSON both ways. Every call has a time limit and raises only ClusterErrors.
+    """Calls for single objects. Every call has a time limit and raises only ClusterErrors.
 
-    `namespace` is None for cluster-scoped resources. `version` None means the served version found by discovery.
+    `namespace` is None for cluster-scoped resources. Without a `version`, the version that discovery gives is used.
     `metadata_only` reads PartialObjectMetadata.
     """
 
@@ -122,17 +120,17 @@ class Objects(Protocol):
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Merge patch (a map) or JSON patch (a list of operations). A `metadata.resourceVersion` that a patch writes
-        is a precondition: Conflict if it is not the current one."""
+        """Applies a merge patch (a map) or a JSON patch (a list of operations). Raises Conflict if the patch sets
+        `metadata.resourceVersion` and this is not the current one."""
         ...
 
     def served_version(self, resource: Resource) -> str | None:
-        """The best version of `resource` that the cluster serves and we know; None if it serves none."""
+        """The preferred known version in which the cluster serves `resource`, or None if it serves none."""
         ...
 
 
 class Reader(Protocol):
-    """The part of `Client` that sends GET requests and nothing else. In `list` and `watch`, `namespace` None means all
+    """The part of `Client` that sends only GET requests. `list` and `watch` without a `namespace` are for all
     namespaces."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
@@ -160,8 +158,8 @@ class Reader(Protocol):
         metadata_only: bool = False,
         timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """The changes after `resource_version`, bookmarks included, until the server ends the stream. A caller that
-        stops early closes it (`contextlib.aclosing`). Raises Gone if the version is too old."""
+        """The changes after `resource_version`, and bookmarks, until the API server ends the stream. A caller that
+        stops earlier must close it (`contextlib.aclosing`). Raises Gone if the version is too old."""
         ...
 
     def served_version(self, resource: Resource) -> str | None: ...
@@ -179,20 +177,20 @@ class Client(Objects, Reader, Protocol):
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> None:
-        """Background deletion; `uid` and `resource_version` are preconditions (Conflict if they don't hold)."""
+        """Deletes an object in the background. Raises Conflict if it does not have this `uid` or `resource_version`."""
         ...
 
 
 Change = Callable[[Key, T | None, T | None], None]
-"""Called after a store has changed, with the key, what stood there before and what stands there now."""
+"""Called after a change of a store with the key, the value before and the value now; None if there is none."""
 
 
 class Store(Protocol[T_co]):
-    """A cache of one resource, projected to what is needed of each object. Reads never wait."""
+    """A cache of a resource, which has a projection of each object. Reads never wait."""
 
     @property
     def synced(self) -> bool:
-        """The first list is in, or the resource is known not to be served."""
+        """Whether the first list has been read, or the resource is known not to be served."""
         ...
 
     @property
@@ -201,7 +199,7 @@ class Store(Protocol[T_co]):
     def get(self, namespace: str, name: str) -> T_co | None: ...
 
     def by_index(self, index: str, value: Key) -> Iterable[T_co]:
-        """The objects whose index function gave `value`. KeyError if no such index was declared."""
+        """The values for which the function of `index` returns `value`. Raises KeyError if there is no such index."""
         ...
 
     def values(self) -> Iterable[T_co]: ...
@@ -209,8 +207,8 @@ class Store(Protocol[T_co]):
     def __len__(self) -> int: ...
 
     def note(self, obj: Object) -> None:
-        """Takes in an object that the API server just answered a write with, so that the next read sees it before
-        the watch does; an older version than the one cached is passed over."""
+        """Stores the object in the response of a write, so that reads have it before the watch delivers it. An object
+        that is older than the cached one is ignored."""
         ...
 
     def subscribe(self, change: Change[T_co]) -> None: ...

@@ -1,7 +1,7 @@
-"""Which of the given resources a cluster serves, and in which version.
+"""Discovery: which resources a cluster serves, and in which versions.
 
-Reads /apis and, of the groups that we know, the resource lists of the versions that we know (the API server's
-discovery in its first form, which everything that speaks Kubernetes answers).
+It reads /apis and the resource lists of known group versions. It does not use aggregated discovery, which some API
+servers lack.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class Discovery:
-    """What the cluster serves, as of the last `refresh`.
+    """What the cluster served at the last `refresh`.
 
-    `read` gets a path of the API server as JSON. Until the first refresh has gone through, the resources that every
-    cluster serves (`optional` is False) count as served in their best version, the others as not served.
+    `read` returns the JSON at a path of the API server. Before the first refresh, resources that every cluster serves
+    (`optional` is False) count as served in their preferred version, and all others as not served.
     """
 
     def __init__(
@@ -50,50 +50,49 @@ class Discovery:
         self._redefined: dict[str, asyncio.Event] = {}
         self._subscribers: list[Served] = []
         self.problem = ""
-        """Why the last refresh failed, for people; empty if it didn't."""
+        """The reason why the last refresh failed, or ""."""
         self.error: ClusterError | None = None
         """The error that the last refresh failed with."""
 
     @property
     def known(self) -> bool:
-        """Whether a refresh has gone through."""
+        """Whether a refresh has succeeded."""
         return self._known.is_set()
 
     async def until_known(self) -> None:
-        """Returns once a refresh has gone through: before that, what isn't known to be served isn't known not to be."""
+        """Returns when a refresh has succeeded. Until then, a resource that does not count as served may be served."""
         await self._known.wait()
 
     def served_version(self, resource: Resource) -> str | None:
         return self._served.get(resource)
 
     def subscribe(self, served: Served) -> None:
-        """`served` is called with a resource and its version, now served or served otherwise than before, or None:
-        no longer served."""
+        """Calls `served` with a resource and its new version, or with None if it is no longer served."""
         self._subscribers.append(served)
 
     def trigger(self) -> None:
-        """Says that something may have changed (a CRD was installed): `run` refreshes soon."""
+        """Makes `run` refresh soon, for example after a CRD was created."""
         self._triggered.set()
 
     async def changed(self) -> None:
-        """Returns when the set of served resources or their versions has changed."""
+        """Returns after the next change of the served resources or their versions."""
         await self._changed.wait()
 
     def note_redefined(self, crd: str) -> None:
-        """The spec of the CRD with this name has changed."""
+        """To be called after a change of the spec of the CRD with this name."""
         self._redefined.pop(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
-        """Returns some seconds after the spec of the CRD of `resource` has changed. Until it is opened anew, a watch of
-        `resource` goes on with the former schema, and leaves out what that does not have."""
+        """Returns some seconds after the spec of the CRD of `resource` has changed. An open watch of `resource`
+        continues with the former schema, without the fields that this schema lacks."""
         await self._redefined.setdefault(str(resource), asyncio.Event()).wait()
         await asyncio.sleep(2 * self._settle)
 
     async def run(self) -> NoReturn:
-        """Refreshes now, every `interval` seconds, and within moments of a trigger; for ever.
+        """Refreshes now, every `interval` seconds, and after each trigger, until it is cancelled.
 
-        A new CRD is served a moment after it was stored, so a trigger refreshes twice: after `settle` seconds, and
-        again after five times that.
+        A CRD is served some time after it was stored, so a trigger causes two refreshes: after `settle` seconds, and
+        after five times `settle`.
         """
         backoff = Backoff(self._random)
         again: float | None = None
@@ -117,8 +116,8 @@ class Discovery:
                 again = 4 * self._settle
 
     async def refresh(self) -> None:
-        """Asks the cluster. A group version whose list can't be read just now (its extension server is down) counts
-        as it did before; raises ClusterError if the groups themselves can't be read."""
+        """Reads what the cluster serves. If the list of a group version cannot be read, because its extension server is
+        unavailable, its last list is used. Raises ClusterError if the groups cannot be read."""
         async with self._refreshing:
             served_groups = _group_versions(await self._read("/apis")) | {("", "v1")}
             lists: dict[GroupVersion, frozenset[str]] = {}
@@ -127,15 +126,15 @@ class Discovery:
             self._lists = lists
             self._known.set()
             self.problem = ""
-            self._tell({r: version for r in self.resources if (version := _best(r, lists)) is not None})
+            self._set_served({r: version for r in self.resources if (version := _best(r, lists)) is not None})
 
     async def assume(self) -> None:
-        """Asks the cluster for its groups only, in one call: a resource counts as served if its group version is. The
-        first list of one that isn't then says so. For commands that look once. Raises ClusterError."""
+        """Reads only the groups, in one call: a resource counts as served if its group version is served. If it is not,
+        its list raises NotServed. For commands that read each resource once. Raises ClusterError."""
         groups = _group_versions(await self._read("/apis")) | {("", "v1")}
         versions = {r: [version for version in r.versions if (r.group, version) in groups] for r in self.resources}
         self._known.set()
-        self._tell({resource: served[0] for resource, served in versions.items() if served})
+        self._set_served({resource: served[0] for resource, served in versions.items() if served})
 
     def _known_versions(self) -> set[GroupVersion]:
         return {(resource.group, version) for resource in self.resources for version in resource.versions}
@@ -152,7 +151,7 @@ class Discovery:
             raise
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])
 
-    def _tell(self, served: dict[Resource, str]) -> None:
+    def _set_served(self, served: dict[Resource, str]) -> None:
         before, self._served = self._served, served
         differing = [r for r in self.resources if before.get(r) != served.get(r)]
         for resource in differing:
@@ -163,7 +162,7 @@ class Discovery:
             self._changed = asyncio.Event()
 
     async def _is_triggered(self) -> bool:
-        """Waits for a trigger, for `interval` seconds at most, jittered."""
+        """Waits for a trigger, up to `interval` seconds less a random part. Returns whether there was one."""
         try:
             async with asyncio.timeout(self._interval * (1 - self._random() / 5)):
                 return await self._triggered.wait()
@@ -172,13 +171,13 @@ class Discovery:
 
 
 async def watch_crds(client: Client, discovery: Discovery, *, pace: Pace | None = None) -> NoReturn:
-    """Triggers `discovery` whenever the CRD of a resource that we know comes, changes or goes; for ever."""
+    """Triggers `discovery` after each change of the CRD of a known resource, until it is cancelled."""
     names = {str(resource) for resource in discovery.resources}
 
     def state_if_known(crd: Object) -> tuple[Any, Any] | None:
         metadata = crd["metadata"]
-        known = metadata["name"] in names
-        return (metadata.get("generation"), metadata.get("resourceVersion")) if known else None
+        is_known = metadata["name"] in names
+        return (metadata.get("generation"), metadata.get("resourceVersion")) if is_known else None
 
     def changed(key: Key, before: tuple[Any, Any] | None, after: tuple[Any, Any] | None) -> None:
         discovery.trigger()

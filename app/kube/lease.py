@@ -1,14 +1,12 @@
-"""Leader election on a coordination.k8s.io Lease: of all replicas, at most one does the leader's work at any moment.
+"""Leader election on a Lease (coordination.k8s.io): at any time, at most one replica does the work of the leader.
 
-What makes it so:
-
-- A leader holds the lease until `lease` seconds after it *began* the last renewal that went through, and its work has
-  been cancelled and awaited before then: renewing is given up `renew` seconds after that moment, and work that is still
-  running when the lease runs out takes the process down.
-- A candidate takes over only after it has itself seen no write to the Lease for as long as the holder asked for, by its
-  own monotonic clock; wall clocks are written for people and never compared.
-- Every write carries the resourceVersion of what was read, so of two candidates one gets a Conflict, and a write that
-  was late on its way cannot undo a newer one.
+- A leader has the lease until `lease` seconds after it began its last successful renewal. It stops its work earlier:
+  `renew` seconds after that time, the work is cancelled. If the work is still running when the lease expires, the
+  process ends.
+- A candidate becomes the leader only if it has seen no write to the Lease for the duration in the Lease, by its own
+  monotonic clock. The times in the Lease are for people, and are never compared.
+- Every write has the resourceVersion of the Lease that was read. If two candidates write, one of them gets a Conflict.
+  A delayed write cannot overwrite a newer one.
 """
 
 import asyncio
@@ -20,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Never
+from typing import Never
 
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object
 from app.objects.resource import LEASE
@@ -32,8 +30,8 @@ Work = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """Seconds. `lease`: how long others wait for a holder that says nothing. `renew`: after so long without a renewal
-    a leader stops its work; it has `lease - renew` for that. `retry`: between tries."""
+    """Times in seconds. After `lease` without a renewal, another candidate becomes the leader. After `renew` without a
+    renewal, the leader stops its work, for which it has `lease - renew`. `retry` is the time between attempts."""
 
     lease: float = 15.0
     renew: float = 10.0
@@ -45,24 +43,24 @@ class LeaseTiming:
 
     @property
     def attempt(self) -> float:
-        """How long one request may take: a hung one must leave time for others before the renew deadline."""
+        """The time limit of a request. It leaves time for another attempt before the deadline of the renewal."""
         return self.renew / 3
 
 
 class Lost(Exception):
-    """The lease is no longer ours, or can't be kept."""
+    """Another candidate has the lease, or it could not be renewed."""
 
 
 def end_process() -> None:
-    """The last resort against work that doesn't end: another candidate may be leading from now on."""
+    """Ends the process at once, because another candidate may lead from now on."""
     os._exit(70)
 
 
 class Elector:
-    """One candidate for one Lease. `identity` has to be unique among all that were ever started (host name and uuid).
+    """A candidate for a Lease. `identity` must be unique among all processes, such as a host name with a uuid.
 
-    `clock` is monotonic; `now` is the wall clock, in UTC, for what is written; `stop_process` is called when cancelled
-    work is still running at the moment the lease runs out.
+    `clock` is monotonic, and `now` is the wall clock in UTC, for the times in the Lease. `stop_process` is called if
+    cancelled work is still running when the lease expires.
     """
 
     def __init__(
@@ -83,23 +81,23 @@ class Elector:
         self._clock, self._now, self._random, self._stop_process = clock, now, random, stop_process
         self._seen: Object | None = None
         self._seen_at = -math.inf
-        self._held_from = -math.inf
+        self._renewed_at = -math.inf
         self._leading = False
         self._complaint = ""
 
     @property
     def leading(self) -> bool:
-        """Whether our work is running, or is being stopped."""
+        """Whether the work is running or being stopped."""
         return self._leading
 
     @property
     def holder(self) -> str:
-        """Who held the lease when we last looked; "" for nobody."""
+        """The holder of the lease when it was last read, or ""."""
         return _holder(self._seen)
 
     async def lead(self, work: Work) -> None:
-        """Runs `work` whenever we are the leader, until it returns. What it raises is raised here. When the lease is
-        lost it is cancelled and awaited, and we become a candidate again. The lease is released on the way out."""
+        """Runs `work` while this candidate leads, until `work` returns or raises. If the lease is lost, the work is
+        cancelled and awaited, and this is a candidate again. At the end, the lease is released."""
         while True:
             await self._acquire()
             log.info("leading as %s", self._identity)
@@ -107,8 +105,6 @@ class Elector:
                 return await self._lead_once(work)
             except Lost as lost:
                 log.warning("no longer leading: %s", lost)
-
-    # A candidate.
 
     async def _acquire(self) -> None:
         while True:
@@ -120,7 +116,7 @@ class Elector:
             await asyncio.sleep(self._timing.retry * (1 + self._random() / 5))
 
     def _complain(self, why: str) -> None:
-        """Once for each reason, not at every try."""
+        """Logs `why` if it differs from the last reason."""
         if why != self._complaint:
             log.warning("lease %s/%s: %s", self._namespace, self._name, why)
         self._complaint = why
@@ -136,12 +132,12 @@ class Elector:
                 written = await self._client.create(LEASE, self._new_lease(), self._namespace)
             else:
                 written = await self._write(self._seen, self._taken(self._seen))
-        self._held(written, begun)
+        self._note_renewal(written, begun)
         return True
 
     async def _look(self) -> None:
-        """Reads the lease. A lease that has been deleted still counts as held for as long as its last holder may hold
-        it: deleting it doesn't stop a leader."""
+        """Reads the Lease. The holder of a deleted Lease keeps it until it expires, because the deletion does not stop
+        a leader."""
         try:
             lease = await self._client.get(LEASE, self._name, self._namespace)
         except NotFound:
@@ -160,8 +156,6 @@ class Elector:
             return True
         duration = float(self._seen["spec"].get("leaseDurationSeconds") or self._timing.lease)
         return self._clock() >= self._seen_at + duration
-
-    # The leader.
 
     async def _lead_once(self, work: Work) -> None:
         self._leading = True
@@ -184,8 +178,8 @@ class Elector:
         raise lost
 
     async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
-        """Cancels the work and waits for its end, as long as the lease holds (which is renewed meanwhile, if it can
-        be). Being cancelled ourselves changes nothing about that; it is handed back."""
+        """Cancels the work and waits until it ends or the lease expires; renewals continue. If this is cancelled
+        meanwhile, it goes on waiting, and returns the CancelledError."""
         cancelled: asyncio.CancelledError | None = None
         working.cancel()
         while not working.done():
@@ -200,20 +194,21 @@ class Elector:
         return cancelled
 
     def _expires(self) -> float:
-        return self._held_from + self._timing.lease
+        return self._renewed_at + self._timing.lease
 
     async def _renew_until_lost(self) -> Never:
-        """Renews every `retry` seconds; raises Lost when the lease is another's, gone, or not renewed in time."""
+        """Renews every `retry` seconds. Raises Lost if another candidate has the lease, if it was deleted, or if it is
+        not renewed in time."""
         while True:
             await asyncio.sleep(self._timing.retry)
             try:
-                async with asyncio.timeout(self._held_from + self._timing.renew - self._clock()):
+                async with asyncio.timeout(self._renewed_at + self._timing.renew - self._clock()):
                     await self._renew()
             except TimeoutError:
                 raise Lost(f"not renewed for {self._timing.renew:g} s") from None
 
     async def _renew(self) -> None:
-        """One renewal, tried until it goes through."""
+        """Renews the lease, with as many attempts as necessary."""
         stale = False
         while True:
             try:
@@ -222,7 +217,7 @@ class Elector:
                         await self._look_again()
                     assert self._seen is not None
                     begun = self._clock()
-                    self._held(await self._write(self._seen, self._renewed()), begun)
+                    self._note_renewal(await self._write(self._seen, self._renewed()), begun)
             except NotFound:
                 raise Lost("the lease was deleted") from None
             except Conflict:
@@ -237,13 +232,13 @@ class Elector:
                 return
 
     async def _look_again(self) -> None:
-        """After a write whose end we don't know, or that met another's: is the lease still ours?"""
+        """Reads the Lease after a conflict or a write without a response. Raises Lost if another candidate has it."""
         self._observe(await self._client.get(LEASE, self._name, self._namespace))
         if self.holder != self._identity:
             raise Lost(f"the lease is held by {self.holder or 'nobody'}")
 
     async def _release(self) -> None:
-        """Lets others lead at once. If it fails they wait until the lease runs out."""
+        """Releases the lease, so that another candidate can lead at once. If this fails, the lease expires."""
         try:
             async with asyncio.timeout(self._timing.attempt):
                 await self._look_again()
@@ -254,11 +249,9 @@ class Elector:
         except (ClusterError, TimeoutError, Lost) as error:
             log.info("lease %s/%s not released: %s", self._namespace, self._name, error)
 
-    # What is written.
-
-    def _held(self, written: Object, begun: float) -> None:
+    def _note_renewal(self, written: Object, begun: float) -> None:
         self._observe(written)
-        self._held_from = begun
+        self._renewed_at = begun
 
     async def _write(self, seen: Object, spec: Object) -> Object:
         patch = {"metadata": {"resourceVersion": _version(seen)}, "spec": spec}
@@ -287,13 +280,8 @@ class Elector:
         return self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-async def lead(client: Client, namespace: str, name: str, identity: str, work: Work, **options: Any) -> None:
-    """Runs `work` whenever we lead; see `Elector`, which takes the same `options`."""
-    await Elector(client, namespace, name, identity, **options).lead(work)
-
-
 async def _cancelled(renewing: "asyncio.Future[Never]") -> BaseException | None:
-    """Ends the renewals; gives why they had ended before, if they had."""
+    """Ends the renewals. Returns the error with which they had ended before, or None."""
     renewing.cancel()
     await asyncio.wait({renewing})
     return None if renewing.cancelled() else renewing.exception()

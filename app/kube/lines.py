@@ -1,31 +1,30 @@
-"""Lines of any length out of a stream of chunks: one event of a watch may be several megabytes."""
+"""Lines of a stream of chunks. A line, such as an event of a watch, may have several megabytes."""
 
 from collections.abc import AsyncGenerator, AsyncIterable
 
 
 class LineTooLong(Exception):
-    """A line is longer than it may be."""
+    """A line is longer than the limit."""
 
 
 async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator[bytes, None]:
-    """The non-empty lines of `chunks`, without their ends; also the last one if nothing ends it.
+    """The non-empty lines of `chunks` without line ends, and the last one even without a line end.
 
-    Raises LineTooLong once more than `longest` bytes have come without an end of line.
+    Raises LineTooLong after more than `longest` bytes without a line end.
     """
     parts: list[bytes] = []
     length = 0
     async for chunk in chunks:
-        *complete, rest = chunk.split(b"\n")
-        for line in complete:
-            parts.append(line)
-            whole = b"".join(parts)
+        *ends, begin = chunk.split(b"\n")
+        for end in ends:
+            line = b"".join((*parts, end))
             parts, length = [], 0
-            if whole.strip():
-                yield whole
-        if rest:
-            parts.append(rest)
-            length += len(rest)
+            if line.strip():
+                yield line
+        if begin:
+            parts.append(begin)
+            length += len(begin)
         if length > longest:
             raise LineTooLong(f"a line of more than {longest} bytes")
-    if whole := b"".join(parts).strip():
-        yield whole
+    if line := b"".join(parts).strip():
+        yield line

@@ -1,8 +1,7 @@
-"""The loop that every reconciler runs in: a queue of keys, workers, backoff, resync.
+"""The loop of a reconciler: a queue of keys, workers, backoff and resync.
 
-A reconciler is level-driven: it is given a key, looks at the caches, and writes the difference. It never learns what
-has changed, so a key that waits already need not be added twice, and one that changes while it is worked on is worked
-on again.
+A reconciler is level-driven: it gets a key, reads the caches, and writes the difference. It does not get the change. A
+key that waits is in the queue only once, and a key that is added while it is reconciled is reconciled again.
 """
 
 import asyncio
@@ -18,41 +17,42 @@ logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
 CONFLICT_SECONDS, MOST_CONFLICT_SECONDS = 0.1, 5.0
-"""The first wait after a conflict, and the longest: the watch that tells what has changed may be behind, or dead."""
+"""The first and the longest wait after a conflict: the watch may not have delivered the change yet."""
 
 WARNINGS = 10
-"""Failures told one by one in each `PROGRESS_SECONDS`."""
+"""Failures that are logged one by one in each `PROGRESS_SECONDS`."""
 
 PROGRESS_SECONDS = 5.0
 PROGRESS_DEPTH = 500
 
 Observe = Callable[[str, str, float], None]
-"""Called after each step with the reconciler's name, the result (done, again, conflict, error, failure) and seconds."""
+"""Called after each step with the name of the reconciler, the result (done, again, conflict, error or failure) and the
+duration in seconds."""
 
 
 class Reconciler(Protocol):
-    """One kind of work. Every step may be cut off anywhere and begun again."""
+    """A kind of work. Every step can be cancelled at any point and started again."""
 
     @property
     def name(self) -> str:
-        """For logs and metrics."""
+        """The name in logs and metrics."""
         ...
 
     def all_keys(self) -> Iterable[Key]:
-        """All keys there are: what a resync looks at."""
+        """The keys for a resync."""
         ...
 
     async def reconcile(self, key: Key) -> float | None:
-        """Brings `key` in step. None: done; a number: look again after so many seconds. What it raises is retried:
-        a Conflict soon and quietly, anything else with backoff."""
+        """Writes the difference for `key`. Returns None, or the seconds after which to reconcile the key again. After
+        an exception it is reconciled again: soon and without a warning after a Conflict, otherwise with backoff."""
         ...
 
 
 class Loop:
-    """Runs one reconciler over its keys, each key by one worker at a time.
+    """Runs a reconciler. Each key is reconciled by one worker at a time.
 
-    Keys that are added while the loop isn't running are forgotten: a run begins with all keys. `workers` is how many
-    keys are worked on at once. `observe` hears of every step. `random` gives numbers in [0, 1).
+    A run begins with all keys; keys that are added while the loop is not running are ignored. `workers` is the number
+    of keys that are reconciled concurrently. `observe` is called after every step. `random` returns numbers in [0, 1).
     """
 
     def __init__(
@@ -77,20 +77,20 @@ class Loop:
         self._running = False
         self._done = 0
         self.steps = 0
-        """How many steps have ended since the loop began to run."""
+        """The number of finished steps since the loop was started."""
 
     @property
     def depth(self) -> int:
-        """Keys that wait or are worked on."""
+        """The number of keys that wait or are being reconciled."""
         return len(self._queue) + len(self._working)
 
     @property
     def failing(self) -> int:
-        """Keys whose last step failed."""
+        """The number of keys whose last step failed."""
         return len(self._backoffs)
 
     def add(self, key: Key) -> None:
-        """`key` is looked at soon."""
+        """Reconciles `key` soon."""
         if not self._running:
             return
         self._cancel_timer(key)
@@ -101,12 +101,12 @@ class Loop:
             self._added.set()
 
     def add_all(self) -> None:
-        """Every key that the reconciler knows of is looked at soon."""
+        """Reconciles all keys soon."""
         for key in self.reconciler.all_keys():
             self.add(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """`key` is looked at in `seconds`, unless it is looked at before."""
+        """Reconciles `key` in `seconds`, or earlier if it is added before."""
         if not self._running:
             return
         loop = asyncio.get_running_loop()
@@ -117,14 +117,14 @@ class Loop:
         self._timers[key] = loop.call_later(seconds, self.add, key)
 
     async def run(self) -> Never:
-        """Works until cancelled. Nothing that a reconciler raises ends it."""
+        """Runs until it is cancelled. Exceptions of the reconciler do not end it."""
         self._running, self.steps = True, 0
         self._done = self._warned = 0
         try:
             async with asyncio.TaskGroup() as tasks:
                 for number in range(self._workers):
                     tasks.create_task(self._work(), name=f"{self.reconciler.name} {number}")
-                tasks.create_task(self._say_progress(), name=f"{self.reconciler.name} progress")
+                tasks.create_task(self._log_progress(), name=f"{self.reconciler.name} progress")
                 await self._resync_for_ever()
         finally:
             self._stop()
@@ -195,7 +195,7 @@ class Loop:
         return "again"
 
     def _warn(self, text: str, *values: object) -> None:
-        """Thousands of keys may fail for one reason: the first few are told of, the others counted."""
+        """Logs the first failures. The others are counted, because thousands of keys may fail for one reason."""
         self._warned += 1
         if self._warned <= WARNINGS:
             logger.warning(text, *values)
@@ -211,8 +211,8 @@ class Loop:
         if timer is not None:
             timer.cancel()
 
-    async def _say_progress(self) -> Never:
-        """A long queue (after a change of levels, say) is reported while it is worked off."""
+    async def _log_progress(self) -> Never:
+        """Logs the length of a long queue, such as after a change of levels."""
         busy = False
         while True:
             await asyncio.sleep(PROGRESS_SECONDS)

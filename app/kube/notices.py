@@ -1,4 +1,4 @@
-"""Warnings as events, once for as long as the trouble lasts: a level-driven look sees it again and again."""
+"""Warnings as Events, one for each problem, although a level-driven reconciler sees the problem again and again."""
 
 from collections import OrderedDict
 from collections.abc import Collection
@@ -10,23 +10,23 @@ MAX_KEYS = 10_000
 
 
 class Notices:
-    """What was said of each key and is still so; of the last `MAX_KEYS` keys at most."""
+    """Records Events, and remembers the current ones of the last `MAX_KEYS` keys."""
 
     def __init__(self, events: Recorder) -> None:
         self._events = events
-        self._said: OrderedDict[Key, set[tuple[Regarding, str, str]]] = OrderedDict()
+        self._current: OrderedDict[Key, set[tuple[Regarding, str, str]]] = OrderedDict()
 
     def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:
-        """An event on each of `regarding`, but for those that have heard just that; instead of all that was said of
-        `key` before. `note` tells no figures that change from look to look."""
-        before = self._said.pop(key, set())
-        self._said[key] = {(target, reason, note) for target in regarding}
-        while len(self._said) > MAX_KEYS:
-            self._said.popitem(last=False)
+        """Records a warning on each of `regarding` that does not have it already. It replaces the former warnings of
+        `key`. `note` must not have figures that change often."""
+        before = self._current.pop(key, set())
+        self._current[key] = {(target, reason, note) for target in regarding}
+        while len(self._current) > MAX_KEYS:
+            self._current.popitem(last=False)
         for target in regarding:
             if (target, reason, note) not in before:
                 self._events.record(target, "Warning", reason, note)
 
     def forget(self, key: Key) -> None:
-        """All is well again, or nobody is left to hear it."""
-        self._said.pop(key, None)
+        """Forgets the warnings of `key`, so that the next problem is recorded again."""
+        self._current.pop(key, None)

@@ -1,4 +1,4 @@
-"""The top owner of an object: its controllers, followed upwards by metadata-only reads of any kind that we may read."""
+"""The top owner of an object, found by metadata-only reads of its controllers."""
 
 import time
 from collections import OrderedDict
@@ -10,7 +10,7 @@ from app.kube.api import Client, Forbidden, NotFound, Object
 from app.objects.resource import Resource
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
-"""The resource of an apiVersion and kind, None if the cluster doesn't serve it."""
+"""Returns the resource of an apiVersion and kind, or None if the cluster does not serve it."""
 
 MAX_DEPTH = 10
 REMEMBERED = 10_000
@@ -27,17 +27,17 @@ class Controller(NamedTuple):
 
 
 class Owners:
-    """Follows `ownerReferences` with `controller: true`. What was read is remembered for `FRESH_SECONDS`, by uid, for
-    `REMEMBERED` objects at most: the Pods of a group share their owners. `clock` is monotonic, in seconds."""
+    """Follows owner references with `controller: true`. Owners are cached by uid for `FRESH_SECONDS`, up to
+    `REMEMBERED` of them, because the Pods of a group have the same owners. `clock` is monotonic, in seconds."""
 
     def __init__(self, client: Client, find_kind: FindKind, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._find_kind, self._clock = client, find_kind, clock
         self._read: OrderedDict[str, tuple[float, Object | None]] = OrderedDict()
 
     async def top_owner(self, namespace: str, reference: Controller) -> Object:
-        """The last object that could be read on the way up from `reference`, as metadata with apiVersion and kind. An
-        owner that can't be read (it is gone, or RBAC says no) ends the way; the reference itself stands for the first
-        one. Raises ClusterError where the API server is in trouble."""
+        """The last owner, from `reference` upwards, that can be read, as metadata with apiVersion and kind. An owner
+        that does not exist or that RBAC does not allow to read ends the search. If this is the first one, the result is
+        made of the reference. Raises ClusterError if the API server is unavailable."""
         top: Object = {
             "apiVersion": reference.api_version,
             "kind": reference.kind,
@@ -69,9 +69,9 @@ class Owners:
         resource = await self._find_kind(reference.api_version, reference.kind)
         if resource is None:
             return None
-        where, version = namespace if resource.namespaced else None, resource.versions[0]
+        scope, version = namespace if resource.namespaced else None, resource.versions[0]
         try:
-            read = await self._client.get(resource, reference.name, where, version=version, metadata_only=True)
+            read = await self._client.get(resource, reference.name, scope, version=version, metadata_only=True)
         except (NotFound, Forbidden):
             return None
         if read["metadata"].get("uid") != reference.uid:
@@ -87,18 +87,19 @@ def controller_of(obj: Object) -> Controller | None:
 
 
 class Kinds:
-    """Resources by apiVersion and kind, asked of the API server once and remembered; `read` gets a path as JSON."""
+    """Resources by apiVersion and kind. Each is read from the API server once. `read` returns the JSON at a path."""
 
     def __init__(self, read: Callable[[str], Awaitable[Object]]) -> None:
         self._read = read
         self._lists: dict[str, dict[str, Resource]] = {}
 
     async def find(self, api_version: str, kind: str) -> Resource | None:
+        """The resource of an apiVersion and kind, or None if the cluster does not serve it."""
         if kind not in self._lists.get(api_version, {}):
-            await self._ask(api_version)
+            await self._read_list(api_version)
         return self._lists.get(api_version, {}).get(kind)
 
-    async def _ask(self, api_version: str) -> None:
+    async def _read_list(self, api_version: str) -> None:
         group, _, version = api_version.rpartition("/")
         try:
             answer = await self._read(f"/apis/{api_version}" if group else f"/api/{api_version}")

@@ -1,4 +1,4 @@
-"""Every object of a resource, page by page, for readers that don't keep them."""
+"""The objects of a resource, page by page, for readers that do not cache them."""
 
 from collections.abc import AsyncGenerator
 
@@ -9,8 +9,8 @@ PAGE = 500
 
 
 class _Position:
-    """How far a list has been read. API servers give the objects of a namespace one after the other, by name; the
-    order of namespaces themselves is not relied on."""
+    """The position in a list. The objects of a namespace are in the order of their names. The order of the namespaces
+    does not matter."""
 
     def __init__(self) -> None:
         self._finished: set[str] = set()
@@ -37,10 +37,10 @@ async def pages(
     label_selector: str = "",
     field_selector: str = "",
 ) -> AsyncGenerator[Page, None]:
-    """Each object once, in pages of at most `limit`. An API server keeps a list under way for some minutes only; one
-    that has lapsed (Gone) is begun again, and what was given already is passed over. Gone if that leads nowhere;
-    other ClusterErrors as they come."""
-    position, token, lapsed = _Position(), "", False
+    """Each object once, in pages of at most `limit`. A list expires after some minutes (Gone). It is then started
+    again, without the objects that were returned before. Raises Gone if this happens again without progress, and any
+    other ClusterError."""
+    position, token, expired = _Position(), "", False
     while True:
         try:
             page = await client.list(
@@ -52,15 +52,15 @@ async def pages(
                 field_selector=field_selector,
             )
         except Gone:
-            if lapsed or not token:
+            if expired or not token:
                 raise
-            token, lapsed = "", True
+            token, expired = "", True
             continue
         fresh = [obj for obj in page.items if not position.is_past(obj)]
         if fresh:
             for obj in fresh:
                 position.advance(obj)
-            lapsed = False
+            expired = False
             yield Page(fresh, page.resource_version, page.continue_token, page.remaining)
         token = page.continue_token
         if not token:

@@ -1,14 +1,14 @@
-"""A token bucket: so many calls a second, and so many at once."""
+"""A token bucket, which limits the rate of calls."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class TokenBucket:
-    """`take` waits until a call may be made: `qps` a second on average, `burst` at once after a pause.
+    """Limits calls to `qps` per second on average, and to `burst` at once after a pause.
 
-    Those who wait go in the order in which they came; one that gives up while it waits gives its turn back. `clock` is
-    monotonic, in seconds.
+    Callers wait in the order in which they came. A caller that is cancelled while it waits does not use up a call.
+    `clock` is monotonic, in seconds.
     """
 
     def __init__(self, qps: float, burst: int, *, clock: Callable[[], float]) -> None:
@@ -16,6 +16,7 @@ class TokenBucket:
         self._free_at = clock() - burst * self._interval
 
     async def take(self) -> None:
+        """Waits until a call is allowed."""
         now = self._clock()
         self._free_at = max(self._free_at, now - self._burst * self._interval) + self._interval
         wait = self._free_at - now

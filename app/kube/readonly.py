@@ -10,7 +10,8 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 class CountingReader(Reader, Protocol):
     """A reader that counts its calls by (verb, resource, HTTP status)."""
 
-    calls: dict[tuple[str, str, str], int]
+    @property
+    def calls(self) -> dict[tuple[str, str, str], int]: ...
 
 
 class ReadOnlyClient:

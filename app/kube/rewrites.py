@@ -1,4 +1,5 @@
-"""Is somebody else writing the same fields back? Counted per object, so that a fight is seen and not fought."""
+"""Detects another writer of the same fields, by the number of writes to each object, so that a fight is not
+continued."""
 
 import time
 from collections import OrderedDict
@@ -15,8 +16,8 @@ MAX_KEYS = 10_000
 
 
 class Rewrites:
-    """Counts our writes of each key. More than `tolerated` within `window` seconds is a fight: nothing legitimate
-    changes that often. At most `MAX_KEYS` keys are watched, the last written ones. `clock` is monotonic, in seconds."""
+    """Counts our writes to each key. More than `tolerated` writes in `window` seconds mean that another writer reverts
+    them. Only the last `MAX_KEYS` written keys are counted. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -26,12 +27,12 @@ class Rewrites:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.fights = 0
-        """Writes held back because of a fight, ever."""
+        """The number of writes that were not made because of another writer."""
         self._tolerated, self._window, self._clock = tolerated, window, clock
         self._writes: OrderedDict[Key, tuple[float, ...]] = OrderedDict()
 
     def count(self, key: Key) -> None:
-        """`key` was written by us just now."""
+        """Counts a write to `key` now."""
         times = (*self._writes.get(key, ()), self._clock())
         self._writes[key] = times[-self._tolerated :]
         self._writes.move_to_end(key)
@@ -39,18 +40,18 @@ class Rewrites:
             self._writes.popitem(last=False)
 
     def pause(self, key: Key) -> float | None:
-        """Before a write: None if it may be made, else the seconds to leave the object alone."""
+        """The seconds to wait before a write to `key`, or None if it can be made now."""
         times = self._writes.get(key)
         if times is None or len(times) < self._tolerated:
             return None
-        left = times[0] + self._window - self._clock()
-        if left <= 0:
+        seconds = times[0] + self._window - self._clock()
+        if seconds <= 0:
             return None
         self.fights += 1
-        return left
+        return seconds
 
     def may(self, key: Key) -> bool:
-        """Before a write that counts whether it succeeds or not: whether it may be made, and then it is counted."""
+        """Whether `key` can be written now. If so, the write is counted, even if it fails later."""
         if self.pause(key) is not None:
             return False
         self.count(key)
@@ -58,6 +59,6 @@ class Rewrites:
 
 
 def same(target: str, written: Object | list[Object]) -> Key:
-    """The key of the very same content, written to one target. What we want may change as often as it likes, and then
-    we write often and fight nobody."""
+    """A key for `written` in `target`. Writes of other content have other keys, because frequent changes of the desired
+    content are not a fight."""
     return target, blake2b(orjson.dumps(written, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()

@@ -1,7 +1,8 @@
-"""The cache of one resource: what a projection keeps of each object, by key and by index.
+"""The cache of a resource: a projection of each object and its resourceVersion, by key and by index.
 
-Only the projection and the resourceVersion are kept. Resource versions are compared as numbers, which Kubernetes
-promises since 1.35 (KEP-5504); if they aren't numbers, the last one to come in wins.
+Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 (KEP-5504):
+https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version. If they
+are not numbers, the last object that arrives is stored.
 """
 
 import asyncio
@@ -19,10 +20,10 @@ IndexFunction = Callable[[T], Iterable[Key]]
 
 
 class WatchStore(Generic[T]):
-    """`Store` that a watch fills (`app.kube.watch.run_store`).
+    """A `Store` that a watch fills (`app.kube.watch.run_store`).
 
-    `project` gives what is to be kept of an object, None for an object that isn't wanted. `indexes` gives for each
-    index the values under which a projection is found again. `clock` is monotonic, in seconds.
+    `project` returns the projection of an object, or None if the object is not stored. A function in `indexes` returns
+    the index values of a projection. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -33,9 +34,9 @@ class WatchStore(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.restarts: dict[str, int] = {}
-        """How often the watch began again, by reason: ended, quiet, silent, gone, error, not_served."""
+        """The number of restarts of the watch by reason: ended, quiet, silent, gone, error, not_served."""
         self.problem = ""
-        """Why the store is not up to date, for people; empty if it is."""
+        """The reason why the store is not up to date, or ""."""
         self.error: ClusterError | None = None
         """The error that `problem` is about, if it is one of the API server."""
         self.total: int | None = None
@@ -69,7 +70,7 @@ class WatchStore(Generic[T]):
         return None if entry is None else entry[1]
 
     def resource_version(self, namespace: str, name: str) -> str | None:
-        """The version of the object that `get` shows, for preconditions."""
+        """The resourceVersion of the object whose projection `get` returns, for preconditions."""
         entry = self._entries.get((namespace, name))
         return None if entry is None else str(entry[0])
 
@@ -77,7 +78,7 @@ class WatchStore(Generic[T]):
         return [self._entries[key][1] for key in self._indexes[index].keys(value)]
 
     def values(self) -> list[T]:
-        return [kept for _, kept in self._entries.values()]
+        return [value for _, value in self._entries.values()]
 
     def known_keys(self) -> list[Key]:
         return list(self._entries)
@@ -86,7 +87,7 @@ class WatchStore(Generic[T]):
         return len(self._entries)
 
     def age(self) -> float | None:
-        """Seconds since the last sign of life (a list, an event or a bookmark); None before the first."""
+        """Seconds since the last list, event or bookmark; None before the first one."""
         return None if self._last_sign is None else self._clock() - self._last_sign
 
     def subscribe(self, change: Change[T]) -> None:
@@ -95,7 +96,7 @@ class WatchStore(Generic[T]):
     # Writes by the rest of the program.
 
     def note(self, obj: Object) -> None:
-        """An object that the watch has already passed is not taken in: it may have been deleted since."""
+        """Stores `obj`, unless the watch is past its version: it may have been deleted since."""
         version = _version(obj)
         if not _is_older(self._seen, version):
             return
@@ -103,7 +104,7 @@ class WatchStore(Generic[T]):
         self._take(obj, version)
 
     def forget(self) -> None:
-        """Empties the store: nothing is known until the next list is in. For a watch that was off for a while."""
+        """Empties the store until the next list. For a watch that was not running for some time."""
         for key in self.known_keys():
             self._set(key, None)
         self._noted.clear()
@@ -113,12 +114,12 @@ class WatchStore(Generic[T]):
     # Writes by the watch.
 
     def replace(self) -> "Replacement[T]":
-        """Begins to take in a whole list."""
+        """Starts to replace the objects by those of a list."""
         self._noted.clear()
         return Replacement(self)
 
     def apply(self, event: WatchEvent) -> Version:
-        """Takes in one event of the watch, a bookmark too. Gives the resourceVersion to go on from."""
+        """Applies an event of the watch or a bookmark. Returns the resourceVersion from which to continue."""
         self.sign_of_life()
         version = _version(event.object)
         self._seen = version
@@ -135,7 +136,7 @@ class WatchStore(Generic[T]):
         self._last_sign = self._clock()
 
     def mark_not_served(self) -> None:
-        """The cluster doesn't have this resource: there are no objects, and that is known."""
+        """Empties the store, because the cluster does not serve the resource. The store then counts as synced."""
         for key in self.known_keys():
             self._set(key, None)
         self._served, self.problem, self._seen = False, "", 0
@@ -150,8 +151,8 @@ class WatchStore(Generic[T]):
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
 
     def _list_item(self, obj: Object) -> Key:
-        """Takes in an object of a list. A list may show an earlier state than a write noted since it began, and, after
-        a restore of the cluster's database, lower versions than those cached: only what was noted is newer."""
+        """Stores an object of a list and returns its key. After a restore of etcd, the versions in a list may be lower
+        than the cached ones. Only objects that were noted since the list was started can be newer than the list."""
         key, version = _key(obj), _version(obj)
         current = self._entries.get(key)
         if current is None or key not in self._noted or not _is_older(version, current[0]):
@@ -183,8 +184,8 @@ class WatchStore(Generic[T]):
         if current is not None and not _is_older(version, current[0]):
             self._set(key, None)
 
-    def _keep(self, key: Key, version: Version, kept: T | None) -> None:
-        self._set(key, None if kept is None else (version, kept))
+    def _keep(self, key: Key, version: Version, value: T | None) -> None:
+        self._set(key, None if value is None else (version, value))
 
     def _set(self, key: Key, entry: tuple[Version, T] | None) -> None:
         current = self._entries.get(key)
@@ -204,8 +205,9 @@ class WatchStore(Generic[T]):
 
 
 class Replacement(Generic[T]):
-    """A list that is being taken in: items slice by slice, then what has vanished, then `done`. One that is given up
-    half way leaves the store as it stands, and the next one puts it right."""
+    """The replacement of the objects by those of a list: `take` for slices of the list, `drop` for the keys of the
+    store, then `done`. A replacement that is not finished leaves the store in a mixed state, which the next one
+    corrects."""
 
     def __init__(self, store: WatchStore[T]) -> None:
         self._store = store
@@ -216,11 +218,11 @@ class Replacement(Generic[T]):
             self._keys.add(self._store._list_item(item))
 
     def stored_keys(self) -> list[Key]:
-        """The keys that the store has, vanished or not; a list, so that `drop` can be called in slices."""
+        """All keys in the store, as a list, so that `drop` can be called with slices of it."""
         return self._store.known_keys()
 
     def drop(self, keys: Iterable[Key], resource_version: str) -> None:
-        """Drops those of `keys` that the list, which shows the cluster at `resource_version`, had not."""
+        """Removes those of `keys` that are not in the list. `resource_version` is that of the list."""
         self._store._list_vanished((key for key in keys if key not in self._keys), resource_version)
 
     def done(self, resource_version: str) -> None:
@@ -228,7 +230,7 @@ class Replacement(Generic[T]):
 
 
 class _Index(Generic[T]):
-    """Keys by value. A value with one key holds just that key: most have one, and a set costs 200 bytes."""
+    """Keys by index value. If a value has a single key, as most have, the key is stored without a dict of 200 bytes."""
 
     def __init__(self, function: IndexFunction[T]) -> None:
         self._function = function
@@ -241,11 +243,11 @@ class _Index(Generic[T]):
         return list(current) if isinstance(current, dict) else [current]
 
     def move(self, key: Key, before: T | None, after: T | None) -> None:
-        old = set() if before is None else set(self._function(before))
-        new = set() if after is None else set(self._function(after))
-        for value in old - new:
+        values_before = set() if before is None else set(self._function(before))
+        values_after = set() if after is None else set(self._function(after))
+        for value in values_before - values_after:
             self._remove(value, key)
-        for value in new - old:
+        for value in values_after - values_before:
             self._add(value, key)
 
     def _add(self, value: Key, key: Key) -> None:
@@ -279,5 +281,5 @@ def _number(version: str) -> Version:
 
 
 def _is_older(version: Version, other: Version) -> bool:
-    """Whether `version` is known to be older than `other`."""
+    """Whether `version` is older than `other`. False if they cannot be compared."""
     return isinstance(version, int) and isinstance(other, int) and version < other

@@ -15,6 +15,7 @@ REASON_NOT_FOUND = "FieldValueNotFound"
 REASON_REQUIRED = "FieldValueRequired"
 REASON_FORBIDDEN = "FieldValueForbidden"
 REASON_TYPE = "FieldValueTypeInvalid"
+REASON_TOO_MANY = "FieldValueTooMany"
 
 _MAX_QUOTED = 200
 """Characters of a quoted value. The rest is cut off."""

@@ -41,13 +41,12 @@ class LevelCoverageReconciler:
             return []
 
     async def reconcile(self, key: Key) -> float | None:
-        nodes = self._topology.nodes()
-        if not nodes or key not in self.all_keys():
+        if not self._topology.nodes() or key not in self.all_keys():
             return None
         dialect = self._topology.dialect()
         with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
             stored = await self._client.get(dialect.resource, key[1])
-            await self._write(stored, coverage_problems(dialect.read_levels(stored), nodes, self._topology.carrying))
+            await self._write(stored, coverage_problems(dialect.read_levels(stored), self._topology.nodes_with))
         return None
 
     async def _write(self, stored: Object, problems: list[LevelProblem]) -> None:

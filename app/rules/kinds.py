@@ -38,6 +38,7 @@ RESOURCE_CLAIM = Resource("resource.k8s.io", "resourceclaims", "ResourceClaim", 
 CLAIM_TEMPLATE = Resource(
     "resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate", True, ("v1", "v1beta2", "v1beta1")
 )
+RESOURCE_SLICE = Resource("resource.k8s.io", "resourceslices", "ResourceSlice", False, ("v1", "v1beta2", "v1beta1"))
 DEVICE_CLASS = Resource("resource.k8s.io", "deviceclasses", "DeviceClass", False, ("v1", "v1beta2", "v1beta1"))
 
 WORKLOAD = Resource("scheduling.k8s.io", "workloads", "Workload", True, ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"))

@@ -173,7 +173,7 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
             "allowed": all(judgement.verdict is None or judgement.verdict.allowed for judgement in judged),
             "results": [judgement.report() for judgement in judged],
         }
-        return Response(_pretty(report), media_type="application/json")
+        return Response(pretty(report), media_type="application/json")
 
 
 def _add_errors(api: FastAPI) -> None:
@@ -203,7 +203,8 @@ async def _body(request: Request) -> str:
         raise UnusableInput(f"the body is not UTF-8 text: {problem}") from None
 
 
-def _pretty(report: dict[str, Any]) -> bytes:
+def pretty(report: dict[str, Any]) -> bytes:
+    """A report of a dry run as indented JSON; in one line if it has texts that are not valid Unicode."""
     try:
         return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError:

@@ -10,6 +10,7 @@ from app.admission.review import BadReview, Request, dumps, encode, one_line, pa
 from app.admission.verdict import (
     ALLOWED,
     FAILED,
+    MOST_FINDINGS,
     Verdict,
     bad_request,
     inapplicable,
@@ -181,6 +182,22 @@ def causes(*found: FieldError) -> dict[str, Any]:
 )
 def test_a_verdict_as_bytes(verdict: Verdict, response: dict[str, Any]) -> None:
     assert json.loads(encode('u"\\', verdict)) == {**REVIEW, "response": {"uid": 'u"\\', **response}}
+
+
+def test_an_answer_lists_a_hundred_findings_and_says_how_many_there_are_besides() -> None:
+    findings = [FieldError(f"spec.x[{number}]", "FieldValueInvalid", "no") for number in range(12_345)]
+    verdict = judged(findings)
+    message = "Too many: 12,245 more findings, from this one on, are not listed"
+    last = FieldError("spec.x[100]", "FieldValueTooMany", message)
+    assert verdict.causes == (*findings[:MOST_FINDINGS], last)
+    assert verdict.message.endswith(f", spec.x[99]: no, spec.x[100]: {message}]")
+    assert judged(findings[:MOST_FINDINGS]).causes == tuple(findings[:MOST_FINDINGS])
+
+
+def test_an_answer_has_a_hundred_warnings_at_most() -> None:
+    warnings = [f"mind {number}" for number in range(1234)]
+    response = json.loads(encode("u", judged([], warnings)))["response"]
+    assert response["warnings"] == [*warnings[:100], "1,134 more warnings are not listed"]
 
 
 def test_a_patch_travels_in_base64() -> None:

@@ -12,6 +12,7 @@ from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.kube.api import NotFound, Object, Unavailable, WatchEvent
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
+from app.rules.topology.bindings import BINDINGS as DIALECT
 from app.rules.topology.design import DESIGN
 from app.rules.topology.levels import Level, Topology
 from tests.builders import node, pod_clique_set
@@ -167,6 +168,10 @@ def test_documents_that_are_no_facts_are_passed_over() -> None:
         {},
         {"kind": "Node"},
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": 7}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {"rack": 7}}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "annotations": [7]}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "ownerReferences": [{"kind": "x"}]}},
+        {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "a", "namespace": 7}},
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}},
         {"apiVersion": "other/v1", "kind": "PodCliqueSet", "metadata": {"name": "a"}},
     ]
@@ -259,14 +264,24 @@ def test_a_level_of_a_binding_asks_for_another_label_of_nodes() -> None:
     assert cluster.node_keys.project(node("a", k_block="b", k_other="x")) == {"k/block": "b"}
 
 
-def test_labels_that_nodes_have_but_that_are_not_kept_yet() -> None:
+def test_labels_of_nodes_are_known_before_a_level_refers_to_them() -> None:
     cluster = OfflineCluster([BOUND, node("a", k_rack="r1", k_block="b"), node("b", k_block="b"), node("c")])
-    facts = cluster.facts
-    assert [facts.carrying(f"k/{key}") for key in ("rack", "block", "other")] == [1, 2, 0]
-    gone = node("b", k_block="b")
-    gone["metadata"]["resourceVersion"] = "100"
+    facts, asked = cluster.facts, ["k/block", "k/other", "kubernetes.io/hostname"]
+    assert list(facts.nodes_with(asked)) == [({"k/block": "b"}, 2), ({}, 1)]
+    gone, changed = node("b", k_block="b"), node("c", k_block="d")
+    gone["metadata"]["resourceVersion"] = changed["metadata"]["resourceVersion"] = "100"
     cluster.stores[NODES].apply(WatchEvent("DELETED", gone))
-    assert facts.carrying("k/block") == 1
+    cluster.stores[NODES].apply(WatchEvent("MODIFIED", changed))
+    assert list(facts.nodes_with(asked)) == [({"k/block": "b"}, 1), ({"k/block": "d"}, 1)]
+
+
+def test_the_levels_of_a_first_topology_are_compared_with_the_labels_of_nodes() -> None:
+    """No stored topology refers to these labels."""
+    racks = [node(f"n{number}", k_rack=f"r{number % 4}", k_zone=f"z{number % 2}") for number in range(8)]
+    cluster = OfflineCluster(racks)
+    binding = {**BOUND, "spec": {"levels": [RACK_LEVEL, {"domain": "zone", "key": "k/zone"}]}}
+    verdict = DIALECT.validate_levels(binding, None, "CREATE", cluster.facts, managed=False)
+    assert [text.rpartition(": ")[2] for text in verdict.warnings] == ["list the broadest level first"]
 
 
 def test_documents_in_the_words_of_todays_grove_are_judged_in_its_dialect() -> None:

@@ -17,6 +17,7 @@ from app.kube.api import Forbidden
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods
 from tests.explain.objects import objects_of
+from tests.explain.table.devices import WITHOUT_PLUGIN, gpus, taken
 from tests.explain.table.row import without
 
 FULL: dict[str, Any] = {
@@ -243,3 +244,17 @@ def test_only_rejected_credentials_are_to_be_renewed(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({"current-context": "a", "contexts": [context], "users": [user]}))
     assert how_to_renew(Forbidden("not accepted", code=401), path, None) == "tsh login"
     assert how_to_renew(Forbidden("no right", code=403), path, None) == ""
+
+
+def test_room_counts_gpus_of_device_plugins_and_of_dra(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    by_dra = {n.name for n in fleet.nodes()[:2]}
+    mixed = tuple(
+        plain if plain.name in by_dra else full for plain, full in zip(WITHOUT_PLUGIN, fleet.nodes(), strict=True)
+    )
+    given = facts(nodes=mixed, slices=tuple(gpus(name) for name in sorted(by_dra)), claims=taken("gpu-00"))
+    assert main(["topology", "--room", "4x8", "--offline", written(tmp_path, given, "a.yaml")]) == 0
+    printed = capsys.readouterr().out
+    assert "zone-a   2 racks   8 nodes   63 of 64 GPUs free" in printed
+    assert printed.splitlines()[-1] == (
+        "room for 4 pods of 8 GPUs in one rack: 3 of 4 racks; zone-a/rack-a2, zone-b/rack-b1 and zone-b/rack-b2"
+    )

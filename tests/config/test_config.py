@@ -95,6 +95,8 @@ def test_levels_are_read_broadest_first() -> None:
         ),
         pytest.param("server: {port: 1}\nserver: {port: 2}", ["key 'server' is given twice"], id="a key twice"),
         pytest.param("a: [", ["not YAML that can be read"], id="not YAML"),
+        pytest.param("a: !!set [b]", ["expected a mapping node"], id="a set that is a list"),
+        pytest.param("a: 2026-99-99", ["month must be in 1..12"], id="a date that is none"),
         pytest.param("cluster_topology: {enabled: true}", ["file: cluster_topology: unknown key"], id="snake case"),
         pytest.param("server: {drain_seconds: 1}", ["file: server.drain_seconds: unknown key"], id="snake case inside"),
         pytest.param("? [a]\n: 1", ["a key must be text"], id="a list as a key"),

@@ -4,14 +4,11 @@ Needs the extra `browser` and a chromium (CHROMIUM, or on PATH). CONSOLE_PICTURE
 """
 
 import asyncio
-import contextlib
-import importlib.util
 import os
 import re
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -25,6 +22,7 @@ from app.objects.resource import NODE
 from app.sandbox.fleet import fleet
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
+from tests.console.chromium import tab
 from tests.integration.system import connect, eventually
 
 if TYPE_CHECKING:
@@ -39,6 +37,9 @@ PAGES = {
     "playground": "playground?example",
 }
 LABEL = "topology.kubernetes.io/rack"
+
+TEXT, MARKS = 5.9, 3.2
+"""The least contrast of text, and of marks such as the filled part of a cell, against what is behind them."""
 
 CONTRAST = """() => {
   const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -64,26 +65,17 @@ CONTRAST = """() => {
 }"""
 
 
-def chromium() -> str:
-    """The path of a chromium. Skips the test if it or Playwright is missing."""
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("needs Playwright: install grove-admission[browser]")
-    named = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if named is None:
-        pytest.skip("needs a chromium: on PATH, or named by CHROMIUM")
-    return str(named)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> "AsyncIterator[Browser]":
-    path = chromium()
-    from playwright.async_api import async_playwright
-
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=path, args=options)
-        yield started
-        await started.close()
+MARK_COLOURS = """() => {
+  const shown = getComputedStyle(document.documentElement);
+  const light = (name) => shown.getPropertyValue("--" + name).trim().match(/^#(..?)(..?)(..?)$/).slice(1)
+    .map((part) => parseInt(part.length === 1 ? part + part : part, 16) / 255)
+    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const ratio = (one, other) => (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+  const pairs = ["fill", "accent", "waits"].flatMap((mark) => ["cell", "card"].map((behind) => [mark, behind]));
+  return pairs.map(([mark, behind]) => [ratio(light(mark), light(behind)), `${mark} on ${behind}`]);
+}"""
+"""The contrast of cells of the map and of their outlines, from the colours of the style sheet."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -121,37 +113,6 @@ async def _is_ready(console: Opened) -> bool:
     return console.live.ready
 
 
-class Tab:
-    """A page of the browser, with what it asked for and what it complained of."""
-
-    def __init__(self, page: "Page", origin: str) -> None:
-        self.page, self.origin = page, origin
-        self.complaints: list[str] = []
-        self.elsewhere: list[str] = []
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", self._asked)
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self.origin, "file:")):
-            self.elsewhere.append(request.url)
-
-
-@contextlib.asynccontextmanager
-async def tab(
-    browser: "Browser", console: Opened, path: str = "workloads", scheme: Any = "light", width: int = 1366
-) -> "AsyncIterator[Tab]":
-    context = await browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    page = await context.new_page()
-    opened_tab = Tab(page, console.url)
-    try:
-        await page.goto(f"{console.url}{path}")
-        yield opened_tab
-        assert (opened_tab.complaints, opened_tab.elsewhere) == ([], [])
-    finally:
-        await context.close()
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1024, 1366])
 @pytest.mark.parametrize("name", list(PAGES))
@@ -170,7 +131,8 @@ async def test_every_page_is_readable(browser: "Browser", console: Opened, name:
         sizes = await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert sizes[0] <= sizes[1]
         ratio, text = await page.evaluate(CONTRAST)
-        assert ratio >= 4.5, f"{text!r} has a contrast of {ratio:.1f}"
+        assert ratio >= TEXT, f"{text!r} has a contrast of {ratio:.1f}"
+        assert [name for ratio, name in await page.evaluate(MARK_COLOURS) if ratio < MARKS] == []
         names = await page.evaluate(
             "[...document.querySelectorAll('a,button,select,input:not([type=hidden]),textarea')].filter("
             "(e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length)).map((e) => e.outerHTML)"

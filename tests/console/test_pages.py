@@ -287,6 +287,9 @@ async def test_findings_are_examined_on_demand() -> None:
     created = {resource for verb, resource in lists.calls if verb == "create"}
     assert {name.partition(".")[0] for name in created} <= {"subjectaccessreviews", "selfsubjectaccessreviews"}
     assert "PodGroup research/Upper" in " ".join(found.texts("b"))
+    texts = found.texts("tr")
+    assert [text for text in texts if "leak" in text] == []
+    assert len([text for text in texts if "1 of 64 nodes lack the label" in text]) == 1
     assert [row.split()[0:3] for row in refused.texts("tr")[1:]] == [["■", "refused", "today"]]
     assert "Nothing matches the filter." in none.texts("p")
     assert "Secrets and ConfigMaps (never read here)" in " ".join(found.texts("div", cls="note"))

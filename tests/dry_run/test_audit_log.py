@@ -180,6 +180,27 @@ def test_a_log_of_which_nothing_can_be_judged_is_unusable(tmp_path: Path, capsys
     assert NO_OBJECT in capsys.readouterr().out
 
 
+def test_a_log_that_is_damaged_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At its beginning it is no audit log."""
+    log = tmp_path / "audit.log.gz"
+    noise = [{**event(obj=GOOD), "auditID": str(number * 7919)} for number in range(3000)]
+    packed = gzip.compress("\n".join(map(json.dumps, noise)).encode())
+    for at in (12, len(packed) - 4000):
+        log.write_bytes(packed[:at] + b"\xff" * 1000 + packed[at + 1000 :])
+        assert main(["check", str(log)]) == 2
+        assert "can't be read" in capsys.readouterr().err
+
+
+def test_a_document_that_no_api_server_stores_is_no_fact_for_what_follows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = {**GOOD, "metadata": {"name": "a", "namespace": {}}}
+    log = tmp_path / "audit.log"
+    log.write_text("\n".join(map(json.dumps, [event(obj=odd), event(obj=GOOD)])))
+    assert main(["check", str(log), "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["judged"] == 2
+
+
 def test_a_log_that_is_cut_off_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "audit.log.gz"
     noise = [{**event(obj=GOOD), "auditID": str(number * 7919)} for number in range(3000)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.explain.facts import Facts
 from app.explain.facts.common import Place, Told
-from app.explain.facts.devices import ClaimTemplate, ComputeDomain, Event, ResourceClaim
+from app.explain.facts.devices import ClaimTemplate, ComputeDomain, DeviceClass, Event, ResourceClaim, ResourceSlice
 from app.explain.facts.grove import Asked, ClusterTopology, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Said, Workload, WorkloadGroup
 from app.explain.facts.nodes import Node
@@ -26,7 +26,8 @@ def _objects(facts: Facts) -> Iterator[Object]:
     yield from (kai_topology(one) for one in facts.kai_topologies)
     yield from map(node, facts.nodes)
     yield from (queue(one) for one in facts.queues)
-    yield from (made("resource.k8s.io/v1", "DeviceClass", "", one.name, spec={}) for one in facts.device_classes)
+    yield from map(device_class, facts.device_classes)
+    yield from map(resource_slice, facts.slices)
     yield from map(pod_clique_set, facts.sets)
     yield from map(pod_gang, facts.gangs)
     yield from map(pod_clique, facts.cliques)
@@ -97,7 +98,6 @@ def queue(one: Queue) -> Object:
     status = {
         "allocated": {"nvidia.com/gpu": str(one.allocated // 1000)},
         "allocatedNonPreemptible": {"nvidia.com/gpu": str(one.allocated_fixed // 1000)},
-        "requested": {"nvidia.com/gpu": str(one.requested // 1000)},
     }
     metadata: Object = {"labels": {"kai.scheduler/node-pool": one.pool}} if one.pool else {}
     return made("scheduling.run.ai/v2", "Queue", "", one.name, metadata=metadata, spec=spec, status=status)
@@ -328,6 +328,24 @@ def claim(one: ResourceClaim) -> Object:
         spec=requests(one.classes),
         status=status,
     )
+
+
+def device_class(one: DeviceClass) -> Object:
+    expression = f"device.driver == '{one.gpus}' && device.attributes['{one.gpus}'].type == 'gpu'"
+    spec: Object = {"selectors": [{"cel": {"expression": expression}}]} if one.gpus else {}
+    return made("resource.k8s.io/v1", "DeviceClass", "", one.name, spec=spec)
+
+
+def resource_slice(one: ResourceSlice) -> Object:
+    """With a part of a GPU, which is none."""
+    kinds = {**dict.fromkeys(one.gpus, "gpu"), "gpu-0-mig-1g": "mig"}
+    spec = {
+        "driver": one.driver,
+        "pool": {"name": one.pool, "generation": one.generation, "resourceSliceCount": 1},
+        "nodeName": one.node,
+        "devices": [{"name": name, "attributes": {"type": {"string": kind}}} for name, kind in kinds.items()],
+    }
+    return made("resource.k8s.io/v1", "ResourceSlice", "", one.name, spec=spec)
 
 
 def claim_template(one: ClaimTemplate) -> Object:

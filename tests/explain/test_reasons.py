@@ -12,13 +12,14 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.claims import CLAIMS
 from tests.explain.table.constraints import CONSTRAINTS
+from tests.explain.table.devices import DEVICES
 from tests.explain.table.gates import GATES
 from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.queues import QUEUES
 from tests.explain.table.row import Changes, Row
 from tests.explain.table.topology import TOPOLOGY
 
-ROWS = (*TOPOLOGY, *CONSTRAINTS, *GATES, *QUEUES, *PLACEMENT, *CLAIMS)
+ROWS = (*TOPOLOGY, *CONSTRAINTS, *GATES, *QUEUES, *PLACEMENT, *CLAIMS, *DEVICES)
 CASES = [pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})") for row in ROWS for dialect in row.dialects]
 
 

@@ -11,8 +11,9 @@ import yaml
 
 from app.commands.beside import ApiServer
 from app.kube.api import NotFound, Object
-from app.kube.client import HttpClient, Limits
+from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
+from app.kube.transport import Limits
 from app.objects.resource import Resource
 from app.rules.kinds import ALL
 

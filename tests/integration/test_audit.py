@@ -3,17 +3,24 @@
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from app.commands.beside import ApiServer
+from app.objects.resource import Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GROUP
 from tests import builders
 from tests.integration.system import Users, create_all
 
 ROOT = Path(__file__).parents[2]
 PODGROUPS, OFFENDERS = 5000, 37
+
+
+@pytest.fixture(scope="module")
+def former() -> Sequence[Resource]:
+    return (POD_CLIQUE_SET, POD_GROUP)
 
 
 async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:

@@ -5,7 +5,7 @@ That no call lacks a rule is what the rest of the suite shows: it runs under the
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,11 @@ WITHOUT_A_CALL_HERE |= {
     (verb, "grove.io", "clustertopologybindings"): "this cluster serves no bindings; others do"
     for verb in ("get", "list", "watch", "create", "patch")
 } | {("patch", "grove.io", "clustertopologybindings/status"): "this cluster serves no bindings; others do"}
+
+
+@pytest.fixture(scope="module")
+def former() -> Sequence[Resource]:
+    return (POD_CLIQUE_SET,)
 
 
 @pytest.fixture(scope="module", params=["sandbox"])

@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
 from app.kube.api import ClusterError, NotFound, Object
 from app.kube.client import HttpClient
-from app.objects.resource import CRD, EVENT
+from app.objects.resource import CRD, EVENT, Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.server.listener import free_port
 from app.server.serve import Running
@@ -31,6 +31,11 @@ ZONE, RACK, HOST, NUMA = "example.com/zone", "example.com/rack", "kubernetes.io/
 LEVELS = {"host": HOST, "zone": ZONE, "rack": RACK}
 
 Start = Callable[[dict[str, str] | None], contextlib.AbstractAsyncContextManager[Running]]
+
+
+@pytest.fixture(scope="module")
+def former() -> Sequence[Resource]:
+    return (POD_CLIQUE_SET,)
 
 
 @pytest_asyncio.fixture(loop_scope="module")

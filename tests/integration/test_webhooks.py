@@ -1,6 +1,6 @@
 """The webhooks through the admission chain: what is stored, and what a user is told."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from app.cluster.table import TOPOLOGIES
 from app.kube.api import Conflict, Forbidden, Object
-from app.objects.resource import NODE, POD
+from app.objects.resource import NODE, POD, Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 from app.server.serve import Running
 from tests import builders
@@ -18,6 +18,11 @@ from tests.integration.system import Users, eventually, is_gone, names
 pytestmark = pytest.mark.usefixtures("topology")
 
 HOST, RACK, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"
+
+
+@pytest.fixture(scope="module")
+def former() -> Sequence[Resource]:
+    return (POD_CLIQUE_SET, POD_GROUP)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from app.kube.api import Unavailable
-from app.kube.client import HttpClient, Limits
+from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
+from app.kube.transport import Limits
 from app.objects.resource import NODE
 from app.rules.kinds import ALL
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.kube.api import ClusterError, Conflict, Object, Unavailable
-from app.kube.lease import Elector, LeaseTiming, lead
+from app.kube.lease import Elector, LeaseTiming
 from app.objects.resource import LEASE
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
@@ -211,7 +211,7 @@ def test_work_that_ends_ends_the_election_and_releases(outcome: str) -> None:
 
     async def main() -> None:
         client = MemoryClient()
-        leading = lead(client, "grove-system", "leader", "a", work, clock=virtual.now)
+        leading = Elector(client, "grove-system", "leader", "a", clock=virtual.now).lead(work)
         if outcome == "raises":
             with pytest.raises(LookupError, match="a reconciler died"):
                 await leading

@@ -13,22 +13,20 @@ from typing import NoReturn
 
 import yaml
 
-from app.cluster.cluster import Cluster
 from app.commands.beside import ApiServer
-from app.config.read import read_configuration
-from app.kube.api import ClusterError, Object
-from app.kube.client import HttpClient, Limits
-from app.kube.credentials import PlainCredentials
+from app.kube.api import ClusterError, NotFound, Object
+from app.kube.client import HttpClient
 from app.objects.resource import CRD, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from app.rules.kinds import ALL, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
+from app.rules.kinds import COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
+from app.rules.mnnvl.demand import is_reserved
 from app.sandbox.sandbox import Sandbox
-from app.server.listener import free_port
-from app.server.serve import Running, serving
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.integration.system import connect
 from tests.proof.grove import DesiredSet, Operator
 from tests.proof.invariants import Foreign, violations
 from tests.proof.network import Balancer, FaultyProxy
+from tests.proof.pods import Pods
+from tests.proof.replica import Replica
 
 CHAOS_SECONDS, PATIENCE_SECONDS = 3.5, 60.0
 SHARE = 0.2
@@ -39,15 +37,6 @@ LEVELS = (
     {"zone": "example.com/zone", "rack": "example.com/rack", "host": "kubernetes.io/hostname"},
     {"zone": "example.com/zone", "block": "example.com/block", "rack": "example.com/rack"},
 )
-CONFIGURATION = """
-apiVersion: config.grove.io/v1alpha1
-kind: OperatorConfiguration
-clusterTopology: {{enabled: true, levels: [{levels}]}}
-server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
-client: {{queriesPerSecond: 10000, burst: 10000}}
-leaderElection: {{leaseSeconds: 12, renewSeconds: 4, retrySeconds: 0.3}}
-mnnvl: {{collectAfterSeconds: 1}}
-"""
 TODAY = Path(__file__).parents[2] / "app" / "sandbox" / "crds" / "today" / "grove.yaml"
 BINDINGS = "clustertopologybindings.grove.io"
 SETS = ("train", "serve")
@@ -64,61 +53,13 @@ class Report:
     slowest: float = 0.0
     broken: list[str] = field(default_factory=list)
 
+    def count(self, step: str) -> None:
+        self.steps[step] = self.steps.get(step, 0) + 1
+
     def line(self) -> str:
         steps = ", ".join(f"{name} {count}" for name, count in sorted(self.steps.items()))
         numbers = f"{self.faults:5} faults, settled after {self.settled:4.1f} s, slowest request {self.slowest:4.1f} s"
         return f"seed {self.seed:5}: {numbers}, broken {len(self.broken)}; {steps}"
-
-
-class Replica:
-    """One of our servers, as a process is: it can be killed at any moment, and then says nothing to anybody."""
-
-    def __init__(
-        self, proxy: FaultyProxy, balancer: Balancer, token: str, folder: Path, levels: dict[str, str]
-    ) -> None:
-        self.port = free_port()
-        self._proxy, self._balancer, self._token, self._folder, self._levels = proxy, balancer, token, folder, levels
-        self._task: asyncio.Task[None] | None = None
-        self._served: Running | None = None
-
-    @property
-    def leads(self) -> bool:
-        served = self._served
-        return served is not None and served.leader is not None and served.leader.leading and not self.is_dead
-
-    @property
-    def proxy(self) -> FaultyProxy:
-        return self._proxy
-
-    async def start(self) -> None:
-        await self._proxy.start()
-        self._task = asyncio.create_task(self._run())
-
-    @property
-    def is_dead(self) -> bool:
-        return self._task is not None and self._task.done()
-
-    async def _run(self) -> None:
-        levels = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in self._levels.items())
-        configuration = read_configuration(CONFIGURATION.format(levels=levels, port=self.port), "proof")
-        limits = Limits(total=5.0, qps=10_000, burst=10_000)
-        async with HttpClient(PlainCredentials(self._proxy.url, self._token), ALL, limits) as client:
-            cluster = Cluster(client, configuration, client.discovery)
-            async with serving(configuration, self._folder / "webhook", cluster, client) as served:
-                while not served.readiness.is_ready:  # noqa: ASYNC110 - several caches, and a check each
-                    await asyncio.sleep(0.02)
-                self._served = served
-                self._balancer.ports.append(self.port)
-                await asyncio.Event().wait()
-
-    async def kill(self) -> None:
-        """As by SIGKILL: its connections end, and what it would do in the end reaches nobody."""
-        self._served = None
-        self._balancer.drop(self.port)
-        await self._proxy.stop()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task}, timeout=10)
 
 
 class Schedule:
@@ -135,6 +76,7 @@ class Schedule:
 
     async def run(self) -> Report:
         async with await connect(self._api, "admin") as admin, await connect(self._api, "grove") as grove:
+            self._pods = Pods(admin, self.namespace, self._random)
             operator, foreign = Operator(grove, self.namespace), Foreign(admin, self.namespace)
             playing: list[asyncio.Task[NoReturn]] = []
             try:
@@ -144,6 +86,9 @@ class Schedule:
                 await self._chaos(admin, operator)
                 await self._calm(admin, operator)
                 await self._settle(admin, operator, foreign)
+            except TimeoutError as stuck:
+                replicas = "; ".join(replica.state() for replica in self._replicas)
+                self.report.broken.append(f"after a minute not yet {stuck}: {replicas}")
             finally:
                 for task in playing:
                     task.cancel()
@@ -169,7 +114,7 @@ class Schedule:
         port = await self._balancer.start()
         self._replicas = [await self._replica(0.0), await self._replica(0.0)]
         bundle = self._folder / "webhook" / "ca.crt"
-        await until(lambda: len(self._balancer.ports) == 2 and bundle.exists())
+        await until("ready", lambda: len(self._balancer.ports) == 2 and bundle.exists())
         await self._api.apply(webhook_configurations(UrlTarget(f"https://127.0.0.1:{port}", bundle.read_bytes())))
         for replica in self._replicas:
             replica.proxy.share = SHARE
@@ -190,12 +135,20 @@ class Schedule:
 
     async def _replace(self, number: int, share: float = SHARE) -> None:
         former = self._replicas[number]
+        identity = former.identity
         await former.kill()
         self._faults += former.proxy.injected
-        if not any(replica.leads for replica in self._replicas):
-            with contextlib.suppress(ClusterError):  # nobody has to wait until it expires
-                await self._admin.delete(LEASE, NAME, "grove-system")
+        if identity:
+            await self._free_lease(identity)
         self._replicas[number] = await self._replica(share)
+
+    async def _free_lease(self, identity: str) -> None:
+        """Deletes the Lease of a leader that was killed, so that nobody has to wait until it expires."""
+        with contextlib.suppress(ClusterError):
+            lease = await self._admin.get(LEASE, NAME, "grove-system")
+            if lease["spec"]["holderIdentity"] == identity:
+                version = lease["metadata"]["resourceVersion"]
+                await self._admin.delete(LEASE, NAME, "grove-system", resource_version=version)
 
     # What happens.
 
@@ -205,7 +158,7 @@ class Schedule:
         while time.monotonic() < end:
             await asyncio.sleep(self._random.uniform(0.0, 0.3))
             name, step = self._random.choice(self._steps(admin, operator))
-            self.report.steps[name] = self.report.steps.get(name, 0) + 1
+            self.report.count(name)
             with contextlib.suppress(ClusterError):
                 await step()
 
@@ -242,6 +195,8 @@ class Schedule:
             *[("scale", scale)] * 6,
             ("delete set", remove),
             *[("delete by hand", delete_by_hand)] * 8,
+            *[("start pod", self._pods.start)] * 6,
+            *[("end pod", self._pods.end)] * 3,
             ("kill", kill),
             ("change levels", change_levels),
             ("change dialect", lambda: self._toggle_bindings(admin)),
@@ -252,10 +207,14 @@ class Schedule:
             self._api.compact()
 
     async def _delete_one(self, admin: HttpClient, resource: Resource) -> None:
-        names = [item["metadata"]["name"] for item in (await admin.list(resource, self.namespace)).items]
-        names = [name for name in names if not name.startswith("foreign")]
-        if names:
-            await admin.delete(resource, self._random.choice(names), self.namespace)
+        items = (await admin.list(resource, self.namespace)).items
+        items = [item for item in items if not item["metadata"]["name"].startswith("foreign")]
+        if items:
+            chosen = self._random.choice(items)
+            with contextlib.suppress(NotFound):  # it may be gone by now
+                await admin.delete(resource, chosen["metadata"]["name"], self.namespace)
+                if is_reserved(chosen):
+                    self.report.count("delete claim in use")
 
     async def _toggle_bindings(self, admin: HttpClient, *, install: bool = True) -> None:
         installed = any(item["metadata"]["name"] == BINDINGS for item in (await admin.list(CRD)).items)
@@ -268,18 +227,23 @@ class Schedule:
     # And then.
 
     async def _calm(self, admin: HttpClient, operator: Operator) -> None:
-        """The network is well and the operator has nothing to do; the last deletions by hand are left to us."""
+        """The network is well and the operator has nothing to do; the last deletions by hand are left to us, and then
+        the last pods end."""
         await self._toggle_bindings(admin, install=False)
         for number in range(2):
             await self._replace(number, share=0.0)
-        await until(lambda: len(self._balancer.ports) == 2 and any(replica.leads for replica in self._replicas))
+        await until("ready, with a leader", self._is_led)
         rounds = operator.rounds
-        await until(lambda: operator.rounds > rounds + 2)
+        await until("through with everything", lambda: operator.rounds > rounds + 2)
         operator.resets = False
         rounds = operator.rounds
-        await until(lambda: operator.rounds > rounds + 1)
+        await until("through once more", lambda: operator.rounds > rounds + 1)
         for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
             await self._delete_one(admin, resource)
+        await self._pods.end_all()
+
+    def _is_led(self) -> bool:
+        return len(self._balancer.ports) == 2 and any(replica.leads for replica in self._replicas)
 
     async def _settle(self, admin: HttpClient, operator: Operator, foreign: Foreign) -> None:
         begin = time.monotonic()
@@ -318,7 +282,11 @@ async def run_seed(seed: int, folder: Path) -> Report:
         return await Schedule(api, seed, folder, operator_token(api)).run()
 
 
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110 - another thread of events makes it true
-            await asyncio.sleep(0.02)
+async def until(what: str, is_so: Callable[[], bool]) -> None:
+    """TimeoutError with `what` after a minute."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not is_so():  # noqa: ASYNC110 - other tasks change it
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise TimeoutError(what) from None

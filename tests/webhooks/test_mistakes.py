@@ -185,7 +185,7 @@ async def test_a_claim_of_the_user_that_has_groves_name() -> None:
     code, text = await answer("podcliqueset.mnnvl-group-no-gpus", claiming)
     assert code == 422
     assert "spec.template.cliques[0].spec.podSpec.resourceClaims[0].name" in text
-    assert "the pods would stay pending" in text
+    assert "the pods would not be in its ComputeDomain" in text
 
 
 async def test_required_beside_a_preferred_that_contradicts_it() -> None:

@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 
 from app.explain.facts import devices, grove, kai
 from app.explain.facts.common import Object
-from app.explain.facts.devices import ClaimTemplate, ComputeDomain, DeviceClass, DomainClique, Event, ResourceClaim
+from app.explain.facts.devices import (
+    ClaimTemplate,
+    ComputeDomain,
+    DeviceClass,
+    DomainClique,
+    Event,
+    ResourceClaim,
+    ResourceSlice,
+)
 from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Workload, WorkloadGroup
 from app.explain.facts.nodes import Node, node
@@ -42,6 +50,7 @@ class Facts:
     claims: tuple[ResourceClaim, ...] = ()
     claim_templates: tuple[ClaimTemplate, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
+    slices: tuple[ResourceSlice, ...] = ()
     compute_domains: tuple[ComputeDomain, ...] = ()
     domain_cliques: tuple[DomainClique, ...] = ()
     workloads: tuple[Workload, ...] = ()
@@ -73,6 +82,7 @@ BY_RESOURCE: Mapping[Resource, Projection] = {
     kinds.QUEUE: Projection("queues", kai.queue),
     kinds.RESOURCE_CLAIM: Projection("claims", devices.resource_claim),
     kinds.CLAIM_TEMPLATE: Projection("claim_templates", devices.claim_template),
+    kinds.RESOURCE_SLICE: Projection("slices", devices.resource_slice),
     kinds.DEVICE_CLASS: Projection("device_classes", devices.device_class),
     kinds.COMPUTE_DOMAIN: Projection("compute_domains", devices.compute_domain),
     kinds.DOMAIN_CLIQUE: Projection("domain_cliques", devices.domain_clique),

@@ -1,11 +1,18 @@
 """Claims, device classes, ComputeDomains and events."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from app.explain.facts.common import NOWHERE, Named, Object, Place, Ref, identity, place
 from app.explain.facts.selectors import Term, node_selector_terms
 from app.explain.facts.values import at, items, number, seconds_since_1970, text
+
+MOST_DEVICES = 32
+"""A claim can't have more: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants, AllocationResultsMaxSize."""
+
+_DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
+_TYPE = re.compile(r"""\.type\s*==\s*["']([^"']+)["']""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim(Named):
-    """`nodes` are the terms of its allocation's nodeSelector."""
+    """`classes` has the DeviceClass of each device that it asks for. `devices` are those that it is allocated, and
+    `nodes` the terms of the allocation's nodeSelector."""
 
     kind = "ResourceClaim"
     namespace: str
@@ -48,7 +56,22 @@ class ClaimTemplate:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
+    """`gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs."""
+
     name: str
+    gpus: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSlice:
+    """Devices of one pool. `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int = 0
+    node: str = ""
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +124,11 @@ def resource_claim(obj: Object) -> ResourceClaim:
         *identity(metadata),
         classes=_classes(at(obj, "spec")),
         allocated=bool(allocation),
-        devices=tuple(Device(text(item, "driver"), text(item, "pool"), text(item, "device")) for item in results),
+        devices=tuple(
+            Device(text(item, "driver"), text(item, "pool"), text(item, "device"))
+            for item in results
+            if item.get("adminAccess") is not True  # such a claim leaves the device to others
+        ),
         nodes=node_selector_terms(at(allocation, "nodeSelector")),
         consumers=tuple(
             Consumer(text(item, "name"), text(item, "uid"))
@@ -117,15 +144,34 @@ def claim_template(obj: Object) -> ClaimTemplate:
 
 
 def _classes(spec: Object) -> tuple[str, ...]:
-    """The DeviceClasses of all requests; v1beta1 has them on the request itself. One of several alternatives
-    (`firstAvailable`) need not exist, so those are left out."""
-    requests = items(at(spec, "devices").get("requests"))
-    names = (text(at(item, "exactly") or item, "deviceClassName") for item in requests)
-    return tuple(dict.fromkeys(filter(None, names)))
+    """The DeviceClass of each device; v1beta1 has it on the request itself. Of a request for all devices, one is
+    counted. One of several alternatives (`firstAvailable`) need not exist, so those are left out."""
+    requests = [at(item, "exactly") or item for item in items(at(spec, "devices").get("requests"))]
+    counts = [(text(item, "deviceClassName"), number(item.get("count"), 1)) for item in requests]
+    return tuple(name for name, count in counts if name for _ in range(min(count, MOST_DEVICES)))
 
 
 def device_class(obj: Object) -> DeviceClass:
-    return DeviceClass(text(at(obj, "metadata"), "name"))
+    """Selectors are CEL. They are read for the driver and the type of device that they compare, and not evaluated."""
+    selectors = items(at(obj, "spec").get("selectors"))
+    expressions = " ".join(text(at(item, "cel"), "expression") for item in selectors)
+    driver, of_type = _DRIVER.search(expressions), _TYPE.search(expressions)
+    is_gpu = driver is not None and _is_gpu(driver[1], of_type[1] if of_type else "")
+    return DeviceClass(text(at(obj, "metadata"), "name"), driver[1] if driver and is_gpu else "")
+
+
+def resource_slice(obj: Object) -> ResourceSlice:
+    spec = at(obj, "spec")
+    driver, pool = text(spec, "driver"), at(spec, "pool")
+    devices = [(text(item, "name"), at(item, "basic") or item) for item in items(spec.get("devices"))]
+    gpus = (name for name, device in devices if _is_gpu(driver, text(at(device, "attributes", "type"), "string")))
+    name, generation = text(at(obj, "metadata"), "name"), number(pool.get("generation"))
+    return ResourceSlice(name, driver, text(pool, "name"), generation, text(spec, "nodeName"), tuple(gpus))
+
+
+def _is_gpu(driver: str, of_type: str) -> bool:
+    """By the names that vendors give their drivers, such as gpu.nvidia.com; a part of a GPU has another type."""
+    return driver.startswith("gpu.") and of_type in ("", "gpu")
 
 
 def compute_domain(obj: Object) -> ComputeDomain:

@@ -28,9 +28,6 @@ class ClusterTopology:
     def key_of(self, domain: str) -> str | None:
         return next((level.key for level in self.levels if level.domain == domain), None)
 
-    def domain_of(self, key: str) -> str | None:
-        return next((level.domain for level in self.levels if level.key == key), None)
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

@@ -81,7 +81,6 @@ class Queue(Named):
     limit: int | None = None
     allocated: int = 0
     allocated_fixed: int = 0
-    requested: int = 0
     pool: str = ""
 
 
@@ -202,7 +201,6 @@ def queue(obj: Object) -> Queue:
         limit=_bound(gpu.get("limit")),
         allocated=gpus(amounts(status.get("allocated"))),
         allocated_fixed=gpus(amounts(status.get("allocatedNonPreemptible"))),
-        requested=gpus(amounts(status.get("requested"))),
         pool=text(at(metadata, "labels"), NODE_POOL),
     )
 

@@ -45,6 +45,8 @@ def _claims_and_waits(case: Case) -> bool:
 
 
 TOPOLOGY = ("topologies", "kai_topologies")
+SLICES = "slices"
+"""Needed only for gangs that ask for GPUs by claims."""
 
 RULES: tuple[Rule, ...] = (
     Rule("WrongScheduler", gates.wrong_scheduler, ("pods",), _constrained),
@@ -59,7 +61,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TopologyUnnamed", constraints.topology_unnamed, ("gangs",), _constrained),
     Rule("NotGrouped", gates.not_grouped, ("pods",), _waits),
     Rule("QueueMissing", queue.queue_missing, ("pod_groups", "queues"), _grouped),
-    Rule("NeverFits", placement.never_fits, ("nodes", *TOPOLOGY, "cliques"), _waits),
+    Rule("NeverFits", placement.never_fits, ("nodes", *TOPOLOGY, "cliques", SLICES), _waits),
     Rule("QueueLimit", queue.queue_limit, ("pod_groups", "queues"), _grouped),
     Rule("QueueQuota", queue.queue_quota, ("pod_groups",), _grouped),
     Rule("ClaimMissing", claims.claim_missing, ("pods", "claims", "claim_templates"), _claims_and_waits),
@@ -68,12 +70,12 @@ RULES: tuple[Rule, ...] = (
     Rule("ClaimHeld", claims.claim_held, ("pods", "claims"), _claims_and_waits),
     Rule("ClaimFull", claims.claim_full, ("pods", "claims"), _claims_and_waits),
     Rule("OutsidePool", queue.outside_pool, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
-    Rule("BoundToDomain", placement.bound_to_domain, ("nodes", *TOPOLOGY, ROOM), _waits),
-    Rule("NoDomainFits", placement.no_domain_fits, ("nodes", *TOPOLOGY, ROOM), _waits),
-    Rule("OtherResource", placement.other_resource, ("nodes", *TOPOLOGY, ROOM), _waits),
+    Rule("BoundToDomain", placement.bound_to_domain, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
+    Rule("NoDomainFits", placement.no_domain_fits, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
+    Rule("OtherResource", placement.other_resource, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
     Rule("FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
     Rule("PreemptionDelay", queue.preemption_delay, ("pod_groups",), _grouped),
-    Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM), _waits),
+    Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
     Rule("ChannelTaken", claims.channel_taken, ("pods", "claims", "nodes", ROOM, CHANNELS), _claims_and_waits),
     Rule("DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
     Rule("BindingFailed", placement.binding_failed, ("pods", "events"), _waits),
@@ -115,11 +117,14 @@ def examine(cases: Iterable[Case]) -> Examined:
         if not applying:
             continue
         facts = applying[0].index.facts
-        needs = tuple(need for need in rule.needs if need in facts.unseen)
-        if needs:
-            unknown.setdefault(rule.id, Unknown(rule.id, needs))
-        elif any(need in facts.skipped for need in rule.needs):
+        gpus = any(case.gang.claims_gpus for case in applying)
+        needs = [need for need in rule.needs if gpus or need != SLICES]
+        needs += [CHANNELS] if gpus and ROOM in rule.needs else []
+        missing = tuple(need for need in needs if need in facts.unseen)
+        if missing:
+            unknown.setdefault(rule.id, Unknown(rule.id, missing))
+        elif any(need in facts.skipped for need in needs):
             skipped[rule.id] = None
-        elif not any(need in facts.absent for need in rule.needs):
+        elif not any(need in facts.absent for need in needs):
             reasons += merged(reason for case in applying for reason in rule.check(case))
     return Examined(tuple(merged(reasons)), tuple(unknown.values()), tuple(skipped))

@@ -6,7 +6,7 @@ from app.explain.case import Case
 from app.explain.facts.common import Ref, Told
 from app.explain.facts.grove import Asked, PodCliqueSet
 from app.explain.gang import Gang, Unit
-from app.explain.index import Topology
+from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouper_warnings
 from app.explain.words import counted, listed

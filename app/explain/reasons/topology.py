@@ -8,7 +8,8 @@ from app.explain.case import Case
 from app.explain.domains import Domains
 from app.explain.facts.common import Ref
 from app.explain.facts.nodes import Node
-from app.explain.index import Index, Topology
+from app.explain.index import Index
+from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import amount, counted, gpus_of, listed
 

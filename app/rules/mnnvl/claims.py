@@ -11,6 +11,7 @@ from typing import Any
 
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, walk_list, walk_map
 from app.objects.jsonpatch import Operation
+from app.objects.shape import map_of
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.labels import (
     MNNVL_ENABLED,
@@ -74,7 +75,7 @@ def plan_injection(
     `obj` lacks it, because Grove's operator resets the spec from its template. A claim of another scope stays as long
     as nobody takes it out of the spec: whatever updates the PodClique then, a changed annotation must not reject it.
     """
-    if not annotations.enables or obj["metadata"].get("deletionTimestamp") is not None:
+    if not annotations.enables or map_of(obj.get("metadata")).get("deletionTimestamp") is not None:
         return Injection()
     findings: list[FieldError] = []
     spec = walk_map(obj, "spec", _ROOT, findings)

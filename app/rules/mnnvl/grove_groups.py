@@ -168,7 +168,8 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
             if name == GROVE_CLAIM and clique.mnnvl_group and clique.whole_gpus:
                 text = (
                     f"Grove takes a claim of this name for its own and would not inject the one of group "
-                    f'"{clique.mnnvl_group}": the pods would stay pending. Rename the claim'
+                    f'"{clique.mnnvl_group}": the pods would not be in its ComputeDomain, and would stay pending if '
+                    f"nothing makes their claim. Rename the claim"
                 )
                 yield invalid(path, name, text)
 

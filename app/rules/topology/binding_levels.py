@@ -26,7 +26,7 @@ from app.objects.fields import (
     wrong_type,
 )
 from app.objects.metadata import annotations_of
-from app.objects.shape import maps_of
+from app.objects.shape import map_of, maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.kai import level_labels
@@ -94,9 +94,10 @@ def validate_binding(
     warnings: list[str] = []
     if not _refers_to_kai(references):
         findings += _validate_for_kai(levels)
-        conflict = _name_conflict(kai, str(obj["metadata"].get("uid", "")))
+        metadata = map_of(obj.get("metadata"))
+        conflict = _name_conflict(kai, str(metadata.get("uid", "")))
         if conflict is not None and (old is None or _refers_to_kai(_references(old))):
-            findings.append(invalid(FieldPath("metadata.name"), obj["metadata"].get("name", ""), conflict))
+            findings.append(invalid(FieldPath("metadata.name"), metadata.get("name", ""), conflict))
         elif conflict is not None:
             warnings.append(f"metadata.name: {conflict}")
     if findings and old is not None and old.get("spec") == obj.get("spec"):
@@ -118,7 +119,7 @@ def refusal_to_delete(obj: Mapping[str, Any], users: Sequence[PodCliqueSet]) -> 
         return None, []
     if is_allowed_in_use(obj):
         return None, [text]
-    name = obj["metadata"].get("name", "")
+    name = map_of(obj.get("metadata")).get("name", "")
     return f'ClusterTopologyBinding "{name}" cannot be deleted: {text}. {_how_to_allow()}', []
 
 

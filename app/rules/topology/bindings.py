@@ -13,7 +13,7 @@ from typing import Any
 from app.objects.conditions import Condition
 from app.objects.edits import Edit, value_at
 from app.objects.fields import FieldError
-from app.objects.shape import maps_of
+from app.objects.shape import map_of, maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.binding_levels import refusal_to_delete, validate_binding
@@ -60,16 +60,14 @@ class Bindings:
         *,
         managed: bool,
     ) -> LevelsVerdict:
-        name = str(obj["metadata"].get("name", ""))
+        name = str(map_of(obj.get("metadata")).get("name", ""))
         if operation == "DELETE":
             refusal, warnings = refusal_to_delete(obj, around.users_of(name))
             return LevelsVerdict(refusal, warnings=warnings)
         users = around.users_of(name) if operation == "UPDATE" else ()
         findings, warnings = validate_binding(obj, old, around.kai_topology(name), users)
         if not findings:
-            warnings += [
-                problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes(), around.carrying)
-            ]
+            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes_with)]
         return LevelsVerdict(findings=findings, warnings=warnings)
 
     def validate_set(

@@ -44,11 +44,12 @@ class Constraints:
     groups_of: Mapping[str, Sequence[str]]
 
     @property
-    def comparable(self) -> tuple[dict[tuple[str, str], str], dict[str, list[str]]]:
-        """Equal for two versions of a set if its constraints have not changed: the domains by owner, and the scaling
-        groups of each clique that has a constraint."""
-        domains = {constraint.owner: constraint.domain for constraint in self.all}
-        return domains, {name: sorted(groups) for name, groups in self.groups_of.items() if ("clique", name) in domains}
+    def comparable(self) -> tuple[list[tuple[tuple[str, str], str]], dict[str, list[str]]]:
+        """Equal for two versions of a set if its constraints have not changed: owners with their domains, and the
+        scaling groups of each clique that has a constraint. Several owners may have one name, by mistake."""
+        owners = {constraint.owner for constraint in self.all}
+        groups = {name: sorted(groups) for name, groups in self.groups_of.items() if ("clique", name) in owners}
+        return sorted((constraint.owner, constraint.domain) for constraint in self.all), groups
 
 
 def validate_pod_clique_set(
@@ -142,7 +143,7 @@ def _validate_parents(
 ) -> None:
     """Adds at most one finding: about the strictest of the parents that are stricter than `constraint`."""
     domain = constraint.domain
-    if constraint.owner not in domains:
+    if domain not in DOMAINS:
         return
     stricter = [owner for owner in parents if owner in domains and rank(domain) < rank(domains[owner])]
     if not stricter:

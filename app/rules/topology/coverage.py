@@ -59,16 +59,20 @@ class LevelProblem:
     text: str
 
 
-def coverage_problems(levels: Sequence[Level], nodes: Nodes, carrying: Callable[[str], int]) -> list[LevelProblem]:
-    """What the labels of `nodes` say against `levels` (broadest first). Nothing if there are no nodes. `carrying` says
-    how many nodes have a label, also one that `nodes` don't show."""
+NodesWith = Callable[[Collection[str]], Nodes]
+"""How many nodes have equal labels of the given keys."""
+
+
+def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
+    """What the labels of the nodes say against `levels` (broadest first). Nothing if there are no nodes."""
+    nodes = nodes_with([level.key for level in levels])
     total = sum(count for _, count in nodes)
     if not total:
         return []
     problems: list[LevelProblem] = []
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     for level in shared:
-        number = carrying(level.key)
+        number = sum(count for labels, count in nodes if level.key in labels)
         if number == 0:
             problems.append(_without_nodes(level))
         elif number < total:

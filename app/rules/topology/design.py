@@ -58,9 +58,7 @@ class Design:
             warning = removed_levels_warning(removed, around.sets_naming(removed)) if removed else None
             warnings += [] if warning is None else [warning]
         if operation != "DELETE":
-            warnings += [
-                problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes(), around.carrying)
-            ]
+            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes_with)]
         return LevelsVerdict(warnings=warnings)
 
     def validate_set(

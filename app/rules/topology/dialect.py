@@ -47,8 +47,8 @@ class Surroundings(Protocol):
         """Returns the labels of nodes that stored levels refer to. Empty if the nodes are not known."""
         ...
 
-    def carrying(self, key: str) -> int:
-        """Returns how many nodes have the label `key`, whether a stored level refers to it or not."""
+    def nodes_with(self, keys: Collection[str]) -> Nodes:
+        """Returns the labels of the nodes that have these keys, whether a stored level refers to them or not."""
         ...
 
 

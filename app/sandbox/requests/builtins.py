@@ -95,6 +95,7 @@ _KINDS: dict[str, tuple[Builtin, ...]] = {
     ),
     _CLAIMS: (
         Builtin("DeviceClass", "deviceclasses", **_CLUSTER),
+        Builtin("ResourceSlice", "resourceslices", **_CLUSTER),
         Builtin("ResourceClaim", "resourceclaims", **_DRA, **_STATUS_ONLY),
         Builtin("ResourceClaimTemplate", "resourceclaimtemplates", **_DRA),
     ),

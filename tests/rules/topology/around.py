@@ -37,8 +37,8 @@ class Around:
     def nodes(self) -> Nodes:
         return self.counted
 
-    def carrying(self, key: str) -> int:
-        return sum(count for labels, count in self.counted if key in labels)
+    def nodes_with(self, keys: Collection[str]) -> Nodes:
+        return self.counted
 
     def level_keys(self) -> tuple[str, ...]:
         return self.managed.keys

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.rules.podcliqueset import read_pod_clique_set
-from app.rules.topology.binding_levels import KaiTopology, read_kai_topology
+from app.rules.topology.binding_levels import KaiTopology, read_kai_topology, refusal_to_delete
 from app.rules.topology.bindings import BINDINGS
 from tests.builders import pod_clique_set
 from tests.rules.topology.around import Around
@@ -162,6 +162,18 @@ def test_a_binding_that_nobody_uses_may_go() -> None:
     refusal = BINDINGS.validate_levels(binding(RACK), None, "DELETE", Around(sets=USERS[:1]), managed=False).refusal
     assert refusal is not None
     assert refusal.startswith('ClusterTopologyBinding "gb200" cannot be deleted: the constraints on "rack"')
+
+
+@pytest.mark.parametrize("metadata", [{}, {"metadata": None}, {"metadata": []}], ids=["none", "null", "a list"])
+def test_a_binding_without_metadata_gets_a_verdict(metadata: Any) -> None:
+    """No API server sends one."""
+    obj = {"spec": binding(RACK)["spec"], **metadata}
+    verdict = BINDINGS.validate_levels(obj, None, "CREATE", Around(kai={"": KaiTopology("")}), managed=False)
+    assert [finding.field for finding in verdict.findings] == ["metadata.name"]
+    assert BINDINGS.validate_levels(obj, None, "DELETE", Around(sets=USERS), managed=False).refusal is None
+    refusal, _ = refusal_to_delete(obj, USERS[:1])
+    assert refusal is not None
+    assert refusal.startswith('ClusterTopologyBinding "" cannot be deleted')
 
 
 def test_a_stored_kai_topology() -> None:

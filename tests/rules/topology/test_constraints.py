@@ -60,6 +60,13 @@ def judged(obj: Any, topology: Topology = ALL, old: Any = None) -> tuple[list[Fi
         pytest.param(pcs("galaxy", "rack"), [(SET, "Unsupported value")], id="an unknown domain has no order"),
         pytest.param(pcs(None, "rack", "rack\n"), [(CLIQUE, "Unsupported value")], id="a trailing newline"),
         pytest.param(pcs("", None, ""), [], id="empty is none"),
+        pytest.param(
+            pcs(
+                "rack", cliques=[{"name": "a", "topologyConstraint": {"packDomain": level}} for level in ("?", "host")]
+            ),
+            [(CLIQUE, "Unsupported value")],
+            id="two cliques of one name, one with an unknown domain",
+        ),
         pytest.param(pcs(topologyConstraint=None, cliques=None, podCliqueScalingGroups=None), [], id="nulls"),
     ],
 )
@@ -104,6 +111,14 @@ def test_what_was_stored_before_stays_usable(new: Any, old: Any, topology: Topol
     assert (findings == []) is kept
     assert (warnings != []) is kept
     assert all(warning.startswith("topology constraint ignored, it was stored before: spec.") for warning in warnings)
+
+
+def test_a_change_of_one_of_two_cliques_with_one_name_is_a_change() -> None:
+    def cliques(*domains: str) -> dict[str, Any]:
+        return pcs("rack", cliques=[{"name": "a", "topologyConstraint": {"packDomain": domain}} for domain in domains])
+
+    findings, warnings = judged(cliques("zone", "host"), ALL, cliques("rack", "host"))
+    assert ([finding.field for finding in findings], warnings) == ([CLIQUE], [])
 
 
 def test_reordered_cliques_are_unchanged() -> None:

@@ -16,7 +16,6 @@ from app.rules.topology.coverage import (
     most_nodes_of_a_value,
 )
 from app.rules.topology.levels import Level
-from tests.rules.topology.around import Around
 
 ZONE, RACK, HOST = Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", "kubernetes.io/hostname")
 LEVELS = (ZONE, RACK, HOST)
@@ -88,12 +87,12 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
     ],
 )
 def test_coverage(levels: tuple[Level, ...], labelled: Nodes, problems: list[str]) -> None:
-    given = coverage_problems(levels, labelled, Around(counted=labelled).carrying)
+    given = coverage_problems(levels, lambda keys: labelled)
     assert [f"{problem.reason} {problem.domain}: {problem.text}" for problem in given] == problems
 
 
 def test_the_condition_of_a_topology() -> None:
-    problems = coverage_problems(LEVELS, Nodes([({}, 1)]), lambda key: 0)
+    problems = coverage_problems(LEVELS, lambda keys: Nodes([({}, 1)]))
     covered = Condition("LevelsCovered", "True", "NodesHaveLevels", "The labels of the nodes carry all levels", 3)
     assert coverage_condition([], 3) == covered
     condition = coverage_condition(problems, 4)

@@ -1,0 +1,51 @@
+"""The topology that a gang is placed by."""
+
+from dataclasses import dataclass
+
+from app.explain.facts import Facts
+from app.explain.facts.grove import ClusterTopology
+from app.explain.facts.kai import KaiTopology
+from app.rules.topology.levels import Level
+
+DEFAULT_TOPOLOGY = "grove-topology"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The topology that a gang is placed by: what Grove has and what KAI has, each None if it does not exist."""
+
+    cluster: ClusterTopology | None
+    kai: KaiTopology | None
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """KAI's levels, because KAI places by them, named as Grove names them; Grove's if KAI has none."""
+        if self.kai is None:
+            return self.cluster.levels if self.cluster else ()
+        named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
+        named |= {key: alias for alias, key in self.kai.aliases.items() if key not in named}
+        return tuple(Level(named.get(key, key.rpartition("/")[2]), key) for key in self.kai.keys)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(level.key for level in self.levels)
+
+    def name_of(self, key: str) -> str:
+        """The level of a node label, the label itself if no level has it."""
+        names = [level.domain for level in self.levels if level.key == key]
+        if not names and self.cluster is not None:
+            names = [level.domain for level in self.cluster.levels if level.key == key]
+        return names[0] if names else key
+
+
+def topology_called(facts: Facts, name: str = "") -> Topology:
+    """The topology of this name. Without a name, the only one, or else the one that Grove has by default."""
+    clusters = sorted(facts.topologies, key=lambda topology: (topology.kind, topology.name))
+    if not name and clusters:
+        names = [cluster.name for cluster in clusters]
+        name = DEFAULT_TOPOLOGY if DEFAULT_TOPOLOGY in names else names[0]
+    # A ClusterTopologyBinding is in force if both exist.
+    cluster = next((c for c in reversed(clusters) if name in (c.name, c.kai)), None)
+    kai_name = cluster.kai if cluster else name
+    kais = {kai.name: kai for kai in facts.kai_topologies}
+    return Topology(cluster, kais.get(kai_name))

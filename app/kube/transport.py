@@ -1,0 +1,217 @@
+"""Requests to an API server over aiohttp: time limits, rate limit, retries, credentials, and translation of errors."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from app.kube.answers import error_from
+from app.kube.api import Object, Unavailable
+from app.kube.credentials import Credentials
+from app.kube.lines import LineTooLong, lines_of
+from app.kube.ratelimit import TokenBucket
+from app.objects.resource import LEASE
+
+Params = dict[str, str]
+
+JSON = "application/json"
+_UNLIMITED = frozenset({str(LEASE)})
+"""Resources without a rate limit. A leader that had to wait behind its own work would lose its lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of calls, in seconds, calls per second, and bytes.
+
+    `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between them. `reads` is the
+    number of attempts of a read. A watch that is silent for `watch_silence` is ended (`app.kube.watch` notices silence
+    earlier), and so is one with an event longer than `longest_event`.
+    """
+
+    connect: float = 5.0
+    total: float = 30.0
+    watch_silence: float = 90.0
+    qps: float = 50.0
+    burst: int = 100
+    reads: int = 2
+    pause: float = 0.2
+    connections: int = 100
+    longest_event: int = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, with the verb and the resource under which it is counted."""
+
+    verb: str
+    resource: str
+    method: str
+    path: str
+    params: Params = field(default_factory=dict)
+    accept: str = JSON
+    body: Any = None
+    content_type: str = JSON
+
+
+class Transport:
+    """Sends requests to one API server with one identity.
+
+    `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there was no response.
+    """
+
+    def __init__(self, credentials: Credentials, limits: Limits, user_agent: str) -> None:
+        self.calls: dict[tuple[str, str, str], int] = {}
+        self.credentials, self.user_agent = credentials, user_agent
+        self._limits = limits
+        self._opened: aiohttp.ClientSession | None = None
+        self._turns: TokenBucket | None = None
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None
+
+    async def call(self, request: Request) -> Object:
+        """The body of the response. A read is tried again if the cluster is unavailable; a write only if the API server
+        has rejected it with 429 and Retry-After. Raises ClusterError."""
+        try:
+            async with asyncio.timeout(self._limits.total):
+                return await self._tries(request)
+        except TimeoutError:
+            self._count(request, "error")
+            text = f"{request.verb} {request.path}: no answer within {self._limits.total:g} s"
+            raise Unavailable(text, reason="Timeout") from None
+
+    async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """The lines of a response that has no end, such as that of a watch. Raises ClusterError."""
+        limits = self._limits
+        timeouts = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect, sock_read=limits.watch_silence)
+        async with _translated(self.credentials.host), self._send(request, timeouts) as response:
+            if response.status != 200:
+                raise error_from(response.status, response.headers, await response.read())
+            async for line in lines_of(response.content.iter_any(), limits.longest_event):
+                yield line
+
+    async def _tries(self, request: Request) -> Object:
+        tries_left = self._limits.reads if request.method == "GET" else 2
+        while True:
+            tries_left -= 1
+            try:
+                return await self._try(request)
+            except Unavailable as error:
+                rejected = error.code == 429 and error.retry_after is not None
+                if tries_left <= 0 or not (rejected or request.method == "GET"):
+                    raise
+                pause = self._limits.pause if error.retry_after is None else error.retry_after
+                if pause >= self._limits.total:
+                    raise
+            await asyncio.sleep(pause)
+
+    async def _try(self, request: Request) -> Object:
+        if request.resource not in _UNLIMITED:
+            await self._turn()
+        timeouts = aiohttp.ClientTimeout(total=self._limits.total, sock_connect=self._limits.connect)
+        async with _translated(self.credentials.host), self._send(request, timeouts) as response:
+            body = await response.read()
+            if response.status >= 300:
+                raise error_from(response.status, response.headers, body)
+            return decoded(body)
+
+    @asynccontextmanager
+    async def _send(
+        self, request: Request, timeouts: aiohttp.ClientTimeout
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
+        """The response, when its headers have arrived. After a 401 the credentials are renewed and the request is sent
+        again, because a request without authentication has had no effect."""
+        response = await self._answer(request, timeouts)
+        if response.status == 401:
+            response.release()
+            await self.credentials.renew()
+            response = await self._answer(request, timeouts)
+        async with response:
+            yield response
+
+    async def _answer(self, request: Request, timeouts: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = {"Accept": request.accept, "User-Agent": self.user_agent}
+        if (authorization := await self.credentials.authorization()) is not None:
+            headers["Authorization"] = authorization
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        try:
+            async with asyncio.timeout(self._limits.total):
+                response = await self._session().request(
+                    request.method,
+                    URL(self.credentials.host + request.path, encoded=True).update_query(request.params),
+                    headers=headers,
+                    data=None if request.body is None else orjson.dumps(request.body),
+                    timeout=timeouts,
+                    proxy=self.credentials.proxy,
+                    server_hostname=self.credentials.server_hostname,
+                    allow_redirects=False,
+                )
+        except Exception:
+            self._count(request, "error")
+            raise
+        self._count(request, str(response.status))
+        return response
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            context = self.credentials.ssl_context()
+            connector = aiohttp.TCPConnector(limit=self._limits.connections, ssl=True if context is None else context)
+            self._opened = aiohttp.ClientSession(connector=connector, trust_env=True)
+        return self._opened
+
+    async def _turn(self) -> None:
+        if self._turns is None:
+            clock = asyncio.get_running_loop().time
+            self._turns = TokenBucket(self._limits.qps, self._limits.burst, clock=clock)
+        await self._turns.take()
+
+    def _count(self, request: Request, code: str) -> None:
+        key = (request.verb, request.resource, code)
+        self.calls[key] = self.calls.get(key, 0) + 1
+
+
+@asynccontextmanager
+async def _translated(host: str) -> AsyncGenerator[None, None]:
+    """Raises errors of the connection as Unavailable with the name of the server. Other errors are not changed."""
+    try:
+        yield
+    except aiohttp.ClientConnectorCertificateError as error:
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        raise Unavailable(f"{host}: its certificate is not trusted: {why}", reason="TLS") from error
+    except aiohttp.ClientSSLError as error:
+        raise Unavailable(f"{host}: TLS: {_plainly(error)}", reason="TLS") from error
+    except TimeoutError as error:
+        raise Unavailable(f"{host} didn't answer in time", reason="Timeout") from error
+    except (aiohttp.ClientError, OSError, LineTooLong) as error:
+        raise Unavailable(f"{host}: {_plainly(error)}", reason="Connection") from error
+
+
+def _plainly(error: Exception) -> str:
+    """The message of a network error, such as "Connection refused", without the format of a library."""
+    inner = getattr(error, "os_error", error)
+    if isinstance(inner, ssl.SSLError):
+        return str(inner.reason or inner).replace("_", " ").lower()
+    if isinstance(inner, OSError) and inner.errno is not None:
+        return os.strerror(inner.errno) if inner.errno > 0 else inner.strerror or str(inner)
+    return str(error) or type(error).__name__
+
+
+def decoded(body: bytes) -> Object:
+    """`body` as a JSON object. Raises Unavailable if it is not one."""
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Unavailable(f"the API server's answer is not JSON: {error}", reason="Decode") from error
+    if not isinstance(answer, dict):
+        raise Unavailable("the API server's answer is not an object", reason="Decode")
+    return answer

@@ -1,0 +1,88 @@
+"""Every reason of the table in a real Chromium: its state is made on an API server, and the Workloads page shows it.
+
+One browser, one tab and one API server for each dialect; states follow each other, and the page is opened for each.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from app.commands.sandbox import default_configuration
+from app.console.app import ConsoleSettings, Opened, opened
+from app.explain.answer import explain
+from app.explain.index import Index
+from app.explain.reason import Reason
+from tests.console.chromium import Tab, tab
+from tests.explain.fleet import SET_REF, facts
+from tests.explain.table.row import Row
+from tests.explain.test_reasons import ROWS, start
+from tests.integration.system import eventually
+from tests.integration.test_explain import PASSED_OVER, TIMES, Stage, staged
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+PATH = f"workloads?object=PodCliqueSet/{SET_REF.namespace}/{SET_REF.name}"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An API server of one dialect, a console of it, and a tab of the browser that shows the console."""
+
+    stage: Stage
+    console: Opened
+    tab: Tab
+
+
+@contextlib.asynccontextmanager
+async def scene(browser: "Browser", folder: Path, dialect: str) -> AsyncIterator[Scene]:
+    async with staged(folder, dialect, []) as (sandbox, stage):
+        settings = ConsoleSettings(default_configuration(), sandbox.kubeconfig, "admin", "admin")
+        async with opened(settings) as console, tab(browser, console, "playground") as opened_tab:
+            await console.live.until_ready()
+            yield Scene(stage, console, opened_tab)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["design", "today"])
+async def shown(
+    request: pytest.FixtureRequest, browser: "Browser", tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[str, Scene]]:
+    dialect = str(request.param)
+    async with scene(browser, tmp_path_factory.mktemp(dialect), dialect) as made:
+        yield dialect, made
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.id}: {row.name}")
+async def test_the_page_shows_the_reason_and_what_helps(row: Row, shown: tuple[str, Scene]) -> None:
+    dialect, scene = shown
+    if dialect not in row.dialects:
+        pytest.skip(f"a state of {', '.join(row.dialects)} only")
+    if row.name in PASSED_OVER:
+        pytest.skip(PASSED_OVER[row.name])
+    given = facts(**{**start(dialect), **row.hit})
+    expected = explain(Index(given), SET_REF)
+    assert expected is not None
+    await scene.stage.show(given)
+    page = scene.tab.page
+    await page.goto(f"{scene.console.url}{PATH}")
+    await eventually(lambda: _missing(page, expected.reasons), lambda missing: missing == [])
+    assert (scene.tab.complaints, scene.tab.elsewhere) == ([], [])
+
+
+async def _missing(page: "Page", reasons: Sequence[Reason]) -> list[str]:
+    """What the page does not show of these reasons, and the ids of others that it shows."""
+    cards = [" ".join(text.split()) for text in await page.locator("section.reason").all_inner_texts()]
+    ids = await page.locator("section.reason code.id").all_inner_texts()
+    if ids != [reason.id for reason in reasons] or len(cards) != len(reasons):
+        return [f"{reason.id} is missing" for reason in reasons] + [f"{shown} is shown" for shown in ids]
+    missing = []
+    for card, reason in zip(cards, reasons, strict=True):
+        texts = [reason.remedy, *reason.commands] + ([] if reason.id in TIMES else [f"{reason.text}."])
+        missing += [text for text in texts if " ".join(text.split()) not in card]
+    return missing

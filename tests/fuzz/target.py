@@ -1,0 +1,20 @@
+"""What every fuzz target has, and how its inputs are changed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+Mutate = Callable[[bytes, Random], bytes]
+"""An input that was changed a little. It knows how inputs of the target are built."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """`run` raises for an input that is handled wrongly. `corpus` makes the inputs to begin with."""
+
+    name: str
+    run: Callable[[bytes], None]
+    corpus: Callable[[], Sequence[bytes]]
+    mutate: Mutate
+    most: int = 32 * 1024
+    """Bytes of an input."""

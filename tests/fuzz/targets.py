@@ -1,0 +1,15 @@
+"""The table of targets."""
+
+from collections.abc import Mapping
+
+from tests.fuzz.audit_log import AUDIT_LOG
+from tests.fuzz.configuration import CONFIGURATION
+from tests.fuzz.connection import CONNECTION
+from tests.fuzz.documents import DOCUMENTS
+from tests.fuzz.envelope import ENVELOPE
+from tests.fuzz.target import Target
+from tests.fuzz.verdicts import MUTATE, VALIDATE
+
+TARGETS: Mapping[str, Target] = {
+    target.name: target for target in (CONNECTION, ENVELOPE, VALIDATE, MUTATE, DOCUMENTS, AUDIT_LOG, CONFIGURATION)
+}
