@@ -1,4 +1,4 @@
-"""Kubernetes Events on the object that a person would `kubectl describe`. Best effort: work never waits for them."""
+"""Kubernetes Events, for `kubectl describe`. They are written in the background, and some may be lost."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """The object that an event is about; `namespace` "" for a cluster-scoped one, whose events go to `default`."""
+    """The object of an Event. The `namespace` of a cluster-scoped object is "", and its Events are in `default`."""
 
     api_version: str
     kind: str
@@ -45,7 +45,7 @@ class Regarding:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """What happened: `reason` is a fixed CamelCase word, `note` a sentence for people."""
+    """The content of an Event: `reason` is a CamelCase word, `note` a sentence for people."""
 
     regarding: Regarding
     type: EventType
@@ -54,17 +54,17 @@ class Happening:
 
     @property
     def name(self) -> str:
-        """The same happening has the same name, from every replica and after a restart too."""
+        """The name of the Event. It is the same for the same content, in all replicas and after a restart."""
         parts = (self.regarding.kind, self.regarding.uid, self.type, self.reason, self.note)
         digest = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
         return f"{self.regarding.name[:200]}.{digest}"
 
 
 class Recorder:
-    """Writes events.k8s.io/v1 Events; the same happening again counts up the series of the first.
+    """Writes Events (events.k8s.io/v1). The same content again increases the count of the series of the Event.
 
-    `identity` names this process. `now` is the wall clock, in UTC. What can't be written (the queue is full, the API
-    server refuses) is logged and counted in `lost`.
+    `identity` is the name of this process, and `now` the wall clock in UTC. `lost` is the number of Events that could
+    not be written, because the queue was full or the API server rejected them.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Recorder:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> None:
-        """Never waits and never fails."""
+        """Logs a message and adds an Event to the queue, without waiting. If the queue is full, the Event is lost."""
         logger.log(
             logging.INFO if kind == "Normal" else logging.WARNING,
             "%s %s: %s: %s",
@@ -91,6 +91,7 @@ class Recorder:
             self.lost += 1
 
     async def run(self) -> Never:
+        """Writes the Events in the queue until it is cancelled."""
         while True:
             happening = await self._waiting.get()
             try:
@@ -102,7 +103,7 @@ class Recorder:
                 self._waiting.task_done()
 
     async def written(self) -> None:
-        """Waits until nothing waits to be written."""
+        """Waits until the queue is empty."""
         await self._waiting.join()
 
     async def _write(self, happening: Happening) -> None:
@@ -116,7 +117,7 @@ class Recorder:
             self._remember(happening.name, 1)
 
     async def _counted_up(self, happening: Happening) -> bool:
-        """False if the event is gone (they live for an hour)."""
+        """Increases the count of an Event. Returns False if the Event has been deleted, as Events are after an hour."""
         count = self._counts.get(happening.name, 1) + 1
         series = {"count": count, "lastObservedTime": self._stamp()}
         try:

@@ -68,11 +68,11 @@ class KubeconfigCredentials:
             raise ClusterError(f"no credentials for the cluster: {error}", reason="Credentials") from error
 
     async def _read(self) -> None:
-        self._need_file()
+        self._require_file()
         await load_kube_config(self._path, self._context, self._configuration, persist_config=False)
 
-    def _need_file(self) -> None:
-        """kubernetes_asyncio only logs that there is none."""
+    def _require_file(self) -> None:
+        """Raises ConfigException if there is no file: kubernetes_asyncio only logs this."""
         if self._path is not None and not Path(self._path).is_file():
             raise ConfigException(f"there is no file {self._path}")
 
@@ -130,7 +130,7 @@ def namespace_of(path: Path | None = None, context: str | None = None) -> str:
 
 
 def context_of(path: Path | None = None, context: str | None = None) -> str:
-    """The name of the kubeconfig's context that is used, "" if it can't be read."""
+    """The name of the context in the kubeconfig that is used, or "" if the kubeconfig cannot be read."""
     if context:
         return context
     try:

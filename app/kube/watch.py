@@ -1,15 +1,15 @@
-"""Keeps a store in step with the cluster: one connection; list and then watch until the version is gone; for ever.
+"""Fills a store from a list, and keeps it up to date by a watch.
 
-Three levels, as in kopf's watching, so that each can be tested alone:
+There are three levels, each with its own tests:
 
-- `events_of_connection`: one watch request, with a limit on how long it may be silent;
-- `follow`: watch requests one after the other, until one fails;
-- `run_store`: list, follow, and begin again after Gone, errors and while the resource isn't served.
+- `events_of_connection`: one watch request, with a limit on the time without events;
+- `follow`: one watch request after the other, until an error that needs a new list;
+- `run_store`: list, then `follow`, again and again.
 
-An API server sends bookmarks about once a minute, and one more two seconds before a watch ends. So a connection that
-has been silent for less than that may be healthy, but a dead one has to be noticed within 60 s. A watch that stays
-silent for `quiet_after` is dropped and asked again from the last version for `probe_timeout` seconds only, in which a
-healthy server must send a bookmark or end the stream; one that does neither is dead.
+API servers send a bookmark about once a minute, and another one two seconds before a watch ends. A connection may
+therefore be silent for less than a minute, but a broken connection has to be detected within 60 s. If a watch is silent
+for `quiet_after`, it is replaced by one from the last version with a timeout of `probe_timeout` seconds. In that time, a
+healthy API server sends a bookmark or ends the stream. If it does neither, the connection is broken.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 
 class Silent(Unavailable):
-    """A watch sent nothing, not even a bookmark, for longer than a healthy one could."""
+    """A watch was silent for too long: there was no event and no bookmark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of which resource a store holds, and whether only their metadata is read."""
+    """The objects of a store, and whether only their metadata is read."""
 
     resource: Resource
     namespace: str | None = None
@@ -44,7 +44,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The timing of watches, in seconds, and the sizes that bound how long one turn of the event loop takes."""
+    """The times of watches in seconds, and the numbers of objects in a page and in one step of the event loop."""
 
     page_size: int = 500
     slice_size: int = 100
@@ -73,12 +73,12 @@ async def run_store(
     served_changed: Callable[[], Awaitable[None]] | None = None,
     needs_right: bool = False,
 ) -> NoReturn:
-    """Fills `store` and keeps it in step for ever. Errors of the cluster are counted in `store.restarts`, told in
-    `store.problem` and retried; anything else is raised. With `needs_right`, a list that is answered with 403 is not
-    retried: Forbidden is raised.
+    """Fills `store` and keeps it up to date until it is cancelled. After a ClusterError, which is counted in
+    `store.restarts` and described in `store.problem`, it tries again. Any other exception is raised. With `needs_right`,
+    Forbidden is raised if a list gets a 403.
 
-    `served_changed` returns when the set of served resources has changed: a resource that isn't served is a quiet
-    state, left as soon as discovery says so.
+    `served_changed` returns when the set of served resources has changed. A resource that is not served is tried again
+    after that.
     """
     selection = Selection(resource, namespace, label_selector, field_selector, metadata_only)
     pace = pace or Pace()
@@ -102,8 +102,8 @@ async def run_store(
 
 
 async def list_into(client: Reader, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
-    """Lists everything into `store`, in pages, giving way to the event loop after every slice. Gives the list's
-    resourceVersion."""
+    """Replaces the content of `store` by a list, which is read in pages. After each slice of a page, other tasks can
+    run. Returns the resourceVersion of the list."""
     replacement = store.replace()
     token = ""
     while True:
@@ -130,8 +130,8 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
 async def follow(
     client: Reader, store: WatchStore[T], selection: Selection, version: str, pace: Pace, backoff: Backoff
 ) -> NoReturn:
-    """Watches from `version` on, one request after the other. Broken connections are taken up again from the last
-    version seen; raises Gone when that is too old, NotFound when the resource is no longer served."""
+    """Watches from `version`, one request after the other. After a broken connection it continues from the last
+    version. Raises Gone if this is too old, and NotFound if the resource is no longer served."""
     timeout = pace.next_watch_timeout()
     probing = False
     while True:
@@ -162,7 +162,7 @@ async def follow(
 async def events_of_connection(
     client: Reader, selection: Selection, version: str, timeout_seconds: int, pace: Pace
 ) -> AsyncGenerator[WatchEvent, None]:
-    """The events of one watch request. Raises Silent if there was none for `pace.quiet_after` seconds."""
+    """The events of one watch request. Raises Silent after `pace.quiet_after` seconds without an event."""
     stream = client.watch(
         selection.resource,
         selection.namespace,
