@@ -1,5 +1,5 @@
-"""`grove-admission doctor`: whether an installation can do its work, and what would be refused without it.
+"""`grove-admission doctor`: whether an installation can work, and what would be rejected without it.
 
-One module for each subject; `report` defines what a check is, `examination` puts the checks in order. Nothing is
-written: access reviews are questions. README.md lists what is checked.
+There is a module for each subject. `report` has the class of a check, and `examination` the order of the checks.
+Nothing is written: the API server answers access reviews without storing them. README.md lists what is checked.
 """

@@ -1,4 +1,4 @@
-"""Which of the APIs that we read and write a cluster serves, and whether in a version that we know."""
+"""The APIs that we read and write: whether the cluster serves them in a known version."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,12 +25,12 @@ from app.rules.kinds import (
 SUBJECT = definitions.SUBJECT
 _MATCH_CONDITIONS = (1, 28)
 Read = Callable[[str], Awaitable[Object]]
-"""A path of the API server as JSON."""
+"""Returns the JSON at a path of the API server."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """`absent` is how bad it is that a resource isn't served, `means` what then doesn't work."""
+class Api:
+    """A resource, the status of the check if it is not served (`absent`), and what then does not work (`means`)."""
 
     resource: Resource
     absent: Status
@@ -42,26 +42,26 @@ _GROVE = "Install Grove, unless nothing here is to use it."
 _KAI = "Install the KAI Scheduler, unless nothing here is to use it."
 _MNNVL = "PodCliques that ask for MNNVL are refused"
 
-WANTED = (
-    Wanted(CLUSTER_TOPOLOGY, "problem", "topology constraints can't be checked", "Apply manifests/crds."),
-    Wanted(POD_CLIQUE_SET, "warning", "there is nothing to check", _GROVE),
-    Wanted(POD_CLIQUE, "warning", "there is nothing to inject into", _GROVE),
-    Wanted(POD_CLIQUE_SCALING_GROUP, "warning", "there are no scaling groups", _GROVE),
-    Wanted(POD_GANG, "warning", "there is nothing to translate for the scheduler", _GROVE),
-    Wanted(POD_GROUP, "warning", "SubGroup names are not checked, Workloads not mapped", _KAI),
-    Wanted(KAI_TOPOLOGY, "warning", "the scheduler doesn't learn the levels", _KAI),
-    Wanted(COMPUTE_DOMAIN, "warning", _MNNVL, "Install NVIDIA's DRA driver, unless nothing here is to use it."),
-    Wanted(RESOURCE_CLAIM, "warning", _MNNVL, "It needs a Kubernetes with resource.k8s.io (1.32 or later)."),
-    Wanted(WORKLOAD, "ok", "there are no Workloads to map", ""),
+APIS = (
+    Api(CLUSTER_TOPOLOGY, "problem", "topology constraints can't be checked", "Apply manifests/crds."),
+    Api(POD_CLIQUE_SET, "warning", "there is nothing to check", _GROVE),
+    Api(POD_CLIQUE, "warning", "there is nothing to inject into", _GROVE),
+    Api(POD_CLIQUE_SCALING_GROUP, "warning", "there are no scaling groups", _GROVE),
+    Api(POD_GANG, "warning", "there is nothing to translate for the scheduler", _GROVE),
+    Api(POD_GROUP, "warning", "SubGroup names are not checked, Workloads not mapped", _KAI),
+    Api(KAI_TOPOLOGY, "warning", "the scheduler doesn't learn the levels", _KAI),
+    Api(COMPUTE_DOMAIN, "warning", _MNNVL, "Install NVIDIA's DRA driver, unless nothing here is to use it."),
+    Api(RESOURCE_CLAIM, "warning", _MNNVL, "It needs a Kubernetes with resource.k8s.io (1.32 or later)."),
+    Api(WORKLOAD, "ok", "there are no Workloads to map", ""),
 )
 
 
 async def check_apis(client: Client, read: Read) -> list[Check]:
-    """The version of Kubernetes, one check for each API, and one for each CRD of their groups that is not established;
-    ClusterError if the API server doesn't say."""
+    """The version of Kubernetes, a check for each API, and one for each CRD of their groups that is not established.
+    Raises ClusterError."""
     crds = (await client.list(CRD, limit=0)).items
-    broken = definitions.check_definitions(crds, {wanted.resource.group for wanted in WANTED})
-    checks = [check for wanted in WANTED for check in await _check(client, read, wanted, broken)]
+    broken = definitions.check_definitions(crds, {api.resource.group for api in APIS})
+    checks = [check for api in APIS for check in await _check(client, read, api, broken)]
     return [*await _check_version(read), *checks, *broken.values()]
 
 
@@ -80,9 +80,9 @@ async def _check_version(read: Read) -> list[Check]:
     return [Check(SUBJECT, "problem", message, f"Upgrade the cluster to Kubernetes {needed} or later.")]
 
 
-async def _check(client: Client, read: Read, wanted: Wanted, broken: Mapping[str, Check]) -> list[Check]:
-    """At most one check; none if the CRD is among the `broken` ones, which are reported by themselves."""
-    resource = wanted.resource
+async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Check]) -> list[Check]:
+    """At most one check; none if the CRD is `broken`, because there is a check for it already."""
+    resource = api.resource
     version = client.served_version(resource)
     if version is not None:
         return [Check(SUBJECT, "ok", f"{resource}: {version}")]
@@ -94,20 +94,19 @@ async def _check(client: Client, read: Read, wanted: Wanted, broken: Mapping[str
     others = await _other_versions(read, resource)
     if others:
         message = f"{resource} is served as {', '.join(others)}; this version knows {', '.join(resource.versions)}"
-        return [Check(SUBJECT, "problem", f"{message}: {wanted.means}", "Find the grove-admission that knows it.")]
-    return [Check(SUBJECT, wanted.absent, f"{resource} is not installed: {wanted.means}", wanted.remedy)]
+        return [Check(SUBJECT, "problem", f"{message}: {api.means}", "Find the grove-admission that knows it.")]
+    return [Check(SUBJECT, api.absent, f"{resource} is not installed: {api.means}", api.remedy)]
 
 
 async def _other_versions(read: Read, resource: Resource) -> list[str]:
-    """The versions in which the cluster serves `resource`, of those that we don't know."""
+    """The unknown versions in which the cluster serves `resource`."""
     try:
         group = await read(f"/apis/{resource.group}")
     except NotFound:
         return []
-    versions = [str(one.get("version", "")) for one in group.get("versions") or []]
-    found = []
-    for version in versions:
-        answer = await read(f"/apis/{resource.group}/{version}")
-        if any(one.get("name") == resource.plural for one in answer.get("resources") or []):
-            found.append(version)
-    return found
+    served = []
+    for version in (str(item.get("version", "")) for item in group.get("versions") or []):
+        listed = await read(f"/apis/{resource.group}/{version}")
+        if any(item.get("name") == resource.plural for item in listed.get("resources") or []):
+            served.append(version)
+    return served

@@ -1,4 +1,4 @@
-"""Whether those who call the webhooks trust who answers: the caBundles against the certificate that is shown."""
+"""The serving certificate: whether it is valid, and whether the caBundles of the webhooks verify it."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ from app.objects.resource import SECRET
 
 SUBJECT = "certificate"
 Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
-"""(address, port, name, CA bundle) -> what came of it."""
+"""Connects to an address and port, and verifies the certificate for a name with a CA bundle (PEM)."""
 
 _KEEPER = (
     "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
@@ -33,7 +33,8 @@ _STORED: Mapping[CertificateMode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where webhooks call: a URL's `name` and `port`, or, with port 0, a Service by the name in its certificate."""
+    """The target of webhooks: the `name` and `port` of a URL or, with port 0, the name in the certificate of a
+    Service."""
 
     name: str
     port: int = 0
@@ -41,7 +42,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """One caBundle (base64, as stored) for one target, and the webhooks that have it."""
+    """A caBundle (base64, as it is stored), its target, and the webhooks that have both."""
 
     ca_bundle: str
     target: Target
@@ -55,8 +56,8 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The certificate in the Secret, or why there is none to compare with. `is_readable` is False if the Secret may not
-    be read, so that nothing is known of it."""
+    """The certificate in the Secret, or the reason why there is none. `is_readable` is False if the Secret could not be
+    read."""
 
     tls_crt: bytes | None
     reason: str = ""
@@ -65,12 +66,12 @@ class Shown:
 
 def bundles_of(configurations: Iterable[Mapping[str, Any]]) -> list[Bundle]:
     """The different caBundles of stored webhook configurations, in order."""
-    found: dict[tuple[str, Target], list[str]] = {}
+    webhooks: dict[tuple[str, Target], list[str]] = {}
     for configuration in configurations:
         for webhook in configuration.get("webhooks") or ():
             client = webhook.get("clientConfig") or {}
-            found.setdefault((client.get("caBundle") or "", _target(client)), []).append(webhook["name"])
-    return [Bundle(bundle, target, tuple(names)) for (bundle, target), names in found.items()]
+            webhooks.setdefault((client.get("caBundle") or "", _target(client)), []).append(webhook["name"])
+    return [Bundle(bundle, target, tuple(names)) for (bundle, target), names in webhooks.items()]
 
 
 def _target(client: Mapping[str, Any]) -> Target:
@@ -82,7 +83,7 @@ def _target(client: Mapping[str, Any]) -> Target:
 
 
 async def read_shown(client: Client, namespace: str, name: str) -> Shown:
-    """`tls.crt` of the Secret that the serving certificate is kept in."""
+    """`tls.crt` of the Secret of the serving certificate."""
     what = f"Secret {namespace}/{name}"
     try:
         data = (await client.get(SECRET, name, namespace)).get("data") or {}
@@ -116,8 +117,8 @@ def check_stored(shown: Shown, what: str, mode: CertificateMode, now: datetime) 
 async def check_bundle(
     bundle: Bundle, endpoints: Iterable[Endpoint], shown: Shown, shake: Shake, now: datetime
 ) -> list[Check]:
-    """What is wrong with one caBundle; else whether the servers show a certificate that it leads to, and if none
-    can be reached from here, whether the one in the Secret would do. `endpoints` are those of the Service."""
+    """The problems of a caBundle. If it has none, whether it verifies the certificates of the `endpoints` of the
+    Service. If no endpoint can be reached from here, whether it verifies the certificate in the Secret."""
     cas = _readable(bundle)
     if isinstance(cas, str):
         return [Check(SUBJECT, "problem", f"{bundle.what} {cas}: API servers refuse to call", _KEEPER)]
@@ -139,7 +140,7 @@ async def check_bundle(
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
-    """The CAs, or what is wrong."""
+    """The CAs (PEM) of a caBundle, or the problem."""
     if not bundle.ca_bundle:
         return "is empty"
     try:

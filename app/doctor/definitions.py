@@ -32,13 +32,13 @@ def _check(crd: Object, others: Iterable[Object]) -> Check | None:
         return Check(SUBJECT, "warning" if served else "problem", message, _remedy(name, taken_by, accepted))
     if served:
         return None
-    reasons = "; ".join(f"{kind}={one.get('status')}: {one.get('message')}" for kind, one in conditions.items())
+    reasons = "; ".join(f"{kind}={item.get('status')}: {item.get('message')}" for kind, item in conditions.items())
     remedy = f"See kubectl describe crd {name}. If it is being deleted, its objects wait for their finalizers."
     return Check(SUBJECT, "problem", f"CRD {name} is not established, and its API is not served: {reasons}", remedy)
 
 
 def _conditions(crd: Object) -> dict[str, Object]:
-    return {one["type"]: one for one in (crd.get("status") or {}).get("conditions") or ()}
+    return {condition["type"]: condition for condition in (crd.get("status") or {}).get("conditions") or ()}
 
 
 def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
@@ -59,8 +59,8 @@ def _names(names: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:
-    """An API server examines a CRD again if it asks for names that it does not have, and another CRD gives one up. If
-    the refused CRD itself gives the name up, it is not examined again, and has to be created anew."""
+    """How to correct a CRD. If another CRD gives up a name, the API server examines a CRD whose spec has names that
+    were not accepted. If the CRD itself gives up the name, it is not examined again, and has to be created anew."""
     if accepted.get("reason") != "ShortNamesConflict":
         return f"Delete the CRD that is not used: kubectl delete crd {name}, or {' or '.join(taken_by) or 'the other'}."
     anew = f"kubectl delete crd {name} (it was never served, and so has no objects)"

@@ -1,4 +1,4 @@
-"""Which dialect of Grove's topology API is in force, what a former one has left over, and what its objects report."""
+"""The dialect of Grove's topology API, objects of a former dialect, and the conditions of the current objects."""
 
 from app.cluster.dialects import dialect_of
 from app.doctor.report import Check
@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 async def check_dialects(client: Client) -> list[Check]:
-    """ClusterError if something can't be read."""
+    """The checks of the dialect. Raises ClusterError."""
     dialect = dialect_of(client)
     checks = [Check(SUBJECT, "ok", f'Grove\'s topology API is read in the dialect "{dialect.name}"')]
     if dialect.resource is not CLUSTER_TOPOLOGY:
@@ -23,7 +23,7 @@ async def check_dialects(client: Client) -> list[Check]:
 
 
 async def _former(client: Client) -> list[Check]:
-    names = [each["metadata"]["name"] for each in await _listed(client, CLUSTER_TOPOLOGY)]
+    names = [topology["metadata"]["name"] for topology in await _listed(client, CLUSTER_TOPOLOGY)]
     if not names:
         return []
     message = f"ClusterTopologies are left over from a former release of Grove: {_some(names)}"
@@ -38,7 +38,7 @@ async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
     checks: list[Check] = []
     for obj in await _listed(client, dialect.resource):
         conditions = (obj.get("status") or {}).get("conditions") or []
-        covered: Object = next((each for each in conditions if each.get("type") == CONDITION), {})
+        covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
         if covered.get("status") == "False":
             message = f"{dialect.resource.kind} {obj['metadata']['name']}: {covered.get('message')}"
             checks.append(Check(SUBJECT, "warning", message, "Correct the labels of the nodes, or the levels."))
@@ -46,7 +46,7 @@ async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
 
 
 async def _stuck(client: Client) -> list[Check]:
-    """ComputeDomains of Grove that somebody has deleted: Grove's finalizer holds them, and Grove makes no others."""
+    """ComputeDomains of Grove that were deleted and still have Grove's finalizer. Grove does not create others."""
     stuck = [
         f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
         for obj in await _listed(client, COMPUTE_DOMAIN)
@@ -70,5 +70,5 @@ async def _listed(client: Client, resource: Resource) -> list[Object]:
 
 
 def _some(names: list[str]) -> str:
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(sorted(names)[:_SHOWN])}{rest}"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(sorted(names)[:_SHOWN])}{more}"

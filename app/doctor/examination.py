@@ -1,4 +1,4 @@
-"""Everything a doctor looks at, in order. What can't be looked at is said, and the rest goes on."""
+"""All checks in their order. If something cannot be read, a check says so, and the next checks follow."""
 
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _ASK = "Look as somebody who may read it, and see whether the API server is well
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """The cluster, and what is known of the installation. `account` is the server's, None if we are it ourselves;
+    """The cluster and the installation. `account` is that of the server, or None for the account of this process.
     `now` is in UTC."""
 
     client: Client
@@ -78,28 +78,28 @@ async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Chec
 
 
 async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[Check]:
-    """Both configurations; those that are there are added to `installed`."""
+    """The checks of both webhook configurations. Those that exist are added to `installed`."""
     settings = patient.configuration.certificates
     desired = webhook_configurations(ServiceTarget(settings.namespace, settings.service_name), settings.namespace)
-    for resource, wanted in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), desired, strict=True):
-        found: Object | None = None
+    for resource, configuration in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), desired, strict=True):
+        stored: Object | None = None
         others: list[Object] = []
         try:
-            found = await patient.client.get(resource, settings.webhook_configurations)
-            installed.append(found)
+            stored = await patient.client.get(resource, settings.webhook_configurations)
+            installed.append(stored)
         except NotFound:
             others = await _listed(patient.client, resource)
         except ClusterError as error:
             message = f"{resource.kind} {settings.webhook_configurations} could not be read: {error.message}"
             yield Check(webhooks.SUBJECT, "unknown", message, _ASK)
             continue
-        named = {**wanted, "metadata": {**wanted["metadata"], "name": settings.webhook_configurations}}
-        for check in webhooks.check_webhooks(found, named, others):
+        metadata = {**configuration["metadata"], "name": settings.webhook_configurations}
+        for check in webhooks.check_webhooks(stored, {**configuration, "metadata": metadata}, others):
             yield check
 
 
 async def _listed(client: Client, resource: Resource) -> list[Object]:
-    """All objects of `resource`, none if they may not be listed."""
+    """All objects of `resource`; none if they cannot be listed."""
     try:
         return (await client.list(resource, limit=0)).items
     except ClusterError:

@@ -1,4 +1,4 @@
-"""Grove's operator beside us: its authorizer, its topology feature, and its right to write the managed ClusterTopology.
+"""Grove's operator: its authorizer, its topology feature, and its right to write the managed ClusterTopology.
 
 Grove's chart keeps the operator's configuration in a ConfigMap with the label
 `app.kubernetes.io/component: operator-configmap`:
@@ -36,7 +36,7 @@ class Operator:
 
 
 async def check_grove(client: Client, configuration: Configuration) -> list[Check]:
-    """What in Grove's settings works against this installation; if they can't be read, what to look for in them."""
+    """The settings of Grove that conflict with this installation. If they cannot be read, the settings to look for."""
     users = _users(None, configuration)
     try:
         authorizer = _find_webhook((await client.list(VALIDATING_WEBHOOKS, limit=0)).items, AUTHORIZER)
@@ -63,14 +63,14 @@ def _unknown(what: str, error: ClusterError, configuration: Configuration) -> Ch
 
 
 def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
-    webhooks = (webhook for one in configurations for webhook in one.get("webhooks") or ())
+    webhooks = (webhook for configuration in configurations for webhook in configuration.get("webhooks") or ())
     return next((webhook for webhook in webhooks if webhook.get("name") == name), None)
 
 
 async def _read_operator(client: Client) -> Operator | None:
-    """The newest configuration: the chart makes another ConfigMap for each."""
+    """The newest configuration of the operator. The chart creates a new ConfigMap for each."""
     stored = (await client.list(CONFIG_MAP, label_selector=_CONFIG_MAPS, limit=0)).items
-    for config_map in sorted(stored, key=lambda one: str(one["metadata"].get("creationTimestamp")), reverse=True):
+    for config_map in sorted(stored, key=lambda obj: str(obj["metadata"].get("creationTimestamp")), reverse=True):
         settings = _settings((config_map.get("data") or {}).get("config.yaml"))
         if settings is not None:
             return Operator(config_map["metadata"]["namespace"], settings)
@@ -128,9 +128,9 @@ def _topology(operator: Operator | None, configuration: Configuration) -> list[C
     theirs = settings.get("levels")
     if isinstance(theirs, list):
         ours = {level.domain: level.key for level in configuration.levels}
-        other = {one.get("domain"): one.get("key") for one in theirs if isinstance(one, dict)}
-        if other != ours:
-            message = f"its topology levels are {_listed(other)}; the configuration here has {_listed(ours)}"
+        levels = {level.get("domain"): level.get("key") for level in theirs if isinstance(level, dict)}
+        if levels != ours:
+            message = f"its topology levels are {_listed(levels)}; the configuration here has {_listed(ours)}"
             remedy = f"Set the same levels as config.topologyAwareScheduling.levels {_UPGRADE}, or change ours."
             return [Check(SUBJECT, "problem", message, remedy)]
     return [Check(SUBJECT, "ok", "its topology feature is on")]

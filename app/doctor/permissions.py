@@ -1,6 +1,6 @@
 """The permissions that the server needs, and whether it has them.
 
-The table says the same as `manifests/base/rbac.yaml`; a test keeps both equal.
+The table has the same permissions as `manifests/base/rbac.yaml`; a test compares both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Verbs on one resource (`plural` or `plural/subresource`), everywhere or in `namespace`; with a `name`, on that
-    object alone. `optional`: without it something is done less well."""
+    """Verbs on a resource (`plural` or `plural/subresource`) in `namespace`, or in all namespaces. With a `name`, they
+    are on this object only. Without an `optional` permission, the server works with less information."""
 
     group: str
     resource: str
@@ -96,9 +96,9 @@ _WORKLOADS = (
 
 
 def needs_of(configuration: Configuration) -> list[Need]:
-    """What a server with this configuration calls. A name can't be asked for at creation."""
+    """The permissions that a server with this configuration needs. RBAC cannot limit `create` to a name."""
     needs = [*_ALWAYS, *(_WORKLOADS if configuration.workloads.enabled else ())]
-    lease, kept = configuration.leader_election, configuration.certificates
+    lease, certificates = configuration.leader_election, configuration.certificates
     if configuration.mnnvl.collect_after_seconds:
         needs.append(Need("", "pods", ("list",), "collecting MNNVL resources that no Pod uses"))
     if lease.enabled:
@@ -106,20 +106,20 @@ def needs_of(configuration: Configuration) -> list[Need]:
             Need("coordination.k8s.io", "leases", ("create",), "leader election", lease.namespace),
             Need("coordination.k8s.io", "leases", ("get", "patch"), "leader election", lease.namespace, lease.name),
         ]
-    if kept.mode == "self-managed":
-        group, name, verbs = "admissionregistration.k8s.io", kept.webhook_configurations, (*_READ, "patch")
+    if certificates.mode == "self-managed":
+        group, name, verbs = "admissionregistration.k8s.io", certificates.webhook_configurations, (*_READ, "patch")
         needs += [
             Need(group, "mutatingwebhookconfigurations", verbs, "caBundles", name=name),
             Need(group, "validatingwebhookconfigurations", verbs, "caBundles", name=name),
-            Need("", "secrets", ("create",), "certificates", kept.namespace),
-            Need("", "secrets", verbs, "certificates", kept.namespace, kept.secret_name),
+            Need("", "secrets", ("create",), "certificates", certificates.namespace),
+            Need("", "secrets", verbs, "certificates", certificates.namespace, certificates.secret_name),
         ]
     return needs
 
 
 async def check_permissions(client: Client, needs: Sequence[Need], account: Account | None) -> list[Check]:
-    """Asks about `account`, or (None) about ourselves. ClusterError if the API server doesn't answer, and if we
-    may not ask about others."""
+    """Reviews the access of `account`, or of this process if it is None. Raises ClusterError, also if this process may
+    not review the access of others."""
     who, missing = "you" if account is None else str(account), list[Check]()
     for need in needs:
         refused = [verb for verb in need.verbs if not await _is_allowed(client, need, verb, account)]
@@ -138,9 +138,9 @@ async def _is_allowed(client: Client, need: Need, verb: str, account: Account | 
 
 
 def access_review(need: Need, verb: str, account: Account | None) -> Object:
-    """The question (authorization.k8s.io/v1); about ourselves without an `account`."""
+    """A SubjectAccessReview, or a SelfSubjectAccessReview without an `account`."""
     plural, _, subresource = need.resource.partition("/")
-    given = {
+    attributes = {
         "group": need.group,
         "resource": plural,
         "subresource": subresource,
@@ -148,12 +148,12 @@ def access_review(need: Need, verb: str, account: Account | None) -> Object:
         "name": need.name,
         "namespace": need.namespace,
     }
-    spec: Object = {"resourceAttributes": {key: value for key, value in given.items() if value}}
+    spec: Object = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
     if account is not None:
         spec |= {"user": f"system:serviceaccount:{account.namespace}:{account.name}", "groups": _groups(account)}
     return {"spec": spec}
 
 
 def _groups(account: Account) -> list[str]:
-    """Those that every service account is in."""
+    """The groups of every service account."""
     return ["system:serviceaccounts", f"system:serviceaccounts:{account.namespace}", "system:authenticated"]

@@ -1,4 +1,4 @@
-"""The Deployment of the manifests: how many of its replicas are ready, and of which version they are."""
+"""The Deployment of the manifests: its ready replicas and their version."""
 
 import contextlib
 import re
@@ -14,8 +14,8 @@ _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)$")
 
 
 async def check_replicas(client: Client, namespace: str, version: str) -> list[Check]:
-    """Checks of the Deployment `grove-admission`, none if there is no such Deployment. `version` is ours, with
-    which its image is compared. ClusterError if the Deployment can't be read."""
+    """Checks of the Deployment `grove-admission`; none if it does not exist. Its image is compared with `version`,
+    which is that of this program. Raises ClusterError if the Deployment cannot be read."""
     try:
         deployment = await client.get(DEPLOYMENT, NAME, namespace)
     except NotFound:
@@ -63,11 +63,11 @@ def _pod_reasons(status: Object) -> Iterator[str]:
 
 def _images(deployment: Object) -> list[str]:
     template = (deployment["spec"].get("template") or {}).get("spec") or {}
-    return [str(one.get("image", "")) for one in template.get("containers") or () if one.get("name") == NAME]
+    return [str(item.get("image", "")) for item in template.get("containers") or () if item.get("name") == NAME]
 
 
 def _age(image: str, version: str, namespace: str) -> list[Check]:
-    """A problem if the tag of the image is an older version than ours; nothing if the tag is no version."""
+    """A problem if the tag of the image is an older version than ours. Nothing if the tag is not a version."""
     tagged, ours = _VERSION.search(image), _VERSION.search(f":{version}")
     if tagged is None or ours is None or _numbers(tagged) >= _numbers(ours):
         return []

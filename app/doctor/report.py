@@ -10,7 +10,7 @@ Status = Literal["ok", "warning", "problem", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. `unknown`: it could not be."""
+    """The result of a check. `unknown` means that it could not be made."""
 
     subject: str
     status: Status

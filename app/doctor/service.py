@@ -1,4 +1,4 @@
-"""The Service that API servers call, and who answers behind it."""
+"""The Service that API servers call, and its endpoints."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,25 +29,25 @@ class Endpoint:
 
 
 def is_called(configurations: Iterable[Object]) -> bool:
-    """Whether a webhook of stored configurations calls a Service, not a URL."""
-    webhooks = (webhook for one in configurations for webhook in one.get("webhooks") or ())
+    """Whether a webhook of the configurations calls a Service and not a URL."""
+    webhooks = (webhook for configuration in configurations for webhook in configuration.get("webhooks") or ())
     return any("service" in (webhook.get("clientConfig") or {}) for webhook in webhooks)
 
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[list[Check], list[Endpoint]]:
-    """The Service and its ready endpoints. ClusterError if they can't be read."""
+    """Checks of the Service, and its ready endpoints. Raises ClusterError if they cannot be read."""
     what = f"Service {namespace}/{name}"
     try:
         service = await client.get(SERVICE, name, namespace)
     except NotFound:
         return [Check(SUBJECT, "problem", f"{what} does not exist", _ABSENT)], []
-    port = next((one for one in service["spec"].get("ports") or () if one.get("port") == _PORT), None)
+    port = next((item for item in service["spec"].get("ports") or () if item.get("port") == _PORT), None)
     if port is None:
         message = f"{what} has no port {_PORT}, which the webhook configurations name"
         return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
     selector = f"kubernetes.io/service-name={name}"
     slices = (await client.list(ENDPOINT_SLICE, namespace, label_selector=selector, limit=0)).items
-    ready = [endpoint for one in slices for endpoint in _ready(one, port.get("name") or "")]
+    ready = [endpoint for item in slices for endpoint in _ready(item, port.get("name") or "")]
     return [_judge(what, len(ready))], ready
 
 
@@ -61,9 +61,10 @@ def _judge(what: str, ready: int) -> Check:
 
 
 def _ready(endpoint_slice: Object, port_name: str) -> Iterator[Endpoint]:
-    """A condition that isn't there counts as ready (discovery.k8s.io/v1)."""
+    """The ready endpoints of an EndpointSlice. Without the condition, an endpoint counts as ready:
+    https://kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1/."""
     ports: list[dict[str, Any]] = endpoint_slice.get("ports") or []
-    port = next((one.get("port") for one in ports if (one.get("name") or "") == port_name), None)
+    port = next((item.get("port") for item in ports if (item.get("name") or "") == port_name), None)
     for endpoint in endpoint_slice.get("endpoints") or ():
         ready = (endpoint.get("conditions") or {}).get("ready")
         if port is not None and ready is not False and endpoint.get("addresses"):

@@ -1,4 +1,4 @@
-"""The managed ClusterTopology and the KAI Topology that stands for it."""
+"""The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology."""
 
 from collections.abc import Sequence
 
@@ -16,22 +16,23 @@ _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 
 
 async def check_topology(client: Client, name: str, *, enabled: bool, levels: Sequence[Level]) -> list[Check]:
-    """`levels` are those of the configuration, none if it isn't known. ClusterError if they can't be read."""
+    """The checks of the topology. `levels` are those of the configuration, () if it is not known. Raises
+    ClusterError."""
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
         return await _binding(client, name, dialect, levels if enabled else None)
-    found = await _read(client, name)
+    stored = await _read(client, name)
     if not enabled:
-        return [_disabled(name, found)]
-    if found is None:
+        return [_disabled(name, stored)]
+    if stored is None:
         message = f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all PodGangs, wait"
         return [Check(SUBJECT, "problem", message, f"{_LEADER} Or, where topology support is off, give --config.")]
-    return [*_levels(name, found, levels), _ready(name, found), *await _kai(client, name, found)]
+    return [*_levels(name, stored, levels), _ready(name, stored), *await _kai(client, name, stored)]
 
 
 async def _binding(client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None) -> list[Check]:
-    """The ClusterTopologyBinding of the configured name; `configured` is None if topology is disabled. Its KAI Topology
-    and its conditions are Grove's."""
+    """The checks of the ClusterTopologyBinding. `configured` is None if topology support is disabled. Grove writes the
+    KAI Topology and most conditions of a binding."""
     if configured is None:
         message = "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them"
         return [Check(SUBJECT, "ok", message)]
@@ -59,26 +60,25 @@ async def _read(client: Client, name: str) -> Object | None:
         return None
 
 
-def _disabled(name: str, found: Object | None) -> Check:
-    if found is None:
+def _disabled(name: str, stored: Object | None) -> Check:
+    if stored is None:
         return Check(SUBJECT, "ok", "topology support is off")
     message = f"topology support is off, but ClusterTopology {name} exists"
     return Check(SUBJECT, "warning", message, _LEADER)
 
 
-def _levels(name: str, found: Object, configured: Sequence[Level]) -> list[Check]:
-    held = DESIGN.read_levels(found)
-    message = f"ClusterTopology {name}: {', '.join(level.domain for level in held)}"
-    if configured and held != tuple(configured):
-        wanted = ", ".join(f"{level.domain}={level.key}" for level in configured)
+def _levels(name: str, topology: Object, configured: Sequence[Level]) -> list[Check]:
+    current = DESIGN.read_levels(topology)
+    message = f"ClusterTopology {name}: {', '.join(level.domain for level in current)}"
+    if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
-        return [Check(SUBJECT, "problem", f"{message}; the configuration has {wanted}", remedy)]
+        return [Check(SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy)]
     return [Check(SUBJECT, "ok", message)]
 
 
-def _ready(name: str, found: Object) -> Check:
-    conditions = (found.get("status") or {}).get("conditions") or []
-    ready: Object = next((one for one in conditions if one.get("type") == READY), {})
+def _ready(name: str, topology: Object) -> Check:
+    conditions = (topology.get("status") or {}).get("conditions") or []
+    ready: Object = next((condition for condition in conditions if condition.get("type") == READY), {})
     status, message = ready.get("status"), ready.get("message") or "nothing has been said of it yet"
     if status == "True":
         return Check(SUBJECT, "ok", f"ClusterTopology {name} is Ready")
@@ -89,14 +89,14 @@ def _ready(name: str, found: Object) -> Check:
 async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     what = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
-        return []  # said with the APIs
+        return []  # the checks of the APIs have this
     try:
-        found = await client.get(KAI_TOPOLOGY, name)
+        stored = await client.get(KAI_TOPOLOGY, name)
     except NotFound:
         return [Check(SUBJECT, "problem", f"{what} does not exist", _LEADER)]
-    if not is_owned(found, topology["metadata"]["uid"]):
+    if not is_owned(stored, topology["metadata"]["uid"]):
         message = f"{what} is not controlled by ClusterTopology {name}, and so is left as it is"
         return [Check(SUBJECT, "problem", message, "Delete it; it is made anew.")]
-    if level_labels(found) != level_labels(desired_kai_topology(topology, DESIGN.read_levels(topology))):
+    if level_labels(stored) != level_labels(desired_kai_topology(topology, DESIGN.read_levels(topology))):
         return [Check(SUBJECT, "problem", f"{what} has other levels than the ClusterTopology", _LEADER)]
     return [Check(SUBJECT, "ok", f"{what} has the same levels")]

@@ -1,5 +1,5 @@
-"""The installed webhook configurations: what is refused while the server is down, and how they differ from those that
-this version installs. Their caBundles are looked at elsewhere (`certificate`)."""
+"""The installed webhook configurations: what is rejected while the server is down, and how they differ from those that
+this version installs. Their caBundles are checked in `certificate`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,36 +11,36 @@ SUBJECT = "webhooks"
 _INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _DEFAULTS: Mapping[str, Any] = {"objectSelector": {}, "namespaceSelector": {}, "reinvocationPolicy": "Never"}
-"""What the API server puts if nothing was said."""
+"""The defaults of the API server."""
 
 Object = Mapping[str, Any]
 
 
 def check_webhooks(installed: Object | None, desired: Object, others: Iterable[Object] = ()) -> list[Check]:
-    """One configuration (admissionregistration.k8s.io/v1): `installed` as it is stored, None if it isn't there.
-    `others` are the stored configurations of that kind, in which the webhooks may be under another name."""
+    """The checks of a webhook configuration. `installed` is the stored one, or None. `others` are the stored
+    configurations of the same kind, one of which may have the webhooks under another name."""
     what = f"{desired['kind']} {desired['metadata']['name']}"
     if installed is None:
         return [_missing(what, desired, others)]
-    found = {one["name"]: one for one in installed.get("webhooks") or ()}
-    wanted = {one["name"]: one for one in desired["webhooks"]}
+    stored = {webhook["name"]: webhook for webhook in installed.get("webhooks") or ()}
+    ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
     checks: list[Check] = []
-    for name in wanted:
-        if name in found:
-            checks += _check(found[name], wanted[name])
+    for name in ours:
+        if name in stored:
+            checks += _check(stored[name], ours[name])
         else:
             checks.append(Check(SUBJECT, "problem", f"{what} has no {name}", _INSTALL))
     checks += [
         Check(SUBJECT, "warning", f"{what} has {name}, which this version doesn't serve", _INSTALL)
-        for name in found
-        if name not in wanted
+        for name in stored
+        if name not in ours
     ]
     return checks
 
 
 def _missing(what: str, desired: Object, others: Iterable[Object]) -> Check:
-    ours = {one["name"] for one in desired["webhooks"]}
-    names = [one["metadata"]["name"] for one in others if ours & {two["name"] for two in one.get("webhooks") or ()}]
+    ours = _webhook_names(desired)
+    names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
         return Check(SUBJECT, "problem", f"{what} is not installed: nothing is checked or injected", _INSTALL)
     message = f"{what} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is written"
@@ -48,19 +48,23 @@ def _missing(what: str, desired: Object, others: Iterable[Object]) -> Check:
     return Check(SUBJECT, "problem", message, remedy)
 
 
-def _check(found: Object, wanted: Object) -> Iterator[Check]:
-    yield Check(SUBJECT, "ok", f"{found['name']}: {while_down(found)}")
-    for difference in differences(found, wanted):
-        yield Check(SUBJECT, "warning", f"{found['name']}: {difference}", _INSTALL)
-    for difference in _client_differences(found.get("clientConfig") or {}, wanted["clientConfig"]):
-        yield Check(SUBJECT, "problem", f"{found['name']}: {difference}", _INSTALL)
+def _webhook_names(configuration: Object) -> set[str]:
+    return {webhook["name"] for webhook in configuration.get("webhooks") or ()}
+
+
+def _check(stored: Object, desired: Object) -> Iterator[Check]:
+    yield Check(SUBJECT, "ok", f"{stored['name']}: {while_down(stored)}")
+    for difference in differences(stored, desired):
+        yield Check(SUBJECT, "warning", f"{stored['name']}: {difference}", _INSTALL)
+    for difference in _client_differences(stored.get("clientConfig") or {}, desired["clientConfig"]):
+        yield Check(SUBJECT, "problem", f"{stored['name']}: {difference}", _INSTALL)
 
 
 def while_down(webhook: Object) -> str:
-    """What becomes of requests that `webhook` matches while nobody answers."""
-    asked = " and ".join(_rule(rule) for rule in webhook.get("rules") or ())
+    """What happens to the requests of `webhook` while the server is down."""
+    requests = " and ".join(_rule(rule) for rule in webhook.get("rules") or ())
     fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are refused"
-    return f"while the server is down, {asked or 'no requests'} {fate}{_limits(webhook)}"
+    return f"while the server is down, {requests or 'no requests'} {fate}{_limits(webhook)}"
 
 
 def _rule(rule: Object) -> str:
@@ -70,7 +74,8 @@ def _rule(rule: Object) -> str:
 
 
 def _limits(webhook: Object) -> str:
-    """Which of them it isn't asked about. A namespaceSelector says nothing about what has no namespace."""
+    """The conditions under which the webhook is called. A namespaceSelector does not apply to cluster-scoped
+    objects."""
     limits = ""
     cluster_wide = all(rule.get("scope") == "Cluster" for rule in webhook.get("rules") or ())
     selector = webhook.get("namespaceSelector") or {}
@@ -78,37 +83,37 @@ def _limits(webhook: Object) -> str:
         limits += _namespaces(selector)
     if webhook.get("objectSelector"):
         limits += f", where the objectSelector {_text(webhook['objectSelector'])} matches"
-    conditions = [one["name"] for one in webhook.get("matchConditions") or ()]
+    conditions = [condition["name"] for condition in webhook.get("matchConditions") or ()]
     return limits + (f", where its matchConditions hold ({', '.join(conditions)})" if conditions else "")
 
 
 def _namespaces(selector: Object) -> str:
     expressions = selector.get("matchExpressions") or []
     if len(expressions) == 1 and not selector.get("matchLabels"):
-        (one,) = expressions
-        if (one.get("key"), one.get("operator")) == (_NAME_LABEL, "NotIn"):
-            return f", except in {', '.join(one.get('values') or ())}"
+        (expression,) = expressions
+        if (expression.get("key"), expression.get("operator")) == (_NAME_LABEL, "NotIn"):
+            return f", except in {', '.join(expression.get('values') or ())}"
     return f", in namespaces that {_text(selector)} selects"
 
 
-def differences(found: Object, wanted: Object) -> Iterator[str]:
-    """How `found` differs from `wanted`, defaults and clientConfig aside."""
-    for key in sorted({*found, *wanted} - {"clientConfig", "name"}):
+def differences(stored: Object, desired: Object) -> Iterator[str]:
+    """The differences of two webhooks, apart from defaults and clientConfig."""
+    for key in sorted({*stored, *desired} - {"clientConfig", "name"}):
         default = _DEFAULTS.get(key)
-        is_, should = found.get(key, default), wanted.get(key, default)
-        if is_ != should:
-            yield f"{key} is {_text(is_)}; this version installs {_text(should)}"
+        current, ours = stored.get(key, default), desired.get(key, default)
+        if current != ours:
+            yield f"{key} is {_text(current)}; this version installs {_text(ours)}"
 
 
-def _client_differences(found: Object, wanted: Object) -> Iterator[str]:
-    path = wanted["service"]["path"]
-    if "url" in found:
-        if not str(found["url"]).endswith(path):
-            yield f"clientConfig.url is {found['url']}; this version serves it at {path}"
+def _client_differences(stored: Object, desired: Object) -> Iterator[str]:
+    path = desired["service"]["path"]
+    if "url" in stored:
+        if not str(stored["url"]).endswith(path):
+            yield f"clientConfig.url is {stored['url']}; this version serves it at {path}"
         return
-    service = {"port": 443, **(found.get("service") or {})}
-    if service != wanted["service"]:
-        yield f"clientConfig.service is {_text(service)}; this version installs {_text(wanted['service'])}"
+    service = {"port": 443, **(stored.get("service") or {})}
+    if service != desired["service"]:
+        yield f"clientConfig.service is {_text(service)}; this version installs {_text(desired['service'])}"
 
 
 def _text(value: Any) -> str:

@@ -8,8 +8,8 @@ There are three levels, each with its own tests:
 
 API servers send a bookmark about once a minute, and another one two seconds before a watch ends. A connection may
 therefore be silent for less than a minute, but a broken connection has to be detected within 60 s. If a watch is silent
-for `quiet_after`, it is replaced by one from the last version with a timeout of `probe_timeout` seconds. In that time, a
-healthy API server sends a bookmark or ends the stream. If it does neither, the connection is broken.
+for `quiet_after`, it is replaced by one from the last version with a timeout of `probe_timeout` seconds. In that time,
+a healthy API server sends a bookmark or ends the stream. If it does neither, the connection is broken.
 """
 
 import asyncio
@@ -74,8 +74,8 @@ async def run_store(
     needs_right: bool = False,
 ) -> NoReturn:
     """Fills `store` and keeps it up to date until it is cancelled. After a ClusterError, which is counted in
-    `store.restarts` and described in `store.problem`, it tries again. Any other exception is raised. With `needs_right`,
-    Forbidden is raised if a list gets a 403.
+    `store.restarts` and described in `store.problem`, it tries again. Any other exception is raised. With
+    `needs_right`, Forbidden is raised if a list gets a 403.
 
     `served_changed` returns when the set of served resources has changed. A resource that is not served is tried again
     after that.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.doctor.apis import WANTED, check_apis
+from app.doctor.apis import APIS, check_apis
 from app.doctor.report import Check
 from app.kube.api import NotFound, Object
 from app.objects.resource import CRD
@@ -64,7 +64,7 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
 
 async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
     checks = await check_apis(MemoryClient(served={CRD: "v1"}), read)
-    assert len(checks) == len(WANTED)
+    assert len(checks) == len(APIS)
     assert all(check.remedy for check in checks if check.status != "ok")
 
 
