@@ -1,4 +1,4 @@
-"""Certificates for development: a CA and a serving pair in a directory, made at the first start and kept."""
+"""Certificates for development: a CA and a serving certificate in a directory, which the first start creates."""
 
 import contextlib
 import fcntl
@@ -20,7 +20,7 @@ _CLOCK_SKEW = timedelta(minutes=5)
 
 
 class DevelopmentCertificate(NamedTuple):
-    """Where the files are."""
+    """The paths of the files."""
 
     cert_path: Path
     key_path: Path
@@ -28,11 +28,12 @@ class DevelopmentCertificate(NamedTuple):
 
 
 def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> DevelopmentCertificate:
-    """Sees to it that `directory` holds a pair (tls.crt, tls.key) for `names`, signed by its own CA (ca.crt, ca.key).
+    """Ensures that `directory` has a serving certificate (tls.crt, tls.key) for `names`, signed by its CA (ca.crt,
+    ca.key).
 
-    What is there is kept if it is good for another 7 days and covers the names; else the leaf is made anew, and the
-    CA only if it is at its end. A name is a DNS name or an IP address. FileExistsError if the directory holds
-    certificates that were not made here: they are not written over.
+    A certificate that is valid for 7 more days and covers the names is kept. Otherwise a new one is created, with a new
+    CA if the CA expires within 7 days. A name is a DNS name or an IP address. Raises FileExistsError if the directory
+    has other certificates, which are not overwritten.
     """
     directory.mkdir(parents=True, exist_ok=True)
     paths = DevelopmentCertificate(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
@@ -51,8 +52,8 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
 
 
 def is_development(directory: Path) -> bool:
-    """Whether what `directory` holds was made here, in whole or up to a crash; `grove-admission certs make` leaves a
-    ca.key too."""
+    """Whether the certificates in `directory` were created here, also if a crash left only some files. The command
+    `grove-admission certs make` creates a ca.key too."""
     ca = _read(directory / "ca.crt", directory / "ca.key")
     if ca is None:
         return (directory / "ca.key").exists()
@@ -63,7 +64,7 @@ def is_development(directory: Path) -> bool:
 
 
 def _refuse_foreign(paths: DevelopmentCertificate) -> None:
-    """ca.key is written before all others, so files without it are not ours."""
+    """Raises FileExistsError for files without a ca.key, which is always written first."""
     for path in paths:
         if path.exists():
             raise FileExistsError(f"{path} was not made here (no ca.key beside it): name it as a file, or move it away")
@@ -92,7 +93,7 @@ def _read(cert_path: Path, key_path: Path) -> Pair | None:
 
 
 def _write(pair: Pair, cert_path: Path, key_path: Path) -> None:
-    """The key first: a crash in between leaves a mismatch, which the next start sees and mends."""
+    """Writes the key first. After a crash in between, the next start detects the mismatch and corrects it."""
     _replace(key_path, pair.key_pem, 0o600)
     _replace(cert_path, pair.cert_pem, 0o644)
 
@@ -111,7 +112,7 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Two processes may start at once; the second waits, and finds what the first has made."""
+    """Locks `directory`, because two processes may start at the same time."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

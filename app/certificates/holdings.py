@@ -1,9 +1,10 @@
-"""What the certificate Secret holds: the CA that signs, the pair that serves, and the CAs that are still trusted.
+"""The content of the certificate Secret: the CA that signs, the serving certificate, and all trusted CAs.
 
-    ca.crt   the bundle: the signing CA first, then the retired ones      ca.key   the key of the first
-    tls.crt  the serving certificate                                      tls.key  its key
+ca.crt   the bundle: the signing CA, then the retired CAs     ca.key   the key of the signing CA tls.crt  the serving
+certificate                              tls.key  its key
 
-The pair may be signed by a retired CA: a new CA is trusted before anything that it has signed is shown.
+The serving certificate may be signed by a retired CA, because a new CA must be trusted before a certificate that it
+signed is shown.
 """
 
 import base64
@@ -16,12 +17,12 @@ from app.certificates.inspect import Pair, check_ca, check_pair, inspect, is_iss
 
 
 class BrokenHoldingsError(ValueError):
-    """A Secret that can't be used; the message says why."""
+    """The content of a Secret is not usable, for the reasons in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """`ca` signs from now on, `leaf` is to be shown, `retired` are former CAs (PEM, one each, the newest first)."""
+    """The signing `ca`, the serving certificate `leaf`, and former CAs in `retired` (PEM, the newest first)."""
 
     ca: Pair
     leaf: Pair
@@ -29,7 +30,7 @@ class Holdings:
 
     @property
     def bundle(self) -> tuple[bytes, ...]:
-        """The CAs that clients are to trust, PEM, one each."""
+        """The CAs (PEM) that clients must trust."""
         return (self.ca.cert_pem, *self.retired)
 
     @property
@@ -37,7 +38,7 @@ class Holdings:
         return b"".join(self.bundle)
 
     def issuer(self) -> bytes:
-        """The CA of the bundle that signed the leaf. BrokenHoldingsError if none has."""
+        """The CA of the bundle that signed the leaf. Raises BrokenHoldingsError if none has."""
         for ca in self.bundle:
             if is_issued_by(self.leaf.cert_pem, ca):
                 return ca
@@ -45,8 +46,8 @@ class Holdings:
 
 
 def read_holdings(data: Mapping[str, Any]) -> Holdings:
-    """Holdings from a Secret's `data` (base64). Whether anything has expired is not asked. BrokenHoldingsError with
-    every reason why they can't be used."""
+    """The holdings in the `data` of a Secret (base64), which may have expired. Raises BrokenHoldingsError with all
+    problems."""
     content = {name: _decoded(data, name) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
     try:
         bundle = split_bundle(content["ca.crt"])
@@ -62,7 +63,7 @@ def read_holdings(data: Mapping[str, Any]) -> Holdings:
 
 
 def written_holdings(holdings: Holdings) -> dict[str, str]:
-    """What `read_holdings` reads."""
+    """The `data` of a Secret with these holdings, as `read_holdings` reads it."""
     content = {
         "ca.crt": holdings.bundle_pem,
         "ca.key": holdings.ca.key_pem,

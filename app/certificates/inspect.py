@@ -1,4 +1,4 @@
-"""Reading certificates and judging them."""
+"""Reads and checks certificates."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ _CHAIN_LIMIT = 8
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate (PEM; intermediates may follow it) and its private key (PEM, not encrypted)."""
+    """A certificate (PEM, with or without intermediates) and its private key (PEM, not encrypted)."""
 
     cert_pem: bytes
     key_pem: bytes = field(repr=False)
@@ -31,7 +31,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class CertificateInfo:
-    """What a certificate says. `names` are its DNS names, then its IP addresses; `fingerprint` is SHA-256 in hex."""
+    """The fields of a certificate. `names` are its DNS names and its IP addresses, `fingerprint` is SHA-256 in hex."""
 
     subject: str
     issuer: str
@@ -43,28 +43,28 @@ class CertificateInfo:
 
 
 def inspect(pem: bytes) -> CertificateInfo:
-    """Reads the first certificate of `pem`. ValueError if there is none."""
+    """The fields of the first certificate in `pem`. Raises ValueError if there is none."""
     return _info(load_certificates(pem)[0])
 
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
-    """The certificates of `pem`, each as PEM of one and the same form, in order. ValueError if there is none."""
+    """The certificates in `pem` in their order, each as normalized PEM. Raises ValueError if there is none."""
     return tuple(certificate.public_bytes(Encoding.PEM) for certificate in load_certificates(pem))
 
 
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
-    """Whether the first certificate of `cert_pem` is signed by that of `ca_pem`. ValueError if there is none."""
+    """Whether the first certificate in `ca_pem` signed the first one in `cert_pem`. Raises ValueError if one is
+    missing."""
     return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
 
 
 def renewal_time(info: CertificateInfo, fraction: float = 2 / 3) -> datetime:
-    """When to replace a certificate: after this fraction of its life."""
+    """The time to replace a certificate: after `fraction` of its validity."""
     return info.not_before + (info.not_after - info.not_before) * fraction
 
 
 def load_certificates(pem: bytes) -> list[x509.Certificate]:
-    """All certificates of `pem`, with a key of a kind that is known. ValueError for everything else that a file may
-    hold."""
+    """All certificates in `pem`. Raises ValueError for anything else, and for keys of an unknown type."""
     try:
         certificates = x509.load_pem_x509_certificates(pem)
         for certificate in certificates:
@@ -81,13 +81,13 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def plainly(error: Exception) -> str:
-    """Why PEM couldn't be read; cryptography's own words are about its parser, and send one to its FAQ."""
+    """The reason why PEM could not be read, without the message of cryptography about its parser."""
     return "it is not PEM" if "PEM" in str(error) else str(error)
 
 
 def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
-    """Everything that keeps `pair` from serving `names` at `now`; empty if nothing does. As `check_certificate`, and
-    the key has to be that of the certificate."""
+    """All reasons why `pair` cannot serve `names` at `now`: those of `check_certificate`, and that the key is not that
+    of the certificate."""
     try:
         leaf = load_certificates(pair.cert_pem)[0]
     except ValueError:
@@ -96,10 +96,10 @@ def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: d
 
 
 def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
-    """Everything that keeps a client from trusting `cert_pem` (PEM; intermediates may follow it) as `names` at `now`.
+    """All reasons why a client does not trust `cert_pem` (PEM, with or without intermediates) for `names` at `now`.
 
-    With a `ca_bundle` (PEM, one or more CAs) the certificate must lead to one of them, as a client that trusts only
-    this bundle would check it. A name is a DNS name or an IP address.
+    With a `ca_bundle` (PEM), the certificate must be signed by one of its CAs, directly or through intermediates. A
+    name is a DNS name or an IP address.
     """
     try:
         leaf, *intermediates = load_certificates(cert_pem)
@@ -114,7 +114,7 @@ def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[
 
 
 def check_ca(ca: Pair) -> list[str]:
-    """Everything that keeps `make_leaf` from signing with `ca`, its times apart; empty if nothing does."""
+    """All reasons why `make_leaf` cannot sign with `ca`, without regard to its validity period."""
     try:
         certificate = load_certificates(ca.cert_pem)[0]
         is_ca = _is_ca(certificate)
@@ -203,7 +203,8 @@ def _issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _covers(names: Sequence[str], name_to_cover: str) -> bool:
-    """RFC 6125: DNS names in any case, one wildcard for one whole leftmost label; addresses by value."""
+    """Whether `names` cover a name (RFC 6125): DNS names without regard to case, with a wildcard for the leftmost
+    label, and addresses by value."""
     address = address_of(name_to_cover)
     if address is not None:
         return any(address_of(name) == address for name in names)
@@ -213,6 +214,7 @@ def _covers(names: Sequence[str], name_to_cover: str) -> bool:
 
 
 def address_of(name: str) -> IPAddress | None:
+    """`name` as an IP address, or None if it is not one."""
     try:
         return ipaddress.ip_address(name)
     except ValueError:
@@ -248,6 +250,7 @@ def _is_ca(certificate: x509.Certificate) -> bool:
 
 
 def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """The key in `key_pem`. Raises ValueError if it is not an elliptic-curve key."""
     key = load_pem_private_key(key_pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the CA's key is not an elliptic-curve key")  # noqa: TRY004 - the value of a PEM, not a type
@@ -255,5 +258,6 @@ def ec_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def authority_key_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    """The AuthorityKeyIdentifier of certificates that `issuer` signs."""
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)

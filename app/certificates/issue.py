@@ -1,6 +1,7 @@
-"""Makes certificates. No clock and no files: names and times are passed in, times with their zone.
+"""Creates certificates. Names and times, with time zone, are arguments: no clock and no files are used.
 
-Keys are EC P-256. What is made passes RFC 5280 read strictly (OpenSSL's X509_V_FLAG_X509_STRICT, Go's crypto/x509).
+Keys are EC P-256. The certificates conform to RFC 5280 strictly (X509_V_FLAG_X509_STRICT of OpenSSL, crypto/x509 of
+Go).
 """
 
 import ipaddress
@@ -23,7 +24,7 @@ _COMMON_NAME_LIMIT = 64
 
 
 def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
-    """A self-signed CA that may sign leaves and nothing below them."""
+    """A self-signed CA that can sign serving certificates, but no other CAs."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(common_name)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -41,14 +42,15 @@ def make_leaf(
 ) -> Pair:
     """A serving certificate for these names, signed by `ca`.
 
-    ValueError if there is no name, a name can't stand in a certificate, or the leaf would outlive its CA.
+    Raises ValueError if there is no name, if a name is not allowed in a certificate, or if the certificate would expire
+    after its CA.
     """
     addresses = [ipaddress.ip_address(address) for address in ip_addresses]
     names = [*dns_names, *map(str, addresses)]
     if not names:
         raise ValueError("a serving certificate needs at least one name")
     issuer = load_certificates(ca.cert_pem)[0]
-    if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates know whole seconds
+    if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates have whole seconds
         raise ValueError(f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}")
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
@@ -66,7 +68,7 @@ def make_leaf(
 
 
 def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Sorts names into DNS names and IP addresses, as `make_leaf` takes them."""
+    """The DNS names and the IP addresses in `names`, for `make_leaf`."""
     dns_names: list[str] = []
     addresses: list[str] = []
     for name in names:
@@ -104,7 +106,7 @@ def _subject(common_name: str) -> x509.Name:
 
 
 def _fitting(names: Sequence[str]) -> str:
-    """A common name has at most 64 characters; clients read the alternative names anyway."""
+    """A common name, which has at most 64 characters. Clients read only the alternative names."""
     return next((name for name in names if len(name) <= _COMMON_NAME_LIMIT), "grove-admission")
 
 

@@ -1,16 +1,18 @@
-"""Self-managed certificates: one Secret for all replicas, and the caBundles of our two webhook configurations.
+"""Self-managed certificates: a Secret for all replicas, and the caBundles of the two webhook configurations.
 
-Every replica does this, not the leader alone: a replica needs a certificate before it can be asked anything, and the
-leader's own writes are judged by our webhooks. Three rules keep replicas from undoing each other's work, and hold at
-whatever line one of them dies:
+All replicas do this, and not only the leader: a replica needs a certificate before it can be called, and our own
+webhooks admit the writes of the leader. Three rules prevent replicas from reverting each other's work, and hold if a
+replica ends at any line:
 
-- The Secret is created once and changed only as it was read (resourceVersion). Who loses the race uses the winner's.
-- The configurations are read before the Secret, and written only as they were read. A bundle that stands there was in
-  the Secret earlier, so the Secret read after it is at least as new: a bundle is never replaced by an older one.
-- A replica shows a certificate only once it has seen all our caBundles trust its CA; one that serves well waits until
-  they have done so for `settle` seconds, as API servers see a changed configuration late.
+- The Secret is created once, and changed only at the resourceVersion that was read. A replica that loses the race uses
+the Secret of the winner.
+- The configurations are read before the Secret, and changed only at the resourceVersion that was read. Each caBundle
+was in the Secret earlier, so a Secret that is read afterwards is not older. A caBundle is therefore never replaced by
+an older one.
+- A replica shows a certificate only after all our caBundles trust its CA. If the current certificate is valid, it waits
+until they have done so for `settle` seconds, because API servers get a changed configuration with a delay.
 
-One look takes at most one step (`certificates.rotate`); the next look publishes it.
+A look makes at most one step (`certificates.rotate`), and the next look publishes it.
 """
 
 import logging
@@ -38,8 +40,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SelfManaged:
-    """What is kept where: the Secret and the Service in `namespace`, both webhook configurations under one name.
-    `settle` is in seconds."""
+    """The names of the objects: the Secret and the Service in `namespace`, and the two webhook configurations, which
+    have the same name. `settle` is in seconds."""
 
     namespace: str = "grove-system"
     secret: str = "grove-admission-certificates"
@@ -50,13 +52,13 @@ class SelfManaged:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the certificate is valid for: the name that API servers call, and loopback, for a forwarded port."""
+        """The names of the certificate: the one that API servers call, and loopback, for forwarded ports."""
         return f"{self.service}.{self.namespace}.svc", "localhost", "127.0.0.1", "::1"
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The pair that serves, and the CA (PEM) that signed it."""
+    """The serving certificate, and the CA (PEM) that signed it."""
 
     leaf_pem: bytes
     issuer: bytes
@@ -65,16 +67,17 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the Secret is to hold, and why: a reason of `certificates.rotate`, `restore` (it is gone or broken, and this
-    replica knows what it held) or `trust` (it lacks the CA of what this replica shows)."""
+    """The new content of the Secret, and the reason: one of `certificates.rotate`, `restore` (the Secret is missing or
+    broken, and this replica has its former content) or `trust` (it lacks the CA of the certificate that this replica
+    shows)."""
 
     reason: str
     holdings: Holdings
 
 
 class CertificateReconciler:
-    """Keeps Secret, caBundles and `certificate` in step. `now` is the wall clock, with its zone; `clock` is monotonic,
-    in seconds. It is also what metrics and readiness ask (`certificates.source`)."""
+    """Reconciles the Secret, the caBundles and the serving `certificate`. Metrics and readiness read it as a
+    `certificates.source`. `now` is the wall clock with time zone, and `clock` is monotonic, in seconds."""
 
     name = "certificates"
 
@@ -99,8 +102,6 @@ class CertificateReconciler:
         self._shown: Shown | None = None
         self._problems: list[str] = []
 
-    # What the rest of the program asks.
-
     def healthy(self) -> bool:
         return self._shown is not None and self._now() <= self._shown.info.not_after
 
@@ -115,13 +116,11 @@ class CertificateReconciler:
     def ca_bundle(self) -> bytes | None:
         return self._known.bundle_pem if self._known else None
 
-    # The reconciler.
-
     def all_keys(self) -> list[Key]:
         return [(self.settings.namespace, self.settings.secret)]
 
     async def reconcile(self, key: Key) -> float | None:
-        """One look at everything, whatever the key."""
+        """Looks at the Secret and the configurations. There is only one key."""
         self._problems = []
         try:
             return await self._look()
@@ -134,7 +133,7 @@ class CertificateReconciler:
             self._report()
 
     async def _look(self) -> float:
-        await self._bundles.read()  # before the Secret: see above
+        await self._bundles.read()  # before the Secret, see the module docstring
         secret = await self._read_secret()
         holdings = self._usable(secret)
         failed = None
@@ -167,8 +166,6 @@ class CertificateReconciler:
             self._problems.append(f"Secret {self._place} can't be used: {broken}")
             return None
 
-    # The certificate.
-
     def _show(self, holdings: Holdings) -> None:
         if self._is_shown(holdings) or not self._is_timely(holdings):
             return
@@ -185,7 +182,7 @@ class CertificateReconciler:
         logger.info("serving certificate loaded: %s, valid until %s", info.subject, info.not_after.isoformat())
 
     def _is_timely(self, holdings: Holdings) -> bool:
-        """Whether leaf and CA are valid by our own clock; the replica that made them may have another."""
+        """Whether the leaf and its CA are valid by our clock. The replica that created them may have another one."""
         now, infos = self._now(), [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
         begin = max(info.not_before for info in infos)
         if now < begin and self._serves_well():
@@ -201,10 +198,8 @@ class CertificateReconciler:
         shown = self._shown
         return shown is not None and self.healthy() and self._bundles.seconds_trusted(shown.issuer) is not None
 
-    # The Secret.
-
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
-        """The CA of what we show, if somebody has put a Secret there that doesn't trust it."""
+        """The CA of the certificate that we show, if the content of the Secret does not trust it."""
         if self._shown is None or self._shown.issuer in holdings.bundle or _is_foreign(secret):
             return ()
         return still_trusted([self._shown.issuer], self._now(), self.settings.terms)
@@ -214,7 +209,7 @@ class CertificateReconciler:
         if holdings is None:
             if self._known is not None:
                 return Step("restore", self._known)
-            # Other replicas may still show what these have signed.
+            # Other replicas may still show certificates that these CAs signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))
             return Step("issue", rotated("issue", None, settings.names, now, settings.terms, carried))
         if missing := self._missing_trust(secret, holdings):
@@ -225,7 +220,7 @@ class CertificateReconciler:
         return None if reason is None else Step(reason, rotated(reason, holdings, settings.names, now, settings.terms))
 
     async def _taken(self, secret: Object | None, step: Step) -> bool:
-        """Writes what is due; False if it may not be written."""
+        """Writes the Secret. Returns False if it must not be written."""
         if _is_foreign(secret):
             self._problems.append(f"Secret {self._place} was not made by grove-admission, and is left alone")
             return False
@@ -241,13 +236,11 @@ class CertificateReconciler:
         data, namespace = written_holdings(holdings), self.settings.namespace
         if secret is None:
             metadata = {"name": self.settings.secret, "labels": MANAGED_BY}
-            new = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
-            await self.client.create(SECRET, new, namespace)
+            obj = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
+            await self.client.create(SECRET, obj, namespace)
             return
         metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": MANAGED_BY}
         await self.client.patch(SECRET, self.settings.secret, {"metadata": metadata, "data": data}, namespace)
-
-    # When to look again, and what to say.
 
     def _next_look(self, holdings: Holdings | None) -> float:
         if holdings is None or self._problems:
@@ -266,13 +259,13 @@ class CertificateReconciler:
         if reason is not None:
             self.failures += 1
             if reason != self.last_error:
-                kept = "the one before goes on" if self.healthy() else "nothing can be served"
-                logger.error("certificates, %s: %s", kept, reason)
+                effect = "the one before goes on" if self.healthy() else "nothing can be served"
+                logger.error("certificates, %s: %s", effect, reason)
         self.last_error = reason
 
 
 def _is_foreign(secret: Object | None) -> bool:
-    """A Secret with content that doesn't bear our label. An empty one may have been put there for us."""
+    """Whether a Secret has content, but not our label. An empty Secret may have been created for us."""
     if secret is None or not secret.get("data"):
         return False
     labels = secret["metadata"].get("labels") or {}

@@ -1,4 +1,4 @@
-"""What a server shows to a client that trusts one CA bundle: a handshake, and nothing else."""
+"""A TLS handshake with a server, to verify its certificate with a CA bundle."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,15 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """`trusted`; `refused` by us, with the reason; or `unreachable`: nothing there that speaks TLS, with the reason."""
+    """The result of a handshake. `refused` means that the certificate was not verified, and `unreachable` that no TLS
+    server answered, each with the reason."""
 
     outcome: Literal["trusted", "refused", "unreachable"]
     reason: str = ""
 
 
 async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: float) -> Handshake:
-    """Connects to `host`, which should be `name` to somebody who trusts the CAs of `ca_bundle` (PEM) alone."""
+    """Connects to `host`, and verifies its certificate for `name` with the CAs in `ca_bundle` (PEM)."""
     context = ssl.create_default_context(cadata=ca_bundle.decode("ascii"))
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""The caBundles of our two webhook configurations: read, kept in step with one bundle, and watched for trust."""
+"""The caBundles of the two webhook configurations: reads and writes them, and tracks which CAs they trust."""
 
 import logging
 from collections.abc import Callable
@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 class CaBundles:
-    """Both configurations are called `name`; webhooks at another Service than `service` are none of ours. `problems`
-    says why the last `publish` left something alone. `clock` is monotonic, in seconds."""
+    """The caBundles of the webhooks that call `service`, in the configurations `name`. `problems` has the reasons why
+    the last `publish` did not write a configuration. `clock` is monotonic, in seconds."""
 
     def __init__(self, client: Client, name: str, service: Service, clock: Callable[[], float]) -> None:
         self.problems: list[str] = []
@@ -26,7 +26,7 @@ class CaBundles:
         self._read: dict[Resource, Object] = {}
 
     async def read(self) -> None:
-        """Looks at both. One that doesn't exist has nobody ask us."""
+        """Reads both configurations. One of them may be missing."""
         configurations = {}
         for resource in CONFIGURATIONS:
             try:
@@ -34,15 +34,14 @@ class CaBundles:
             except NotFound:
                 logger.debug("there is no %s %s", resource.kind, self._name)
         self._read = configurations
-        self._see()
+        self._track()
 
     def seconds_trusted(self, ca: bytes) -> float | None:
-        """For how long all of them have trusted `ca` (PEM) without a break, as far as we have seen; None if they
-        don't."""
+        """The seconds for which all webhooks have trusted `ca` (PEM) without interruption; None if one does not."""
         return self._trust.seconds(ca, self._clock())
 
     def trusted(self) -> set[bytes]:
-        """The CAs that any of them trusted when they were read."""
+        """All CAs that a webhook trusts."""
         return {
             ca
             for configuration in self._read.values()
@@ -51,8 +50,8 @@ class CaBundles:
         }
 
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
-        """Writes `bundle_pem` if something else stands, if it still stands there. Gives the last error, so that one
-        configuration doesn't hold up the other, nor the certificate."""
+        """Writes `bundle_pem` to the configurations that have another caBundle, at the resourceVersion that was read.
+        Tries both configurations, and returns the last error."""
         self.problems = []
         failed = None
         for resource, configuration in list(self._read.items()):
@@ -60,7 +59,7 @@ class CaBundles:
                 self._read[resource] = await self._publish_in(resource, configuration, bundle_pem)
             except ClusterError as error:
                 failed = error
-        self._see()
+        self._track()
         return failed
 
     async def _publish_in(self, resource: Resource, configuration: Object, bundle_pem: bytes) -> Object:
@@ -78,6 +77,6 @@ class CaBundles:
         version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
         return await self._client.patch(resource, self._name, {"metadata": version, "webhooks": webhooks})
 
-    def _see(self) -> None:
+    def _track(self) -> None:
         bundles = [cas for configuration in self._read.values() for cas in trusted_cas(configuration, self._service)]
         self._trust.see(bundles, self._clock())

@@ -1,4 +1,4 @@
-"""The certificate that the server shows, replaced while it serves, and a source that reads it from files."""
+"""The certificate of the server, which can be replaced while it serves, and a source that reads it from files."""
 
 import asyncio
 import contextlib
@@ -17,16 +17,16 @@ logger = logging.getLogger(__name__)
 
 
 class BrokenPairError(ValueError):
-    """This certificate and key can't serve; the message says why."""
+    """This certificate and key cannot serve, for the reasons in the message."""
 
 
 class ServingCertificate:
     """A server-side SSL context whose certificate can be replaced between two handshakes.
 
-    Every handshake is handed to the context of the newest good pair. Loading into one live context instead would
-    leave the old certificate beside the new one if the kind of key changes, and a half-loaded pair if it fails.
-    With `client_cas` (PEM) a client may show a certificate, which has to lead to one of them; whether it has to is for
-    the app to say. ValueError if they can't be read.
+    Every handshake uses the context of the newest valid pair. If pairs were loaded into the same context, it would have
+    two certificates after a change of the key type, and a mismatched pair after an error. With `client_cas` (PEM), a
+    client may show a certificate that one of them signed; the app decides whether it must. Raises ValueError if
+    `client_cas` are invalid.
     """
 
     def __init__(self, client_cas: bytes = b"") -> None:
@@ -37,7 +37,7 @@ class ServingCertificate:
         self._newest: ssl.SSLContext | None = None
 
     def load(self, pair: Pair) -> CertificateInfo:
-        """Shows `pair` from the next handshake on. BrokenPairError if it can't serve: then nothing has changed."""
+        """Uses `pair` from the next handshake. Raises BrokenPairError, without a change, if it cannot serve."""
         context = _server_context(self._client_cas)
         try:
             info = inspect(pair.cert_pem)
@@ -49,7 +49,7 @@ class ServingCertificate:
         return info
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> int | None:
-        """Called in each handshake, with or without a server name, before a certificate is chosen."""
+        """The `sni_callback`, which is called in each handshake before a certificate is chosen."""
         if self._newest is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._newest
@@ -61,12 +61,12 @@ def _utc_now() -> datetime:
 
 
 class FileSource:
-    """Keeps a ServingCertificate in step with two files, such as those of a mounted Secret.
+    """Loads a ServingCertificate from two files, such as those of a mounted Secret, after each change.
 
-    It compares contents: symlinks that are swapped, files that are replaced and files that keep their time stamp are
-    all the same to it. A pair that is broken, mismatched (read in the middle of a change) or not valid now never
-    replaces one that serves; it is tried again at the next look. `ca_path` may name the CA bundle that lies beside
-    them: it is only told on, to those who ask. `rotations` counts reloads, `failures` looks at what can't be used.
+    It compares the content of the files, so that it does not matter how they are replaced. A pair that is invalid,
+    mismatched (because it was read during a change) or not valid now is not loaded, and is tried again at the next
+    look. `ca_path` is the CA bundle of the pair, for `ca_bundle`. `rotations` counts reloads, and `failures` counts
+    looks at an unusable pair.
     """
 
     def __init__(
@@ -90,13 +90,14 @@ class FileSource:
         self._loaded: Pair | None = None
 
     async def run(self) -> None:
-        """Looks at the files now and then every `interval` seconds, until cancelled."""
+        """Looks at the files now and every `interval` seconds, until it is cancelled."""
         while True:
             self.poll()
             await self._sleep(self._interval)
 
     def poll(self) -> bool:
-        """Looks once; True if a new pair was loaded. Never raises for what is in the files."""
+        """Looks at the files once. Returns whether a new pair was loaded. Does not raise for the content of the
+        files."""
         try:
             loaded = self._load_changes()
         except (OSError, BrokenPairError) as error:
@@ -112,19 +113,19 @@ class FileSource:
 
     @property
     def not_after(self) -> datetime | None:
-        """When the certificate that serves expires; None before one is loaded."""
+        """The time at which the serving certificate expires; None before one is loaded."""
         return self.certificate.info.not_after if self.certificate.info else None
 
     @property
     def ca_not_after(self) -> datetime | None:
-        """When the first CA of the bundle expires; None if there is none that can be read."""
+        """The time at which the first CA of the bundle expires; None if it cannot be read."""
         try:
             return inspect(self.ca_bundle() or b"").not_after
         except ValueError:
             return None
 
     def ca_bundle(self) -> bytes | None:
-        """The CA bundle as it lies there now; None without one."""
+        """The content of the CA bundle now; None if it cannot be read."""
         try:
             return self._ca_path.read_bytes() if self._ca_path else None
         except OSError:
@@ -134,7 +135,7 @@ class FileSource:
         return {}
 
     def healthy(self) -> bool:
-        """A certificate serves and has not expired. A failed reload alone (see `last_error`) is no reason to stop."""
+        """Whether a certificate is loaded and has not expired, even if a later reload failed (`last_error`)."""
         return self.not_after is not None and self._now() <= self.not_after
 
     def _load_changes(self) -> CertificateInfo | None:
@@ -152,8 +153,8 @@ class FileSource:
     def _note_failure(self, reason: str) -> None:
         self.failures += 1
         if reason != self.last_error:
-            kept = "the one before goes on" if self._loaded else "nothing can be served"
-            logger.error("serving certificate %s not loaded, %s: %s", self._paths[0], kept, reason)
+            effect = "the one before goes on" if self._loaded else "nothing can be served"
+            logger.error("serving certificate %s not loaded, %s: %s", self._paths[0], effect, reason)
         self.last_error = reason
 
 
@@ -170,12 +171,12 @@ def _server_context(client_cas: bytes) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Without this an encrypted key would ask on the terminal."""
+    """Prevents OpenSSL from asking for a password on the terminal."""
     raise BrokenPairError("the private key is encrypted")
 
 
 def _reasons(pair: Pair) -> list[str]:
-    """Why OpenSSL refused, in our words; when the pair is valid is not asked here."""
+    """The reasons why OpenSSL rejected `pair`, without regard to its validity period."""
     try:
         now = inspect(pair.cert_pem).not_before
     except ValueError:
@@ -185,8 +186,8 @@ def _reasons(pair: Pair) -> list[str]:
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path for the ssl module, which reads keys only from files: in memory if the system can, so that a key
-    never reaches a disk and a read-only root file system will do."""
+    """A path to `content` for the ssl module, which reads keys only from files. If the system supports it, the file is
+    in memory, so that keys are not written to a disk and the root file system can be read-only."""
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile() as file:
             file.write(content)

@@ -1,4 +1,4 @@
-"""What people are told of certificates: how they are, and what is wrong with them. Pure."""
+"""Descriptions of certificates and their problems, for people. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What was found in a directory or a Secret: PEM, None for what isn't there."""
+    """The certificates and keys (PEM) in a directory or a Secret; None for those that are missing."""
 
     tls_crt: bytes | None
     tls_key: bytes | None = field(repr=False)
@@ -19,7 +19,7 @@ class Material:
 
 
 def describe(material: Material, now: datetime) -> Iterator[str]:
-    """Lines for people: every certificate, with its times. Keys are never shown."""
+    """Lines about every certificate. Keys are not shown."""
     for name, pem in (("tls.crt", material.tls_crt), ("ca.crt", material.ca_crt)):
         if pem is None:
             yield f"{name}: not there"
@@ -39,13 +39,13 @@ def _described(name: str, certificate: bytes, now: datetime) -> Iterator[str]:
     yield f"  names       {', '.join(info.names) or '-'}"
     yield f"  issuer      {info.issuer}"
     yield f"  not before  {info.not_before.isoformat()}"
-    yield f"  not after   {info.not_after.isoformat()} ({_left(info.not_after - now)})"
+    yield f"  not after   {info.not_after.isoformat()} ({_validity(info.not_after - now)})"
     yield f"  sha256      {info.fingerprint}"
 
 
 def validate_material(material: Material, names: Sequence[str], now: datetime, within: timedelta) -> list[str]:
-    """Everything that keeps the pair from serving `names`, now or `within` so long. Without a CA bundle the chain isn't
-    judged."""
+    """All reasons why the pair cannot serve `names` now or `within` a time. The chain is checked if there is a CA
+    bundle."""
     if material.tls_crt is None or material.tls_key is None:
         missing = {"tls.crt": material.tls_crt, "tls.key": material.tls_key}
         return [f"{name} is missing" for name, pem in missing.items() if pem is None]
@@ -56,14 +56,14 @@ def validate_material(material: Material, names: Sequence[str], now: datetime, w
 def _expiring(tls_crt: bytes, ca_crt: bytes | None, now: datetime, within: timedelta) -> Iterator[str]:
     end = inspect(tls_crt).not_after
     if end <= now + within:
-        yield f"tls.crt expires at {end.isoformat()} ({_left(end - now)})"
+        yield f"tls.crt expires at {end.isoformat()} ({_validity(end - now)})"
     issuers = [ca for ca in split_bundle(ca_crt) if is_issued_by(tls_crt, ca)] if ca_crt else []
     ends = [inspect(ca).not_after for ca in issuers]
     if ends and max(ends) <= now + within:
-        yield f"the CA of tls.crt expires at {max(ends).isoformat()} ({_left(max(ends) - now)})"
+        yield f"the CA of tls.crt expires at {max(ends).isoformat()} ({_validity(max(ends) - now)})"
 
 
-def _left(time: timedelta) -> str:
+def _validity(time: timedelta) -> str:
     if time < timedelta(0):
         return f"expired {-time // DAY} days ago"
     return f"{time // DAY} days left"

@@ -1,11 +1,11 @@
-"""When certificates are due, and what then takes their place. No clock: times are passed in, with their zone.
+"""When certificates are replaced, and by what. Times, with time zone, are arguments: no clock is used.
 
-A CA is replaced in two steps, so that nobody meets a certificate before the CA that signed it is trusted:
+A CA is replaced in two steps, so that clients trust it before they get a certificate that it signed:
 
-1. the new CA goes to the front of the bundle; the pair stays, signed by the CA before it;
-2. once the new CA is `settled` (has been in every caBundle for long enough), it signs a new pair.
+1. The new CA becomes the first one of the bundle. The serving certificate is still that of the former CA.
+2. When the new CA is `settled`, because it has been in every caBundle for long enough, it signs a new certificate.
 
-The CA before it stays in the bundle until it has expired, and with it everything that it ever signed.
+The former CA remains in the bundle until it has expired.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -18,8 +18,8 @@ from app.certificates.inspect import Pair, inspect, renewal_time
 from app.certificates.issue import make_ca, make_leaf, split_names
 
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
-"""issue: everything anew; ca: step 1; leaf: a new pair, or step 2; names: a new pair, for more names; prune: expired
-CAs leave the bundle."""
+"""issue: a new CA and certificate; ca: step 1; leaf: a new certificate, or step 2; names: a new certificate for more
+names; prune: expired CAs are removed from the bundle."""
 
 CA_NAME = "grove-admission CA"
 _MOST_SKEW = timedelta(minutes=5)
@@ -27,27 +27,27 @@ _MOST_SKEW = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long a new CA and a new leaf are valid. Both are replaced after two thirds of their life; a CA of three
-    times the life of a leaf, or more, never cuts a leaf short."""
+    """The validity periods of a CA and a leaf. Both are replaced after two thirds of their period. If that of the CA is
+    at least three times that of the leaf, no leaf is limited by the end of its CA."""
 
     ca_life: timedelta = timedelta(days=365)
     leaf_life: timedelta = timedelta(days=90)
 
     @property
     def skew(self) -> timedelta:
-        """How far clocks may be apart: certificates begin this much earlier, CAs are trusted this much longer."""
+        """The tolerated difference of clocks: certificates begin earlier by this time, and CAs are trusted longer."""
         return min(_MOST_SKEW, self.leaf_life / 10)
 
 
 def due(
     holdings: Holdings | None, names: Collection[str], now: datetime, terms: Terms, *, settled: bool = False
 ) -> Reason | None:
-    """What is to be done with `held` at `now`; None if nothing is. `names` are those to serve; `settled` says
-    whether the signing CA may sign what is shown."""
+    """The step that is due at `now`, or None. `names` are those of the serving certificate. `settled` is whether the
+    signing CA is trusted, so that it can sign a new one."""
     if holdings is None or now >= inspect(holdings.ca.cert_pem).not_after:
         return "issue"
     if now >= inspect(holdings.leaf.cert_pem).not_after:
-        return "leaf"  # nobody accepts the old one, so there is nothing to wait for
+        return "leaf"  # no client accepts the expired one, so there is nothing to wait for
     if holdings.issuer() == holdings.ca.cert_pem:
         reason = _due_under_one_ca(holdings, names, now)
         if reason is not None:
@@ -58,7 +58,7 @@ def due(
 
 
 def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime) -> Reason | None:
-    """The pair first: until the new CA has settled, nothing can sign another."""
+    """The leaf is replaced before the CA: until a new CA is settled, no CA can sign a new leaf."""
     leaf = inspect(holdings.leaf.cert_pem)
     if set(names) - set(leaf.names):
         return "names"
@@ -70,7 +70,7 @@ def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime)
 
 
 def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None:
-    """When to ask `due` again; None where time alone changes nothing any more."""
+    """The next time at which the result of `due` may change, or None."""
     ca, leaf = inspect(holdings.ca.cert_pem), inspect(holdings.leaf.cert_pem)
     times = [renewal_time(ca), ca.not_after, renewal_time(leaf), leaf.not_after]
     times += [inspect(pem).not_after + terms.skew for pem in holdings.retired]
@@ -85,11 +85,11 @@ def rotated(
     terms: Terms,
     carried: Iterable[bytes] = (),
 ) -> Holdings:
-    """`held` after the step that `due` named. `carried` are CAs (PEM) that a bundle issued anew goes on trusting."""
+    """The holdings after the step `reason`. With `issue`, the bundle also trusts the CAs (PEM) in `carried`."""
     if holdings is None or reason == "issue":
         ca = _new_ca(now, terms)
-        known = (*(holdings.bundle if holdings else ()), *carried)
-        return Holdings(ca, _new_leaf(ca, names, now, terms), still_trusted(known, now, terms))
+        former = (*(holdings.bundle if holdings else ()), *carried)
+        return Holdings(ca, _new_leaf(ca, names, now, terms), still_trusted(former, now, terms))
     retired = still_trusted(holdings.retired, now, terms)
     if reason == "ca":
         return Holdings(_new_ca(now, terms), holdings.leaf, (holdings.ca.cert_pem, *retired))
@@ -101,23 +101,23 @@ def rotated(
 
 
 def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[bytes, ...]:
-    """Those of `cas` that may have signed what is still shown; each once."""
+    """Those of `cas` that have not expired, without duplicates."""
     return tuple(ca for ca in dict.fromkeys(cas) if now < inspect(ca).not_after + terms.skew)
 
 
 def is_own_ca(ca: bytes) -> bool:
-    """Whether the CA bears the name that ours do."""
+    """Whether the CA has the name of our CAs."""
     return inspect(ca).subject.startswith(f"CN={CA_NAME}")
 
 
 def _with_former(names: Sequence[str], leaf: Pair) -> list[str]:
-    """During an update two versions that want different names would else take turns. The next renewal drops names that
-    nobody asks for."""
+    """`names` and the names of `leaf`. Without the latter, two versions with different names would replace the
+    certificate in turns during an update. The next renewal drops names that are no longer needed."""
     return list(dict.fromkeys((*names, *inspect(leaf.cert_pem).names)))
 
 
 def _new_ca(now: datetime, terms: Terms) -> Pair:
-    """Each with a name of its own, so that people can tell them apart."""
+    """A new CA with a unique name."""
     name = f"{CA_NAME} {now:%Y-%m-%d %H:%M:%S}"
     return make_ca(name, now - terms.skew, now + terms.ca_life)
 

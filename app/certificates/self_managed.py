@@ -1,4 +1,4 @@
-"""The source of the serving certificate, as the configuration wants it."""
+"""The source of self-managed certificates: the reconciler with its loop and watches."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from app.kube.store import WatchStore
 from app.kube.watch import run_store
 from app.objects.resource import SECRET, Resource
 
-_STAND_IN_LIFE = timedelta(days=365)
+_PLACEHOLDER_LIFE = timedelta(days=365)
 
 
 class SelfManagedSource(CertificateReconciler):
-    """The reconciler with what wakes it: watches of the Secret and of both webhook configurations."""
+    """The reconciler with its loop, which watches of the Secret and of both webhook configurations trigger."""
 
     def __init__(
         self, client: Client, settings: SelfManaged, certificate: ServingCertificate, observe: Observe
@@ -31,7 +31,7 @@ class SelfManagedSource(CertificateReconciler):
         self._loop = Loop(self, observe=observe)
 
     async def run(self) -> None:
-        """Until cancelled. Errors of the cluster are retried."""
+        """Runs until it is cancelled."""
         settings = self.settings
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
@@ -58,10 +58,10 @@ class SelfManagedSource(CertificateReconciler):
 def self_managed_source(
     settings: Certificates, client: Client, observe: Observe, client_cas: bytes = b""
 ) -> SelfManagedSource:
-    """Until the Secret has been read a stand-in is shown, which no API server trusts: so that a probe, which trusts
-    anything, is told why the server isn't ready."""
+    """The source. Until the Secret has been read, it has a certificate that no API server trusts, so that probes, which
+    do not verify it, get the reason why the server is not ready."""
     terms = Terms(timedelta(hours=settings.ca_validity_hours), timedelta(hours=settings.validity_hours))
-    kept = SelfManaged(
+    objects = SelfManaged(
         namespace=settings.namespace,
         secret=settings.secret_name,
         service=settings.service_name,
@@ -70,10 +70,10 @@ def self_managed_source(
         settle=settings.settle_seconds,
     )
     certificate = ServingCertificate(client_cas)
-    certificate.load(_stand_in(kept.names, datetime.now(UTC)))
-    return SelfManagedSource(client, kept, certificate, observe)
+    certificate.load(_placeholder(objects.names, datetime.now(UTC)))
+    return SelfManagedSource(client, objects, certificate, observe)
 
 
-def _stand_in(names: tuple[str, ...], now: datetime) -> Pair:
-    end = now + _STAND_IN_LIFE
+def _placeholder(names: tuple[str, ...], now: datetime) -> Pair:
+    end = now + _PLACEHOLDER_LIFE
     return make_leaf(make_ca("grove-admission, not ready yet", now, end), *split_names(names), now, end)

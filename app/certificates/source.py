@@ -1,4 +1,4 @@
-"""Where the serving certificate comes from, as the rest of the program sees it."""
+"""The source of the serving certificate: its Protocol, its metrics, and the choice of the source of files."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -13,53 +13,53 @@ from app.kube.gauge import Gauge
 
 
 class CertificateSource(Protocol):
-    """Keeps `certificate` in step with its origin while `run` runs."""
+    """Updates `certificate` while `run` runs."""
 
     @property
     def certificate(self) -> ServingCertificate: ...
 
     @property
     def failures(self) -> int:
-        """How many looks found something that can't be used or done."""
+        """The number of looks that failed."""
         ...
 
     @property
     def last_error(self) -> str | None:
-        """What the last look found so."""
+        """The reason why the last look failed, or None."""
         ...
 
     @property
     def rotations(self) -> Mapping[str, int]:
-        """How often something was replaced, by why."""
+        """The number of replacements by reason."""
         ...
 
     def restarts(self) -> Mapping[str, Mapping[str, int]]:
-        """How often the watches of this source began again, by resource and reason."""
+        """The number of restarts of the watches of this source by resource and reason."""
         ...
 
     async def run(self) -> None: ...
 
     def healthy(self) -> bool:
-        """A certificate of this source serves, and has not expired."""
+        """Whether a certificate of this source is loaded and has not expired."""
         ...
 
     @property
     def not_after(self) -> datetime | None:
-        """When the certificate that serves expires; None before there is one."""
+        """The time at which the serving certificate expires; None if there is none."""
         ...
 
     @property
     def ca_not_after(self) -> datetime | None:
-        """When the CA expires; None if it isn't known."""
+        """The time at which the CA expires; None if it is not known."""
         ...
 
     def ca_bundle(self) -> bytes | None:
-        """What clients are to trust (PEM); None if it isn't known."""
+        """The CAs (PEM) that clients must trust; None if they are not known."""
         ...
 
 
 class CertificatePart:
-    """What `source` reports: whether a certificate serves, and numbers for metrics."""
+    """The readiness check and the metrics of `source`."""
 
     def __init__(self, source: CertificateSource) -> None:
         self.source = source
@@ -96,8 +96,8 @@ DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-sys
 
 
 def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
-    """The pair of `directory`, followed when its files change. If there is no `tls.crt`, or one that was made here,
-    a development pair is seen to. OSError if none can be had."""
+    """The source of the files in `directory`. If there is no `tls.crt`, or if it is a development certificate, a
+    development certificate is created or renewed. Raises OSError if there is no usable certificate."""
     certificate, key = directory / "tls.crt", directory / "tls.key"
     if not certificate.exists() or is_development(directory):
         ensure_development_certificate(directory, DEVELOPMENT_NAMES, datetime.now(UTC))
@@ -109,6 +109,7 @@ def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
 
 
 def client_cas_of(server: Server) -> bytes:
+    """The content (PEM) of `server.clientCaFile`, or b"" without one. Raises OSError if it is not usable."""
     if not server.client_ca_file:
         return b""
     pem = Path(server.client_ca_file).read_bytes()

@@ -1,4 +1,4 @@
-"""What the Secret of a cluster has, and which webhooks do not trust it."""
+"""The certificates in the Secret of a cluster, and the webhook configurations that do not trust them."""
 
 import base64
 import binascii
@@ -13,8 +13,8 @@ from app.objects.resource import SECRET
 
 
 async def read_live(client: Client, settings: Certificates) -> tuple[Material, list[str]]:
-    """What the Secret holds, and a line for each webhook configuration that doesn't trust it. NotFound if there is no
-    Secret, ValueError if its data is not base64. A webhook configuration that doesn't exist distrusts nothing."""
+    """The content of the Secret, and a line for each webhook configuration that does not trust it. Raises NotFound if
+    there is no Secret, and ValueError if its data is not base64."""
     data = (await client.get(SECRET, settings.secret_name, settings.namespace)).get("data") or {}
     material = Material(*(_decoded(data, name) for name in ("tls.crt", "tls.key", "ca.crt")))
     distrust = []
@@ -40,7 +40,7 @@ def _distrusting(configuration: Object, tls_crt: bytes, service: tuple[str, str]
     try:
         trusting = sum(any(is_issued_by(tls_crt, ca) for ca in cas) for cas in bundles)
     except ValueError:
-        return []  # that it can't be read is found elsewhere
+        return []  # other checks report this
     if trusting == len(bundles):
         return []
     count = f"{len(bundles) - trusting} of {len(bundles)}"

@@ -1,14 +1,14 @@
-"""Which CAs every client trusts, and for how long they have."""
+"""The CAs that all clients trust, and for how long."""
 
 import math
 from collections.abc import Collection, Sequence
 
 
 class Trust:
-    """Follows the CAs that all bundles have in common. Times are monotonic, in seconds.
+    """Tracks the CAs that all bundles have in common. Times are monotonic, in seconds.
 
-    API servers see a changed configuration a moment after it was written, so a CA counts only once it has been in
-    every bundle without a break. If there are no bundles there are no clients, and anything may be shown.
+    API servers get a changed configuration with a delay, so the time counts for which a CA has been in every bundle
+    without interruption. Without bundles there are no clients, and every CA counts as trusted.
     """
 
     def __init__(self) -> None:
@@ -16,13 +16,13 @@ class Trust:
         self._has_clients = True
 
     def see(self, bundles: Sequence[Collection[bytes]], at: float) -> None:
-        """`bundles` are what each webhook trusts now: CAs, as PEM of one form."""
+        """Notes the CAs, as normalized PEM, that each webhook trusts at the time `at`."""
         common = set(bundles[0]).intersection(*bundles[1:]) if bundles else set()
         self._since = {ca: self._since.get(ca, at) for ca in common}
         self._has_clients = bool(bundles)
 
     def seconds(self, ca: bytes, at: float) -> float | None:
-        """For how long `ca` has been trusted by all; None if it isn't."""
+        """The seconds for which all webhooks have trusted `ca`; None if one does not."""
         if not self._has_clients:
             return math.inf
         since = self._since.get(ca)
