@@ -9,7 +9,6 @@ from app.kube.client import HttpClient
 from app.kube.credentials import PlainCredentials
 from app.kube.transport import Limits
 from app.rules.kinds import ALL
-from app.server.listener import free_port
 from app.server.serve import Running, serving
 from tests.proof.network import Balancer, FaultyProxy
 
@@ -17,7 +16,7 @@ CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 clusterTopology: {{enabled: true, levels: [{levels}]}}
-server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+server: {{host: 127.0.0.1, port: 0, drainSeconds: 0}}
 client: {{queriesPerSecond: 10000, burst: 10000}}
 leaderElection: {{leaseSeconds: 12, renewSeconds: 4, retrySeconds: 0.3}}
 mnnvl: {{collectAfterSeconds: 1}}
@@ -30,7 +29,7 @@ class Replica:
     def __init__(
         self, proxy: FaultyProxy, balancer: Balancer, token: str, folder: Path, levels: dict[str, str]
     ) -> None:
-        self.port = free_port()
+        self.port = 0
         self._proxy, self._balancer, self._token, self._folder, self._levels = proxy, balancer, token, folder, levels
         self._task: asyncio.Task[None] | None = None
         self._served: Running | None = None
@@ -73,7 +72,7 @@ class Replica:
 
     async def _run(self) -> None:
         levels = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in self._levels.items())
-        configuration = read_configuration(CONFIGURATION.format(levels=levels, port=self.port), "proof")
+        configuration = read_configuration(CONFIGURATION.format(levels=levels), "proof")
         limits = Limits(total=5.0, qps=10_000, burst=10_000)
         async with HttpClient(PlainCredentials(self._proxy.url, self._token), ALL, limits) as client:
             cluster = Cluster(client, configuration, client.discovery)
@@ -81,7 +80,7 @@ class Replica:
                 self._started = served
                 while not served.readiness.is_ready:  # noqa: ASYNC110 - several caches, and a check each
                     await asyncio.sleep(0.02)
-                self._served = served
+                self._served, self.port = served, served.listener.port
                 self._balancer.ports.append(self.port)
                 await asyncio.Event().wait()
 
