@@ -26,12 +26,14 @@ from app.cluster.documents import cluster_of
 from app.config.read import configuration_or_defaults
 from app.server.listener import free_port
 from app.webhooks.registry import routes_over
+from tests.server.crowds import CROWDS, Address, allow_many_files
 
 SERVERS = ("ours", "floor")
 TURNS = 5
 BURSTS, CALLS, GAP_SECONDS = 20, 25, 6.0
 HUGE = 200 * 2**20
 LISTED = 100_000
+AMONG_OTHERS = 200
 OBJECTS_AT_SCALE_1 = 27_001
 
 
@@ -50,6 +52,9 @@ async def main() -> int:
         print(f"new connections in {BURSTS} bursts of {CALLS} calls, {GAP_SECONDS * arguments.scale:g} s apart: {both}")
         for said in ("its length said", "chunked"):
             print(f"a body of 200 MiB, {said}: {await huge(ports['ours'], context, chunked=said == 'chunked')}")
+        allow_many_files()
+        for name in CROWDS:
+            print(f"while there are {name} clients: {await crowded(name, ports['ours'], context)}")
     print(f"a PodCliqueSet of 1,000 replicas takes {large_set():.2f} of the time of one of 1, with as many bytes")
     print(await stall(arguments.scale))
     return 0
@@ -97,6 +102,26 @@ async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
     head, _, body = answered.partition(b"\r\n\r\n")
     code = orjson.loads(body)["response"]["status"]["code"] if b" 200 " in head.splitlines()[0] else "no review"
     return f"a review with code {code}, peak memory {(memory(pid, 'VmHWM') - before) / 2**20:.1f} MiB more"
+
+
+async def crowded(name: str, port: int, context: ssl.SSLContext) -> str:
+    """The longest verdict of another client meanwhile, and by how much the server's memory grew."""
+    pid = listening_on(port)
+    before, took = peak_from_here(pid), []
+    async with connection(port, context) as opened, CROWDS[name](Address(port, context)):
+        for _ in range(AMONG_OTHERS):
+            begin = time.perf_counter()
+            await verdict(opened)
+            took.append((time.perf_counter() - begin) * 1000)
+            await asyncio.sleep(0.01)
+    growth = (memory(pid, "VmHWM") - before) / 2**20
+    return f"longest of {AMONG_OTHERS} verdicts {max(took):.1f} ms, peak memory {growth:.1f} MiB more"
+
+
+def peak_from_here(pid: int) -> int:
+    """The resident memory of a process, in bytes, from which its peak is counted now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return memory(pid, "VmHWM")
 
 
 def listening_on(port: int) -> int:

@@ -35,6 +35,18 @@ DRY_RUN_USER = "dry-run"
 _ENDPOINTS = "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs, and POST of AdmissionReviews"
 _DRY_RUN_PARAMETERS = {"operation", "user", "groups", "old", "output"}
 
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
+_ERROR: dict[str, Any] = {
+    "description": "What is wrong with the request",
+    "content": {
+        "application/json": {
+            "schema": {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+        }
+    },
+}
+_NOT_READY: dict[str, Any] = {"description": "A check fails, and which", "content": _TEXT}
+_BUSY: dict[str, Any] = {**_ERROR, "description": "Too many dry runs wait already"}
+
 Checks = Callable[[], Mapping[str, str | None]]
 """By name: None if it is well, else the problem."""
 
@@ -76,6 +88,7 @@ def build_app(
         version=__version__,
         description="Health, metrics and dry runs. The admission webhooks beside it speak AdmissionReview v1.",
         redoc_url=None,
+        responses={"4XX": _ERROR},
     )
     _add_health(api, live, ready, notes)
     _add_dry_run(api, routes)
@@ -105,11 +118,15 @@ def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None
         lines.append("not ready" if failing else "ok")
         return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if failing else 200)
 
-    @api.get("/healthz", summary="Is the process alive?", response_class=PlainTextResponse)
+    failing: dict[int | str, dict[str, Any]] = {503: _NOT_READY}
+
+    @api.get("/healthz", summary="Is the process alive?", response_class=PlainTextResponse, responses=failing)
     async def healthz(verbose: str | None = None) -> Response:
         return answer(live(), {}, verbose)
 
-    @api.get("/readyz", summary="Can it give verdicts? ?verbose lists every check", response_class=PlainTextResponse)
+    summary = "Can it give verdicts? ?verbose lists every check"
+
+    @api.get("/readyz", summary=summary, response_class=PlainTextResponse, responses=failing)
     async def readyz(verbose: str | None = None) -> Response:
         return answer(ready(), notes(), verbose)
 
@@ -137,7 +154,8 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
     @api.post(
         "/dry-run",
         summary="The verdict on YAML or JSON documents; nothing is written",
-        openapi_extra={"requestBody": {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
+        openapi_extra={"requestBody": {"content": {"application/yaml": {"schema": {"type": "object"}}}}},
+        responses={200: {"content": _TEXT}, 503: _BUSY},
     )
     async def dry_run(
         request: Request,

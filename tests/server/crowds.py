@@ -1,0 +1,152 @@
+"""Clients that are slow, greedy or no API servers at all, many at a time."""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from app.admission.exchange import MAX_BODY
+from tests.reviews import load
+
+Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+HEAD = b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+AT_ONCE = 50
+"""TLS handshakes that are begun at a time: the clients are one process too."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server listens on loopback, and a context that trusts it."""
+
+    port: int
+    context: ssl.SSLContext
+
+    async def open(self) -> Opened:
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname="localhost")
+
+    async def open_plain(self) -> Opened:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+
+Crowd = Callable[[Address], AbstractAsyncContextManager[None]]
+"""While the context is open, all clients of the crowd are there."""
+
+
+def post(body: bytes) -> bytes:
+    return b"%bcontent-length: %d\r\n\r\n%b" % (HEAD, len(body), body)
+
+
+def allow_many_files() -> None:
+    """Lifts the limit of open files of this process, and of those that it starts, as far as it may."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@contextlib.asynccontextmanager
+async def idle(address: Address, clients: int = 2500) -> AsyncIterator[None]:
+    """Connections on which nothing is sent."""
+    async with _opened(address.open, clients):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def slow(address: Address, clients: int = 200) -> AsyncIterator[None]:
+    """Half of the clients send a head, half of them a body, a byte a second."""
+    begun = asyncio.Semaphore(0)
+
+    async def send(opened: Opened, number: int) -> None:
+        _, writer = opened
+        head, _, body = post(b"{}" * 1000).partition(b"\r\n\r\n")
+        sent, rest = (b"", head) if number % 2 else (head + b"\r\n\r\n", body)
+        writer.write(sent)
+        for at in range(len(rest)):
+            writer.write(rest[at : at + 1])
+            if at == 2:
+                begun.release()
+            await asyncio.sleep(1)
+
+    async with _busy(address.open, clients, send):
+        for _ in range(clients):
+            await begun.acquire()
+        yield
+
+
+@contextlib.asynccontextmanager
+async def unread(address: Address, clients: int = 100) -> AsyncIterator[None]:
+    """Clients that ask again and again, and never read an answer."""
+    request = post(json.dumps(load("podgroup.mixed-case-name")).encode())
+    async with _opened(address.open, clients) as opened:
+        for _, writer in opened:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(request * 500)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def strange(address: Address, clients: int = 300) -> AsyncIterator[None]:
+    """No TLS, half a ClientHello, and bytes that begin like one."""
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+    starts = (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", hello, hello + os.urandom(600), os.urandom(3000), b"")
+    async with _opened(address.open_plain, clients) as opened:
+        for number, (_, writer) in enumerate(opened):
+            writer.write(starts[number % len(starts)])
+        yield
+
+
+@contextlib.asynccontextmanager
+async def greedy(address: Address, clients: int = 8) -> AsyncIterator[None]:
+    """Each client sends a review of 7 MiB of `{}` three times, and reads the rejection."""
+    start = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","object":{"spec":['
+    request = post((start + b"{}," * (MAX_BODY // 3))[: MAX_BODY - 6] + b"]}}}")
+
+    async def send(opened: Opened, _: int) -> None:
+        reader, writer = opened
+        for _ in range(3):
+            writer.write(request)
+            assert b'"code":413' in (await reader.readuntil(b"\r\n\r\n")) + await reader.readuntil(b"}}}")
+
+    async with _busy(address.open, clients, send) as sending:
+        yield
+        await asyncio.gather(*sending)
+
+
+CROWDS: dict[str, Crowd] = {"idle": idle, "slow": slow, "unread": unread, "strange": strange, "greedy": greedy}
+
+
+@contextlib.asynccontextmanager
+async def _opened(open_one: Callable[[], Coroutine[Any, Any, Opened]], clients: int) -> AsyncIterator[list[Opened]]:
+    turns, opened = asyncio.Semaphore(AT_ONCE), list[Opened]()
+
+    async def open_in_turn() -> None:
+        async with turns:
+            opened.append(await open_one())
+
+    try:
+        await asyncio.gather(*(open_in_turn() for _ in range(clients)))
+        yield opened
+    finally:
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def _busy(
+    open_one: Callable[[], Coroutine[Any, Any, Opened]],
+    clients: int,
+    act: Callable[[Opened, int], Coroutine[Any, Any, None]],
+) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Each client has a task, which is cancelled in the end."""
+    async with _opened(open_one, clients) as opened:
+        acting = [asyncio.create_task(act(one, number)) for number, one in enumerate(opened)]
+        try:
+            yield acting
+        finally:
+            for task in acting:
+                task.cancel()
+            await asyncio.gather(*acting, return_exceptions=True)

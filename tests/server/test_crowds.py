@@ -1,0 +1,44 @@
+"""A server process over TLS while a crowd of bad clients is there: others are served, and memory stays bounded."""
+
+import asyncio
+import ssl
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.reviews import load
+from tests.server.crowds import CROWDS, Address, allow_many_files
+from tests.server.test_serving import server
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc"),
+]
+
+MEBIBYTES = {"idle": 160, "slow": 60, "unread": 100, "strange": 60, "greedy": 160}
+"""By how much a crowd may raise the server's peak memory. `./scripts/bench limits` prints by how much it does."""
+
+
+def peak(pid: int) -> int:
+    """The most resident memory that a process has had, in bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+@pytest.mark.parametrize("name", CROWDS)
+async def test_others_are_served_and_memory_is_bounded(name: str, tmp_path: Path) -> None:
+    allow_many_files()
+    review = load("podgroup.mixed-case-name")
+    async with asyncio.timeout(120), server(tmp_path) as served, served.client() as client:
+        assert (await client.get("/readyz")).text == "ok\n"
+        before = peak(served.process.pid)
+        context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+        async with CROWDS[name](Address(int(served.url.rpartition(":")[2]), context)):
+            for number in range(20):
+                review["request"]["uid"] = f"u{number}"
+                answer = (await client.post("/validate/podgroup?timeout=10s", json=review, timeout=60)).json()
+                assert (answer["response"]["uid"], answer["response"]["status"]["code"]) == (f"u{number}", 422)
+            async with served.client() as new:
+                assert (await new.get("/readyz", timeout=60)).text == "ok\n"
+        assert peak(served.process.pid) - before < MEBIBYTES[name] * 2**20
