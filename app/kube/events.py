@@ -14,6 +14,8 @@ from app.objects.resource import EVENT
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024
+"""Bytes of UTF-8: the API server rejects an Event with a longer note."""
+
 QUEUE_LIMIT = 1000
 SERIES_LIMIT = 4096
 
@@ -57,7 +59,7 @@ class Happening:
         """The name of the Event. It is the same for the same content, in all replicas and after a restart."""
         parts = (self.regarding.kind, self.regarding.uid, self.type, self.reason, self.note)
         digest = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
-        return f"{self.regarding.name[:200]}.{digest}"
+        return f"{self.regarding.name[:200].rstrip('-.')}.{digest}"
 
 
 class Recorder:
@@ -158,4 +160,7 @@ def _namespace(happening: Happening) -> str:
 
 
 def _shortened(note: str) -> str:
-    return note if len(note) <= NOTE_LIMIT else f"{note[: NOTE_LIMIT - 1]}…"
+    encoded = note.encode("utf-8", "replace")
+    if len(encoded) <= NOTE_LIMIT:
+        return note
+    return f"{encoded[: NOTE_LIMIT - 3].decode('utf-8', 'ignore')}..."

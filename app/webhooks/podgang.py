@@ -36,8 +36,7 @@ class PodGangWebhook:
         if findings:
             return judged(findings)
         gang = read_gang(request.object, request.namespace)
-        if request.operation == "CREATE" and gang.uid:  # an exported object's: the stored one will have another
-            gang = replace(gang, uid="")
+        gang = replace(gang, uid=_stored_uid(request))
         pcs = self._sets.cached_set(request.namespace, gang.place.pcs)
         waiting = [one for one in self._resources.resources_of(gang) if ownership(one, gang) == "adoptable"]
         if pcs is None or (waiting and gang.uid):
@@ -71,6 +70,12 @@ class PodGangWebhook:
         wanted = adopted_annotation(self._resources.resources_of(gang), gang, adopting=adopting)
         value = ABSENT if wanted is None else wanted
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
+
+
+def _stored_uid(request: Request) -> str:
+    """Returns the uid of the stored PodGang, "" at CREATE. The request may contain another one, for example that of an
+    exported object, and the API server rejects an UPDATE with such a uid only after mutating admission."""
+    return "" if request.old is None else read_gang(request.old, request.namespace).uid
 
 
 def _unknown_set(gang: Gang) -> str:

@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from app.kube.api import Forbidden, Unavailable
 from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Recorder, Regarding
+from app.objects.names import is_subdomain
 from app.objects.resource import EVENT
 from tests.kube.memory.client import MemoryClient
 
@@ -109,6 +113,24 @@ async def test_a_flood_is_bounded_and_a_long_note_cut() -> None:
         await events.written()
         running.cancel()
     assert {len(event["note"]) for event in stored(client)} == {NOTE_LIMIT}
+
+
+@pytest.mark.parametrize("note", ["x" * 1025, "\u2026" * 400, "x" * 1020 + "\u2026\u2026"])
+async def test_a_note_is_cut_to_the_bytes_that_the_api_server_accepts(note: str) -> None:
+    client = MemoryClient()
+    async with recorder(client) as events:
+        events.record(GANG, "Normal", "X", note)
+    (event,) = stored(client)
+    assert NOTE_LIMIT - 3 < len(event["note"].encode()) <= NOTE_LIMIT
+    assert note.startswith(event["note"].removesuffix("..."))
+
+
+@pytest.mark.parametrize("name", ["a" * 253, "a" * 199 + "-" + "b" * 53, "a" * 198 + ".b" + ".c" * 20])
+async def test_the_name_of_an_event_is_valid_if_the_name_of_its_object_is_long(name: str) -> None:
+    client = MemoryClient()
+    async with recorder(client) as events:
+        events.record(replace(GANG, name=name), "Normal", "X", "y")
+    assert [is_subdomain(event["metadata"]["name"]) for event in stored(client)] == [True]
 
 
 def test_an_object_becomes_what_an_event_regards() -> None:

@@ -68,6 +68,15 @@ async def test_a_stored_gang_takes_them() -> None:
     assert await caller.ask("/mutate/podgang", updated) == {"uid": updated["request"]["uid"], "allowed": True}
 
 
+async def test_an_update_with_the_uid_of_an_exported_gang_leaves_the_resources_with_the_stored_one() -> None:
+    caller = Caller()
+    updated = await with_resources(caller)
+    uid = updated["request"]["oldObject"]["metadata"]["uid"]
+    updated["request"]["object"]["metadata"]["uid"] = "from-an-export"
+    await caller.ask("/mutate/podgang", updated)
+    assert owners(caller) == [[("PodGang", uid)], [("PodGang", uid)]]
+
+
 @pytest.mark.parametrize("uid", ["from-an-export", None])
 async def test_a_new_gang_takes_nothing_whatever_its_uid(uid: Any) -> None:
     caller = Caller()
