@@ -1,12 +1,14 @@
 """Reads audit logs for `check`: what this version would have said of what people did."""
 
 import gzip
+import io
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import orjson
 
@@ -23,23 +25,36 @@ from app.webhooks.registry import routes_over
 
 MOST_LINE = 16 * 2**20
 """Bytes of one event."""
-_GZIP = b"\x1f\x8b"
+_GZIP, _GZIP_WINDOW = b"\x1f\x8b", 31
+_PEEKED = 4096
+_EVENT = (re.compile(rb'"apiVersion"\s*:\s*"audit\.k8s\.io/v1"'), re.compile(rb'"kind"\s*:\s*"Event"'))
 _EVERY = 1000
 _DAMAGED = (OSError, EOFError, zlib.error)
 """What reading a file raises if it, or what is packed in it, cannot be read."""
 
 
 def is_audit_log(name: str) -> bool:
-    """Whether a file, gzip or not, begins with an audit event. False if it can't be read."""
-    path = Path(name)
-    if name == "-" or not path.is_file():
-        return False
+    """Whether a file or standard input (-), gzip or not, begins with an audit event. False if it can't be read. Nothing
+    is taken from standard input."""
+    if name == "-":
+        return _is_audit_log_piped()
     try:
-        with _opened(path) as (lines, _):
+        with _opened(name) as (lines, _):
             event = orjson.loads(next((line for line in _lines(lines) if line.strip()), b""))
     except (*_DAMAGED, ValueError):
         return False
     return isinstance(event, dict) and _is_event(event)
+
+
+def _is_audit_log_piped() -> bool:
+    """By the beginning of the first line, as far as it is buffered: API servers write apiVersion and kind first."""
+    peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None)
+    begin: bytes = peek(_PEEKED) if peek is not None else b""
+    try:
+        begin = zlib.decompressobj(wbits=_GZIP_WINDOW).decompress(begin) if begin.startswith(_GZIP) else begin
+    except zlib.error:
+        return False
+    return all(pattern.search(begin) for pattern in _EVENT) and begin.lstrip().startswith(b"{")
 
 
 async def report_on(names: Sequence[str], facts: Sequence[Object], configuration: Configuration) -> Report:
@@ -68,12 +83,14 @@ async def report_on(names: Sequence[str], facts: Sequence[Object], configuration
 
 
 def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
-    path = Path(name)
-    size = path.stat().st_size
+    path = Path("standard input" if name == "-" else name)
     try:
-        with _opened(path) as (lines, raw):
+        with _opened(name) as (lines, raw):
+            size = path.stat().st_size if name != "-" else None
             for number, line in enumerate(_lines(lines)):
-                if number % _EVERY == 0:
+                if number % _EVERY == 0 and size is None:
+                    progress.show(f"{path.name}, lines", number, None)
+                elif number % _EVERY == 0 and size is not None:
                     progress.show(f"{path.name} KiB", raw.tell() // 1024, (size - raw.tell()) // 1024)
                 event = _event(line)
                 if event is not None:
@@ -98,16 +115,15 @@ def _is_event(event: Object) -> bool:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The lines of a file, and the file itself, whose position says how far they are read."""
-    with path.open("rb") as raw:
-        compressed = raw.read(2) == _GZIP
-        raw.seek(0)
-        if not compressed:
+def _opened(name: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """The lines of a file or of standard input, and the file itself, whose position says how far they are read."""
+    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+        raw = cast(io.BufferedReader, file)
+        if not raw.peek(len(_GZIP)).startswith(_GZIP):
             yield raw, raw
             return
         with gzip.open(raw, "rb") as unpacked:
-            yield unpacked, raw  # type: ignore[misc]
+            yield cast(BinaryIO, unpacked), raw
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.cluster import documents
 from app.commands.audit_log import is_audit_log, report_on
-from app.commands.files import documents_of
+from app.commands.files import documents_of, files_in
 from app.commands.options import REFUSED, UNUSABLE, Command
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
@@ -21,7 +21,7 @@ from app.webhooks.registry import routes_over
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    files = "YAML or JSON files, directories of them, or -; or audit logs of Kubernetes, also gzipped"
+    files = "YAML or JSON files, or audit logs of Kubernetes, also gzipped; directories of them; - for standard input"
     parser.add_argument("files", nargs="+", metavar="FILES", help=files)
     parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
     operations = ("CREATE", "UPDATE", "DELETE")
@@ -34,8 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     configuration = configuration_or_defaults(arguments.config)
-    logs = [name for name in arguments.files if is_audit_log(name)]
-    sourced = documents_of([name for name in arguments.files if name not in logs])
+    files = files_in(arguments.files, is_audit_log)
+    logs = [name for name in files if is_audit_log(name)]
+    sourced = documents_of([name for name in files if name not in logs])
     if logs:
         return _check_logs(logs, [document for _, document in sourced], configuration, arguments.output)
     old = tuple(document for _, document in documents_of([arguments.old])) if arguments.old else ()

@@ -1,13 +1,19 @@
 """Documents from files, folders and standard input."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from app.dry_run.documents import UnusableInput, read_documents
 
 _SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]:
+    """`names` with the files of a directory in place of it, by name: documents, and others for which `is_taken`
+    holds. UnusableInput for a directory without such files."""
+    return [file for name in names for file in _files(name, is_taken)]
 
 
 def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
@@ -22,11 +28,12 @@ def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     return documents
 
 
-def _files(name: str) -> list[str]:
+def _files(name: str, is_taken: Callable[[str], bool] = lambda file: False) -> list[str]:
     path = Path(name)
     if name == "-" or not path.is_dir():
         return [name]
-    files = sorted(str(file) for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    every = sorted(str(file) for file in path.rglob("*") if file.is_file())
+    files = [file for file in every if file.endswith(_SUFFIXES) or is_taken(file)]
     if not files:
         raise UnusableInput(f"{name}: no {', '.join(_SUFFIXES)} file in this directory")
     return files

@@ -1,12 +1,14 @@
 """Audit logs: events become writes, and writes become a report."""
 
 import gzip
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.cli import main
 from app.dry_run.audit_log import (
@@ -207,3 +209,38 @@ def test_a_log_that_is_cut_off_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     log.write_bytes(gzip.compress("\n".join(map(json.dumps, noise)).encode())[:-2000])
     assert main(["check", str(log)]) == 2
     assert "can't be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_log_on_standard_input(
+    pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = "\n".join(map(json.dumps, [event(obj=BAD), event(obj=GOOD)] * 20)).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(pack(log)))))
+    assert main(["check", "-", "--output", "json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["events"], report["judged"], report["unreadable"]) == (40, 40, 0)
+
+
+@pytest.mark.parametrize(
+    "document", [json.dumps(GOOD), yaml.safe_dump(GOOD), json.dumps({**event(), "kind": "Policy"})]
+)
+def test_documents_on_standard_input_are_no_log(
+    document: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(document.encode()))))
+    assert main(["check", "-"]) == 0
+    assert "judged, 0 refused" in capsys.readouterr().out
+
+
+def test_logs_in_a_directory_are_read_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    levels = [{"domain": "rack", "key": "example.com/rack"}]
+    topology = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": {"name": "grove-topology"}}
+    (tmp_path / "facts.yaml").write_text(yaml.safe_dump({**topology, "spec": {"levels": levels}}))
+    create, update = event(obj=GOOD), event("update", obj=BAD, user={"username": "bob"})
+    (tmp_path / "audit-2026-11-20.log.gz").write_bytes(gzip.compress(json.dumps(create).encode()))
+    (tmp_path / "audit.log").write_text(json.dumps(update))
+    (tmp_path / "notes.txt").write_text("nothing of this")
+    assert main(["check", str(tmp_path), "--output", "json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["events"], report["judged"], report["notJudged"]) == (2, 2, {})
