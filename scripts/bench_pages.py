@@ -1,33 +1,54 @@
-"""The pages of a console over the cluster of `bench_console`, in a process of its own; prints JSON.
+"""The console over the cluster of `bench_cluster`, in a process of its own; prints JSON.
 
-`ready` is the seconds until every list is in. Each page is asked for five times after a change of the cluster, so that
-all joins are made anew, and five times without one; the middle values count. A page's elements are its start tags.
+`read` are the seconds until every list is in, the CPU seconds and MiB by then, and the longest stall: the most CPU time
+that the thread of the event loop took without a turn for others. Each page is asked for five times after a change of a
+pod, after a change of a node, and without a change; the middle values count, in milliseconds of CPU of this process. A
+page's elements are its start tags.
+
+In a real Chromium (CHROMIUM, or on PATH; with Playwright), `load` is how long the Topology page takes from its first
+byte until it has loaded and is painted, and `shown` how long after a change in the cluster a page shows it. `idle` is
+the share of a core that the console takes for 30 s in which nothing changes, with a tab open if there is a browser.
 """
 
 import asyncio
+import contextlib
 import gzip
+import importlib.util
 import json
+import os
+import re
 import resource
+import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import httpx
+import uvloop
+import yaml
+from bench_cluster import MEMBERS, NODES
 
 from app.config.schema import Configuration
 from app.console.app import ConsoleSettings, Opened, opened
 
+WORKLOADS, TOPOLOGY = "workloads?object=PodCliqueSet/inference/llm-serve", "topology?pods=10&gpus=8&level=rack"
 PATHS = {
-    "workloads": "workloads?object=PodCliqueSet/inference/llm-serve",
-    "topology": "topology?pods=10&gpus=8&level=rack",
+    "workloads": WORKLOADS,
+    "topology": TOPOLOGY,
     "topology, one block": "topology?at=zone-0/block-07",
     "findings": "findings",
 }
-TIMES = 5
+TIMES, IDLE = 5, 30.0
+LOADED = """() => {
+  const page = performance.getEntriesByType("navigation")[0];
+  const painted = performance.getEntriesByName("first-contentful-paint")[0]?.startTime || 0;
+  return Math.max(page.loadEventEnd, painted) - page.responseStart;
+}"""
+Change = Callable[[], Awaitable[None]]
 
 
 class Counting(HTMLParser):
@@ -37,48 +58,157 @@ class Counting(HTMLParser):
         self.elements += 1
 
 
-async def pages(kubeconfig: Path) -> dict[str, Any]:
+class Cluster:
+    """Makes changes in the cluster, each a new one."""
+
+    def __init__(self, directory: Path, client: httpx.AsyncClient, console: Opened) -> None:
+        configuration = yaml.safe_load((directory / "kubeconfig").read_text())
+        self._url = configuration["clusters"][0]["cluster"]["server"]
+        self._client, self._live, self._count = client, console.live, 0
+
+    async def nothing(self) -> None:
+        return
+
+    async def pod(self) -> None:
+        self._count += 1
+        await self.change(f"pod/{self._count * 41}/gpu-{self._count * 97 % NODES:05}")
+
+    async def node(self) -> None:
+        self._count += 1
+        await self.change(f"node/{self._count * 89 % NODES}/true")
+
+    async def change(self, what: str) -> None:
+        """Returns when the console has it."""
+        revision = self._live.revision
+        (await self._client.get(f"{self._url}/change/{what}")).raise_for_status()
+        async with asyncio.timeout(10):
+            await self._live.changes(revision)
+
+
+async def measured(directory: Path) -> dict[str, Any]:
     """Everything that is measured, by name."""
-    begin = time.monotonic()
-    async with opened(ConsoleSettings(Configuration(), kubeconfig)) as console:
-        while not console.live.ready:
-            await console.live.changes(console.live.revision)
-        found: dict[str, Any] = {"ready": time.monotonic() - begin, "read MiB": peak()}
-        async with httpx.AsyncClient(base_url=console.url, timeout=120) as client:
-            for name, path in PATHS.items():
-                found[name] = await page(console, client, path)
-        begin_cpu = time.process_time()
-        await asyncio.sleep(5)
-        idle = (time.process_time() - begin_cpu) / 5
-        return {**found, "peak MiB": peak(), "idle": idle, "calls": sum(console.calls.values())}
+    begin, cpu = time.monotonic(), time.process_time()
+    settings = ConsoleSettings(Configuration(), directory / "kubeconfig")
+    async with opened(settings) as console, httpx.AsyncClient(base_url=console.url, timeout=120) as client:
+        async with stalls() as longest:
+            await console.live.until_ready()
+        read = {"seconds": time.monotonic() - begin, "CPU s": time.process_time() - cpu, "MiB": peak()}
+        cluster = Cluster(directory, client, console)
+        found: dict[str, Any] = {"read": {**read, "stall ms": max(longest) * 1000}}
+        found |= {name: await page(cluster, client, path) for name, path in PATHS.items()}
+        async with browser() as chromium:
+            if chromium is not None:
+                found["in the browser"] = {"load ms": await load(chromium, console)}
+                found["change to shown"] = await shown(chromium, console, cluster)
+            found["idle"] = await idle(chromium, console)
+        return {**found, "peak MiB": peak(), "calls": sum(console.calls.values())}
 
 
 def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-async def page(console: Opened, client: httpx.AsyncClient, path: str) -> dict[str, Any]:
-    changed = [await timed(client, path, console.live.touch) for _ in range(TIMES)]
-    same = [await timed(client, path, lambda: None) for _ in range(TIMES)]
+@contextlib.asynccontextmanager
+async def stalls() -> AsyncIterator[list[float]]:
+    """CPU seconds of this thread between two turns, as they come in."""
+    longest: list[float] = [0.0]
+
+    async def look() -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0.001)
+            longest.append(time.thread_time() - before)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield longest
+    finally:
+        looking.cancel()
+
+
+# On the server.
+
+
+async def page(cluster: Cluster, client: httpx.AsyncClient, path: str) -> dict[str, Any]:
+    await timed(client, path, cluster.nothing)
+    changes = {"pod changed ms": cluster.pod, "node changed ms": cluster.node, "same ms": cluster.nothing}
+    times = {
+        name: statistics.median([await timed(client, path, change) for _ in range(TIMES)]) * 1000
+        for name, change in changes.items()
+    }
     text = (await client.get(path)).text
     counting = Counting()
     counting.feed(text)
-    return {
-        "changed ms": statistics.median(changed) * 1000,
-        "same ms": statistics.median(same) * 1000,
-        "KB": len(text.encode()) / 1000,
-        "gzip KB": len(gzip.compress(text.encode())) / 1000,
-        "elements": counting.elements,
-    }
+    size, zipped = len(text.encode()) / 1000, len(gzip.compress(text.encode())) / 1000
+    return {**times, "KB": size, "gzip KB": zipped, "elements": counting.elements}
 
 
-async def timed(client: httpx.AsyncClient, path: str, before: Callable[[], None]) -> float:
+async def timed(client: httpx.AsyncClient, path: str, change: Change) -> float:
     """CPU seconds of this process for one page; the client's part is small."""
-    before()
+    await change()
     begin = time.process_time()
     (await client.get(path)).raise_for_status()
     return time.process_time() - begin
 
 
+# In a browser.
+
+
+@contextlib.asynccontextmanager
+async def browser() -> AsyncIterator[Any]:
+    """A Chromium, or None."""
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None or importlib.util.find_spec("playwright") is None:
+        yield None
+        return
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        started = await playwright.chromium.launch(executable_path=path, args=options)
+        yield started
+        await started.close()
+
+
+async def load(chromium: Any, console: Opened) -> float:
+    """Milliseconds."""
+    tab = await chromium.new_page()
+    times = []
+    for _ in range(2 * TIMES):
+        await tab.goto(f"{console.url}{TOPOLOGY}")
+        await tab.get_by_text("● live").wait_for()
+        times.append(await tab.evaluate(LOADED))
+    await tab.close()
+    return float(statistics.median(times))
+
+
+async def shown(chromium: Any, console: Opened, cluster: Cluster) -> dict[str, float]:
+    """Seconds from the change in the cluster until the page has it: the middle and the longest of some changes."""
+    tab = await chromium.new_page()
+    await tab.goto(f"{console.url}{WORKLOADS}")
+    await tab.get_by_text("● live").wait_for()
+    times = []
+    for number in range(min(MEMBERS, 2 * TIMES)):
+        heading = tab.get_by_role("heading", name=re.compile(f"{number + 1} of {MEMBERS} pods placed"))
+        begin = time.monotonic()
+        await cluster.change(f"worker/{number}/gpu-{number:05}")
+        await heading.wait_for()
+        times.append(time.monotonic() - begin)
+    await tab.close()
+    return {"median s": statistics.median(times), "longest s": max(times)}
+
+
+async def idle(chromium: Any, console: Opened) -> float:
+    """The share of a core that this process takes."""
+    if chromium is not None:
+        tab = await chromium.new_page()
+        await tab.goto(f"{console.url}{TOPOLOGY}")
+        await tab.get_by_text("● live").wait_for()
+        await asyncio.sleep(1)
+    begin = time.process_time()
+    await asyncio.sleep(IDLE)
+    return (time.process_time() - begin) / IDLE
+
+
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(pages(Path(sys.argv[1]) / "kubeconfig"))))
+    print(json.dumps(uvloop.run(measured(Path(sys.argv[1])))))
