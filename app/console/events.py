@@ -18,12 +18,14 @@ class Streams:
 
     def __init__(self, live: Live, *, pause: float = PAUSE, tick: float = TICK) -> None:
         self._live, self._tick = live, tick
-        self.open, self.pause = 0, pause
+        self.open, self.pause, self._last = 0, pause, 0.0
         self._closed = asyncio.Event()
 
     def slow_down(self, seconds: float) -> None:
-        """A page took `seconds`: at most a fifth of the time is spent on pages for one tab."""
-        self.pause = max(PAUSE, min(10.0, 5 * seconds))
+        """A page took `seconds` of CPU: at most a fifth of the time is spent on pages for one tab. A single page that
+        took longer than the one before does not count: it may have been the first of its kind."""
+        self.pause = max(PAUSE, min(10.0, 5 * min(seconds, self._last)))
+        self._last = seconds
 
     @property
     def full(self) -> bool:
