@@ -1,6 +1,6 @@
-"""argv -> a row of COMMANDS -> exit code.
+"""The command line: runs the command in COMMANDS that the arguments name.
 
-Exit codes: 0 done, 1 a refusal or a failure, 2 unusable input.
+Exit codes: 0 done, 1 a rejection or a failure, 2 unusable input.
 """
 
 import argparse
@@ -33,13 +33,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNUSABLE
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, `head` say; nothing may be written at exit either
+    except BrokenPipeError:  # the reader of our output, such as `head`, has ended; prevents the flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
 def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """The parser, and that of each command, still without options."""
+    """The parser, and the parsers of all commands without their options."""
     parser = argparse.ArgumentParser(
         prog="grove-admission", description="Admission webhooks for Grove, the KAI Scheduler and NVIDIA ComputeDomains."
     )

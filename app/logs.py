@@ -1,5 +1,4 @@
-"""Structured logs: JSON, one object a line. Verdicts have their own fast lane, because there are thousands a second:
-lines are gathered in memory and written by a thread, so that a slow reader of the log never stalls an answer."""
+"""Logs as lines of JSON, or as readable lines on a terminal. `server/verdict_log` writes the log of verdicts."""
 
 import json
 import logging
@@ -9,11 +8,11 @@ import traceback
 from typing import TextIO
 
 _SHOWN = 160
-"""Characters of an unimportant message on a terminal."""
+"""The length at which messages below the level warning are cut on a terminal."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a record; `extra` fields `path` and `uid` are carried over."""
+    """A JSON object for each record, with the `extra` fields `path` and `uid`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -29,8 +28,8 @@ class JsonFormatter(logging.Formatter):
 
 
 class ReadableFormatter(logging.Formatter):
-    """One short line a record, for a terminal: `12:00:01  warning  what happened`; the level only from warnings on.
-    Traces follow on lines of their own."""
+    """A short line for each record, such as `12:00:01  warning  message`. Levels below warning are not shown. A trace
+    follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = f"{record.levelname.lower()}  " if record.levelno >= logging.WARNING else ""
@@ -44,17 +43,17 @@ class ReadableFormatter(logging.Formatter):
 
 
 def is_readable(log_format: str, stream: TextIO) -> bool:
-    """Whether lines to `stream` are for people: `log_format` is json, text, or "" to choose by the stream."""
+    """Whether lines to `stream` are for people. `log_format` is json, text, or "" to decide by the stream."""
     return log_format == "text" or (not log_format and stream.isatty())
 
 
 def one_line(text: str) -> str:
-    """Text with control characters shown as codes, so that nobody's name starts a new line or colours a terminal."""
+    """`text` with control characters as codes, so that a name cannot begin a new line or change colours."""
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
 def time_of_day(seconds: float) -> str:
-    """Local, because people read it where it was written."""
+    """Local time, as HH:MM:SS."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
@@ -65,11 +64,12 @@ def timestamp(seconds: float) -> str:
 
 
 def set_up(level: str, log_format: str = "") -> None:
-    """Sends all loggers to stderr: as readable lines on a terminal, else as JSON, unless `log_format` says which."""
+    """Makes all loggers write to stderr: readable lines on a terminal and JSON elsewhere, unless `log_format` is
+    given."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ReadableFormatter() if is_readable(log_format, sys.stderr) else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about what strangers send
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about invalid requests

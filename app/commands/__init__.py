@@ -1,7 +1,7 @@
-"""One file per command: options, exit codes, what it prints.
+"""The commands, each in a module with its options, its exit codes and its output.
 
 `app.commands.NAME` has the command `NAME` as COMMAND. Only the module of the command that runs is imported, because
-most commands need a part of the libraries only.
+most commands need only some of the libraries.
 """
 
 COMMANDS = {

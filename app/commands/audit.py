@@ -56,13 +56,13 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """NotFound if there is no such namespace: a misspelt name would look like a namespace without findings."""
+    """Raises NotFound if there is no such namespace, because a misspelt one would have no findings."""
     with contextlib.suppress(Forbidden):
         await client.get(NAMESPACE, name)
 
 
 async def audit(client: Client, configuration: Configuration, namespace: str | None, output: str) -> int:
-    """Prints every finding, as text or as JSON lines, then the summary; gives the exit code."""
+    """Prints all findings, as text or as JSON lines, and the summary. Returns the exit code."""
     progress = Progress(sys.stderr)
     auditor = auditor_of(client, configuration, progress)
     async for finding in auditor.findings(namespace):

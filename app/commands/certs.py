@@ -1,6 +1,6 @@
-"""`grove-admission certs make | show | check`: certificates in a directory, or those of a live cluster.
+"""`grove-admission certs make | show | check`: certificates in a directory or in a cluster.
 
-Exit codes: 0 done and well, 1 something is wrong with the certificates, 2 unusable input.
+Exit codes: 0 no problem, 1 a problem of the certificates, 2 unusable input.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def _life(text: str) -> timedelta:
 
 
 def _name(text: str) -> str:
-    """A DNS name, `*.` before it allowed, or an IP address."""
+    """A DNS name, which may begin with `*.`, or an IP address."""
     dns_names, _ = split_names([text])
     if dns_names and not is_subdomain(text.removeprefix("*.").lower()):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a DNS name nor an IP address")
@@ -144,7 +144,7 @@ def _configuration(arguments: argparse.Namespace) -> Configuration:
 
 
 async def _live(arguments: argparse.Namespace) -> tuple[Material, list[str]]:
-    """What the Secret of a cluster has, and which webhooks don't trust it."""
+    """The content of the Secret of a cluster, and the webhook configurations that do not trust it."""
     configuration = _configuration(arguments)
     settings = configuration.certificates
     try:

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_logs(logs: Sequence[str], facts: Sequence[Object], configuration: Configuration, output: str) -> int:
-    """Exit code 2 if nothing of the logs could be judged."""
+    """Prints the report on audit logs. Returns the exit code, which is 2 if no event could be judged."""
     report = asyncio.run(report_on(logs, facts, configuration))
     print(json.dumps(report.json(), indent=2) if output == "json" else "\n".join(report.lines()))
     sys.stdout.flush()
@@ -62,7 +62,7 @@ def _check_logs(logs: Sequence[str], facts: Sequence[Object], configuration: Con
 
 
 async def check(configuration: Configuration, objects: Sequence[Object], asker: Asker) -> list[Judgement]:
-    """Offline verdicts on `objects`, which are facts for each other."""
+    """Verdicts on `objects` without a cluster. Each object is a fact for the verdicts on the others."""
     routes = routes_over(configuration, documents.cluster_of(configuration, objects))
     return [await judge(routes, document, asker) for document in objects]
 

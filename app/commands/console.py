@@ -69,7 +69,8 @@ async def _run(arguments: argparse.Namespace) -> None:
 
 
 def announcement(url: str, file: Path, *, terminal: bool) -> str:
-    """The address with its token on a terminal only: elsewhere, output is kept and read by others."""
+    """The line with the address. The address has a token, so it is shown only on a terminal: other output may be stored
+    and read by others."""
     return f"console ready: {url}" if terminal else f"console ready: open {file}"
 
 

@@ -17,7 +17,8 @@ def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]
 
 
 def documents_of(names: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """(file, document) of every document in the files, directories or standard input (-) called `names`."""
+    """The documents in files, directories or standard input (-), each with the name of its file. Raises
+    UnusableInput."""
     documents = []
     for name in names:
         for path in _files(name):
@@ -40,7 +41,7 @@ def _files(name: str, is_taken: Callable[[str], bool] = lambda file: False) -> l
 
 
 def text_of(name: str) -> str:
-    """The text of a file, or of standard input if `name` is "-". UnusableInput if it can't be read."""
+    """The text of a file, or of standard input if `name` is "-". Raises UnusableInput if it cannot be read."""
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:

@@ -1,4 +1,4 @@
-"""What commands share: options, and exit codes."""
+"""Options and exit codes that several commands have."""
 
 import argparse
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from pathlib import Path
 LIKE_KUBECTL = "that of this Pod; outside of one, kubectl's"
 
 REFUSED = 1
-"""Exit code: something is refused, or failed."""
+"""Exit code: something was rejected or failed."""
 UNUSABLE = 2
 """Exit code: unusable input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: its description in the help text, its options, and what it does. `run` returns the exit code."""
+    """A command: its description in the help text, its options, and `run`, which returns the exit code."""
 
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
@@ -23,14 +23,14 @@ class Command:
 
 
 def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of this Pod") -> None:
-    """The configuration, and the cluster that it is about; `default` is the cluster without a kubeconfig."""
+    """Adds the options for the configuration and its cluster. `default` describes the cluster without a kubeconfig."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """The cluster that a command reads with the rights of its user, and the form of the answer."""
+    """Adds the options for a cluster that is read with the rights of the user, and for the form of the output."""
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {LIKE_KUBECTL})")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
     parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")

@@ -1,4 +1,4 @@
-"""What the environment and flags override."""
+"""Overrides by environment variables and flags."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -9,15 +9,17 @@ from app.config.schema import CertificateMode, Certificates, Configuration, own_
 _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 
 _SERVICE_LINK = "tcp://"
-"""How GROVE_ADMISSION_PORT begins if the kubelet made it, of the Service called grove-admission: no setting."""
+"""The begin of GROVE_ADMISSION_PORT if the kubelet sets it for the Service grove-admission; it is then not a
+setting."""
 
 
 def with_overrides(
     configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """`configuration` with `server.host`/`server.port` from GROVE_ADMISSION_HOST/PORT, and, above these, from flags;
-    with `certificates.mode` from GROVE_ADMISSION_CERTIFICATES_MODE, so that an overlay can set that alone.
-    With POD_NAMESPACE, the namespaces of Secret, Service, Lease and our own account that aren't given are it."""
+    """`configuration` with `server.host` and `server.port` from `flags`, or else from GROVE_ADMISSION_HOST and
+    GROVE_ADMISSION_PORT, and with `certificates.mode` from GROVE_ADMISSION_CERTIFICATES_MODE. POD_NAMESPACE is the
+    default of the namespaces of the Secret, the Service, the Lease and our service account. Raises
+    ConfigurationError."""
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
         server["host"] = environment["GROVE_ADMISSION_HOST"]
@@ -42,7 +44,7 @@ def _with_mode(certificates: Certificates, mode: str) -> Certificates:
 
 
 def _moved(configuration: Configuration, namespace: str) -> Configuration:
-    """With the defaults that are meant for `grove-system` as they are for a Pod in another namespace."""
+    """The configuration with `namespace` in place of the default `grove-system`."""
     moved: dict[str, Any] = {}
     for name in ("certificates", "leader_election"):
         section = getattr(configuration, name)

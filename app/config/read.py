@@ -1,4 +1,4 @@
-"""Reads an OperatorConfiguration strictly, with all findings at once."""
+"""Reads an OperatorConfiguration strictly, and reports all findings together."""
 
 import logging
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConfigurationError(ValueError):
-    """The configuration can't be used; `findings` has every reason, each with its path."""
+    """The configuration is invalid. `findings` has all reasons, each with its path."""
 
     def __init__(self, source: str, findings: Sequence[str]) -> None:
         super().__init__("\n".join(f"{source}: {finding}" for finding in findings))
@@ -23,11 +23,11 @@ class ConfigurationError(ValueError):
 
 
 def read_configuration(text: str, source: str) -> Configuration:
-    """Reads the one document of `text`; `source` names it in findings. ConfigurationError with all of them. Logs a
-    warning for each finding about levels that are not used."""
+    """The configuration in `text`, a YAML document. `source` is its name in findings. Raises ConfigurationError with
+    all findings. Findings about levels that are not used are logged as warnings."""
     try:
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError) as problem:  # ValueError: what looks like a date and is none
+    except (yaml.YAMLError, ValueError) as problem:  # ValueError: for an invalid date
         raise ConfigurationError(source, [f"not YAML that can be read: {problem}"]) from None
     except RecursionError:
         raise ConfigurationError(source, ["not YAML that can be read: it is nested too deeply"]) from None
@@ -59,7 +59,7 @@ def read_configuration(text: str, source: str) -> Configuration:
 
 
 def load_configuration(path: Path) -> Configuration:
-    """ConfigurationError if the file can't be read or used."""
+    """The configuration in a file. Raises ConfigurationError if the file cannot be read or is invalid."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -68,7 +68,7 @@ def load_configuration(path: Path) -> Configuration:
 
 
 def configuration_or_defaults(path: Path | None) -> Configuration:
-    """The configuration of `path`; without one, the defaults with topology support on."""
+    """The configuration in `path`, or without a path the defaults with topology support enabled."""
     if path is not None:
         return load_configuration(path)
     defaults = Configuration()
@@ -77,24 +77,24 @@ def configuration_or_defaults(path: Path | None) -> Configuration:
 
 
 def _finding(error: Any) -> str:
-    where = FieldPath("")
+    path = FieldPath("")
     for step in error["loc"]:
-        where = where.index(step) if isinstance(step, int) else where.child(str(step))
+        path = path.index(step) if isinstance(step, int) else path.child(str(step))
     if error["type"] == "extra_forbidden":
-        return f"{where}: unknown key"
-    return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+        return f"{path}: unknown key"
+    return f"{path}: {error['msg'].removeprefix('Value error, ')}"
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML in which a key that is given twice is an error."""
+    """YAML in which a duplicate key is an error."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        keys: set[Any] = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, (dict, list)):
                 raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)
-            if key in seen:
+            if key in keys:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            seen.add(key)
+            keys.add(key)
         return super().construct_mapping(node, deep=deep)

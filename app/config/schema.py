@@ -1,7 +1,7 @@
 """The schema of OperatorConfiguration: every key with its default.
 
-`clusterTopology` is the section that Grove has too (source: `rules/README.md`); the other sections are ours.
-`manifests/examples/configuration.yaml` shows every key.
+Grove has the section `clusterTopology` too (see the sources in `rules/README.md`); the other sections are ours.
+`manifests/examples/configuration.yaml` has every key.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class TopologyLevel(_Section):
 
 
 class ClusterTopology(_Section):
-    """The managed ClusterTopology: made, kept and deleted by the operator. If it can't be made in time, the
+    """The managed ClusterTopology, which the leader creates, updates and deletes. If it cannot be created in time, the
     process ends."""
 
     enabled: bool = False
@@ -69,7 +69,7 @@ class ClusterTopology(_Section):
         return self
 
     def findings(self) -> list[str]:
-        """What is wrong with `levels`, each finding with its path below `clusterTopology`."""
+        """The findings about `levels`, with paths below `clusterTopology`."""
         return [
             str(finding)
             for finding in validate_levels([level.model_dump() for level in self.levels], FieldPath("levels"))
@@ -82,8 +82,8 @@ def own_account(namespace: str) -> str:
 
 
 class Authorization(_Section):
-    """`authorizedUsers` may write the managed ClusterTopology, beside nobody else: our own account, which makes it, and
-    Grove's operator."""
+    """Only `authorizedUsers` can write the managed ClusterTopology: our own account, which creates it, and Grove's
+    operator."""
 
     authorized_users: tuple[str, ...] = Field(
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"), strict=False
@@ -91,16 +91,16 @@ class Authorization(_Section):
 
 
 class Mnnvl(_Section):
-    """`claimMode` is the form of claim of new PodCliques. `collectAfterSeconds` is how long MNNVL resources that no
-    PodClique asks for are kept; 0 keeps them for ever."""
+    """`claimMode` is the form of the claims of new PodCliques. MNNVL resources that no PodClique needs are deleted
+    after `collectAfterSeconds`; with 0 they are not deleted."""
 
     claim_mode: Literal["auto", "shared", "template"] = "auto"
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
 
 
 class PodBinding(_Section):
-    """`nodeLabels` are copied from node to Pod at binding, beside the keys of the ClusterTopology's levels. The default
-    is the NVLink clique of the node, which a container cannot learn otherwise."""
+    """`nodeLabels` are copied from a node to its Pods at binding, in addition to the keys of the levels. The default is
+    the NVLink clique of the node, which containers cannot get in another way."""
 
     node_labels: tuple[str, ...] = Field(default=("nvidia.com/gpu.clique",), strict=False)
 
@@ -114,8 +114,8 @@ class PodBinding(_Section):
 
 
 class Server(_Section):
-    """Where to listen, and for how long after SIGTERM. With `clientCaFile` (PEM) a verdict is for those who show a
-    certificate of one of its CAs."""
+    """The listening address, and the time for which the server still serves after SIGTERM. With `clientCaFile` (PEM),
+    only callers with a certificate of one of its CAs get a verdict."""
 
     host: str = "0.0.0.0"  # noqa: S104 - a Service has to reach it
     port: Annotated[int, Field(ge=0, le=65535)] = 8443
@@ -124,7 +124,7 @@ class Server(_Section):
 
 
 class Client(_Section):
-    """How the API server is called: requests per second and burst, and seconds for one call."""
+    """Limits of calls to the API server: requests per second, burst, and seconds for a call."""
 
     queries_per_second: Annotated[float, Field(gt=0, le=10000)] = 50
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
@@ -132,8 +132,9 @@ class Client(_Section):
 
 
 class LeaderElection(_Section):
-    """Of all replicas one does the reconcilers' work. Seconds are those of a Lease: how long others wait for a silent
-    leader, after how long without renewal a leader stops, and the time between tries."""
+    """Leader election: one replica runs the reconcilers. `leaseSeconds` is the time after which another replica takes
+    over a Lease that is not renewed, `renewSeconds` the time after which a leader stops without a renewal, and
+    `retrySeconds` the time between attempts."""
 
     enabled: bool = True
     namespace: Name = "grove-system"
@@ -150,8 +151,8 @@ class LeaderElection(_Section):
 
 
 class WorkloadLabels(_Section):
-    """Labels (else annotations) that say it, on a Workload, a top owner or a Pod; `user` and `nodePool` are labels of
-    Pods that their PodGroup gets too."""
+    """The keys of labels, or else annotations, of a Workload, a top owner or a Pod. `user` and `nodePool` are labels of
+    Pods, which are copied to their PodGroup."""
 
     queue: LabelKey = _KAI.keys.queue
     priority_class: LabelKey = _KAI.keys.priority_class
@@ -162,8 +163,8 @@ class WorkloadLabels(_Section):
 
 
 class Workloads(_Section):
-    """Kubernetes Workloads become KAI PodGroups, for the Pods of `schedulerName`. Those who name no queue are in
-    `defaultQueue`, "" for none."""
+    """KAI PodGroups for Kubernetes Workloads whose Pods have `schedulerName`. Without a queue of its own, a Workload is
+    in `defaultQueue`; with "" it has none."""
 
     enabled: bool = True
     scheduler_name: Annotated[str, Field(min_length=1)] = KAI_SCHEDULER
@@ -175,13 +176,13 @@ CertificateMode = Literal["files", "self-managed"]
 
 
 class Certificates(_Section):
-    """Where the serving certificate comes from.
+    """The source of the serving certificate.
 
-    `files`: from the directory of `--certs`, such as a mounted Secret that cert-manager or somebody else keeps; the
-    caBundles are theirs too (cert-manager's cainjector). `self-managed`: an own CA in the Secret `secretName`, and the
-    caBundles of both webhook configurations, which are called `webhookConfigurations`, written by us. `namespace` is
-    that of Secret and Service. A new CA is in the caBundles for `settleSeconds` before anything signed by it is shown;
-    that has to fit in the last third of a certificate's life, with room.
+    `files`: the directory of `--certs`, such as a mounted Secret of cert-manager, whose cainjector also writes the
+    caBundles. `self-managed`: our own CA in the Secret `secretName`; we also write the caBundles of the two webhook
+    configurations `webhookConfigurations`. `namespace` is that of the Secret and the Service. A new CA is in the
+    caBundles for `settleSeconds` before a certificate that it signed is shown. This time must be much shorter than the
+    last third of the validity of a certificate.
     """
 
     mode: CertificateMode = "files"
@@ -217,14 +218,15 @@ class Configuration(_Section):
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The configured levels, broadest first; none if topology is disabled."""
+        """The configured levels, broadest first; () if topology support is disabled."""
         if not self.cluster_topology.enabled:
             return ()
         return broadest_first(Level(level.domain, level.key) for level in self.cluster_topology.levels)
 
     @property
     def node_labels(self) -> tuple[str, ...]:
-        """Keys of the labels that a Pod gets from its node: the allowed ones and those of the configured levels. The
-        levels count even before the managed ClusterTopology exists, so that no caller's value passes meanwhile."""
+        """The keys of the labels that a Pod gets from its node: `podBinding.nodeLabels` and those of the configured
+        levels. The latter are included before the managed ClusterTopology exists, so that a caller can never set
+        them."""
         levels = self.levels if self.cluster_topology.enabled else ()
         return (*self.pod_binding.node_labels, *(level.key for level in levels))

@@ -1,1 +1,1 @@
-"""The running process: what listens, what it reports, in which order it starts and stops."""
+"""The running process: its listener, endpoints, metrics and logs, and the order of its start and stop."""

@@ -1,11 +1,11 @@
-"""The ASGI app: the admission fast path, beside FastAPI for everything that isn't hot (health, metrics, dry run, docs).
+"""The ASGI app: admission, and FastAPI for all other requests (health, metrics, dry run, docs).
 
-`/dry-run` and the health endpoints change nothing and need no credentials, like the webhooks themselves: a
-NetworkPolicy says who reaches the port.
+`/dry-run` and the health endpoints change nothing and need no credentials, as the webhooks themselves. A NetworkPolicy
+limits who can reach the port.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
@@ -24,8 +24,9 @@ from app.admission.review import Request as AdmissionRequest
 from app.admission.review import dumps
 from app.admission.verdict import Verdict
 from app.dry_run.documents import UnusableInput, read_documents
-from app.dry_run.judge import Asker, judge
+from app.dry_run.judge import Asker, Judgement, judge
 from app.dry_run.text import describe
+from app.kube.api import Object
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
 
@@ -48,14 +49,14 @@ _NOT_READY: dict[str, Any] = {"description": "A check fails, and which", "conten
 _BUSY: dict[str, Any] = {**_ERROR, "description": "Too many dry runs wait already"}
 
 Checks = Callable[[], Mapping[str, str | None]]
-"""By name: None if it is well, else the problem."""
+"""Returns the problem of each check by its name; None if there is none."""
 
 Notes = Callable[[], Mapping[str, str]]
-"""By name: what is worth knowing though nothing is wrong."""
+"""Returns information by name, which is not a problem."""
 
 
 class BodyTooLarge(UnusableInput):
-    """More than a dry run takes."""
+    """The body of a dry run is larger than the limit."""
 
 
 class Observed:
@@ -81,8 +82,8 @@ def build_app(
     *,
     only_known: bool = False,
 ) -> AdmissionApp:
-    """The whole ASGI app. `live` and `ready` are asked at each request to `/healthz` and `/readyz`, `notes` for
-    `/readyz?verbose`. `only_known`: AdmissionReviews are taken from callers with a certificate alone."""
+    """The ASGI app. `live` and `ready` are called for each request to `/healthz` and `/readyz`, and `notes` for
+    `/readyz?verbose`. With `only_known`, AdmissionReviews are accepted only from callers with a certificate."""
     api = FastAPI(
         title="grove-admission",
         version=__version__,
@@ -132,7 +133,8 @@ def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None
 
 
 class Turns:
-    """One at a time: reading documents takes a core and memory, which verdicts need. `waiting` counts all that came."""
+    """Dry runs read their documents one after the other, because this takes processor time and memory that verdicts
+    need. `waiting` is the number of dry runs that read or wait."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -173,34 +175,43 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
             busy = "too many dry runs at once: try again in a moment"
             return JSONResponse({"error": busy}, status_code=503, headers={"Retry-After": "1"})
         try:
-            text = await _body(request)
-            async with turns.taken():
-                documents = await asyncio.to_thread(read_documents, text)
-                before = await asyncio.to_thread(read_documents, old) if old else []
+            documents, replaced = await _documents(request, old, turns)
         except ClientDisconnect:
             return Response(status_code=499)
         except BodyTooLarge as problem:
             return JSONResponse({"error": str(problem)}, status_code=413)
         except UnusableInput as problem:
             return JSONResponse({"error": str(problem)}, status_code=400)
-        asker = Asker(user, tuple(filter(None, groups.split(","))), operation, tuple(before))
+        asker = Asker(user, tuple(filter(None, groups.split(","))), operation, replaced)
         judged = [await judge(routes, document, asker) for document in documents]
-        if output == "text":
-            return PlainTextResponse("\n".join(line for judgement in judged for line in describe(judgement)) + "\n")
-        report: dict[str, Any] = {
-            "allowed": all(judgement.verdict is None or judgement.verdict.allowed for judgement in judged),
-            "results": [judgement.report() for judgement in judged],
-        }
-        return Response(pretty(report), media_type="application/json")
+        return _judged_response(judged, output)
+
+
+async def _documents(request: Request, old: str, turns: Turns) -> tuple[list[Object], tuple[Object, ...]]:
+    """The documents in the body, and those in `old`."""
+    text = await _body(request)
+    async with turns.taken():
+        documents = await asyncio.to_thread(read_documents, text)
+        return documents, tuple(await asyncio.to_thread(read_documents, old) if old else ())
+
+
+def _judged_response(judged: Sequence[Judgement], output: str) -> Response:
+    if output == "text":
+        return PlainTextResponse("\n".join(line for judgement in judged for line in describe(judgement)) + "\n")
+    report: dict[str, Any] = {
+        "allowed": all(judgement.verdict is None or judgement.verdict.allowed for judgement in judged),
+        "results": [judgement.report() for judgement in judged],
+    }
+    return Response(pretty(report), media_type="application/json")
 
 
 def _add_errors(api: FastAPI) -> None:
-    """Errors of one shape, which say what there is."""
+    """Adds the handlers of errors: all have the same form, and list the endpoints."""
 
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        said = [f"{'.'.join(map(str, problem['loc'][1:]))}: {problem['msg']}" for problem in error.errors()]
-        return JSONResponse({"error": "; ".join(said)}, status_code=400)
+        problems = [f"{'.'.join(map(str, problem['loc'][1:]))}: {problem['msg']}" for problem in error.errors()]
+        return JSONResponse({"error": "; ".join(problems)}, status_code=400)
 
     @api.exception_handler(StarletteHTTPException)
     async def other(request: Request, error: StarletteHTTPException) -> Response:

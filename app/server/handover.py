@@ -1,7 +1,7 @@
-"""Hands a connection over to stock uvicorn, for one whole request that is not for a verdict.
+"""Hands a connection over to uvicorn, for a complete request that is not an admission request.
 
-Only constructor arguments and public attributes of uvicorn are used. The answer ends the connection: probes and
-scrapes come seldom, and where the next request begins is then not needed.
+Only constructor arguments and public attributes of uvicorn are used. The response ends the connection, so that the
+begin of a next request need not be found. This is acceptable because probes and scrapes are rare.
 """
 
 import asyncio
@@ -43,8 +43,7 @@ class ToUvicorn:
 
 
 class Guarded(asyncio.Protocol):
-    """A connection that belongs to uvicorn's `protocol` from now on, for as long as the limits allow. What the client
-    sends behind its request is dropped."""
+    """A connection that the `protocol` of uvicorn serves, within the limits. Data after the request are ignored."""
 
     def __init__(self, serving: Serving, protocol: asyncio.Protocol) -> None:
         self._serving, self._protocol = serving, protocol
@@ -78,7 +77,7 @@ class Guarded(asyncio.Protocol):
         self._protocol.resume_writing()
 
     def finish(self) -> None:
-        """The answer that is being made is the last one anyway."""
+        """Does nothing, because the current response is the last one."""
 
     def abort(self) -> None:
         self._transport.abort()

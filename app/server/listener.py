@@ -1,4 +1,4 @@
-"""The HTTPS listener: the socket, TLS, the open connections, and how they end."""
+"""The HTTPS listener: the socket, TLS, and the open connections until their end."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,8 @@ _ABORT_SECONDS = 1.0
 
 
 class Listener:
-    """Serves `app` on `sock` over TLS until `stop` is called. Admission requests take the short way through its
-    exchange, all others the one through ASGI."""
+    """Serves `app` on `sock` over TLS until `stop` is called. Admission requests go directly to the exchange of the
+    app, all others through ASGI."""
 
     def __init__(
         self, app: AdmissionApp, sock: socket.socket, context: ssl.SSLContext, limits: Limits | None = None
@@ -31,7 +31,8 @@ class Listener:
         return int(self._sock.getsockname()[1])
 
     async def run_until_stopped(self) -> None:
-        """If it is cancelled, because another task has failed, it ends as after `stop`: no request is cut off."""
+        """Runs until `stop` is called. If it is cancelled, because another task has failed, it ends in the same way:
+        requests are finished."""
         seconds = self.serving.limits.request_seconds
         server = await asyncio.get_running_loop().create_server(
             lambda: Connection(self.serving),
@@ -52,12 +53,12 @@ class Listener:
         await self._listening.wait()
 
     def drain(self) -> None:
-        """Goes on serving, but with each answer its connection ends, and the client opens one elsewhere. Closing an
-        idle connection instead may meet a request that is on its way, which is then lost."""
+        """Continues to serve, but ends each connection with its next response, so that the client connects elsewhere.
+        If idle connections were closed instead, a request that has just been sent could be lost."""
         self.serving.draining = True
 
     def stop(self) -> None:
-        """No new connections; the open ones are finished and closed."""
+        """Accepts no more connections, finishes the open requests, and closes the connections."""
         self._stopping.set()
 
     async def _finish(self) -> None:
@@ -70,14 +71,14 @@ class Listener:
         await self._all_closed(_ABORT_SECONDS)
 
     async def _all_closed(self, seconds: float) -> None:
-        """Waits until no connection is open, but not longer than `seconds`."""
+        """Waits until all connections are closed, up to `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds if self.serving.connections else 0):
                 await self.serving.all_closed.wait()
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address; OSError if it can't be had. Port 0 takes a free one."""
+    """A listening socket; with port 0, a free port. Raises OSError if the address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -91,6 +92,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def free_port() -> int:
-    """A port on loopback that no process has at the moment."""
+    """A TCP port on loopback that is free now."""
     with bind("127.0.0.1", 0) as sock:
         return int(sock.getsockname()[1])

@@ -6,8 +6,8 @@ import signal
 
 
 def settle_garbage_collector() -> None:
-    """What is here now stays: the collector need not walk it again, and looks at young objects less often. A request
-    leaves no cycles behind."""
+    """Excludes the existing objects from garbage collection, and makes the collector run less often, because requests
+    leave no reference cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -22,7 +22,7 @@ async def signalled() -> None:
 
 
 async def drain(seconds: float) -> None:
-    """Goes on serving until the Service's endpoints have gone; a second signal ends it at once."""
+    """Waits until the endpoints of the Service have been removed. A second signal ends the wait."""
     try:
         async with asyncio.timeout(seconds):
             await signalled()

@@ -1,4 +1,4 @@
-"""The checks of all parts, behind /readyz and /healthz."""
+"""The checks of all parts of the server, for /readyz and /healthz."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,21 +10,21 @@ logger = logging.getLogger(__name__)
 
 
 class Part(Protocol):
-    """A long-lived part of the server, which reports its own state."""
+    """A long-lived part of the server, with its checks, notes and metrics."""
 
     def checks(self) -> Mapping[str, str | None]:
-        """By name: None if it is well, else the problem."""
+        """The problem of each check by its name; None if there is none."""
         ...
 
     def notes(self) -> Mapping[str, str]:
-        """By name: what is worth knowing although nothing is wrong."""
+        """Information by name, which is not a problem."""
         ...
 
     def gauges(self) -> Iterable[Gauge]: ...
 
 
 class Readiness:
-    """What `/readyz` and `/healthz` report of `parts`."""
+    """The checks of `parts`, for `/readyz` and `/healthz`."""
 
     def __init__(self, parts: Iterable[Part] = ()) -> None:
         self.parts = list(parts)
@@ -53,8 +53,7 @@ class Readiness:
         yield "ready", "Whether /readyz is well.", {}, float(self.is_ready)
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Logs which checks fail, if these are others than the last time, so that the log has what a probe's answer
-        said."""
+        """Logs the failing checks if they have changed, so that the log has the responses of probes."""
         failing = {name: f"{name} {problem}" for name, problem in checks.items() if problem is not None}
         if failing.keys() != self._failing:
             level = logging.WARNING if failing and self._was_ready else logging.INFO
