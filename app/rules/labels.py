@@ -50,6 +50,11 @@ class Place:
     group_replica: str = ""
     podgang: str = ""
 
+    @property
+    def of_replica(self) -> tuple[str, str, str, str]:
+        """All values except the PodGang: those of a replica of the set or of a scaling group."""
+        return self.pcs, self.replica, self.group, self.group_replica
+
 
 def read_place(labels: Mapping[str, Any]) -> Place:
     """Reads both vocabularies. The designs' labels count first. The value of Grove's scaling group label is

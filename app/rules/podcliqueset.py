@@ -1,10 +1,11 @@
-"""What the rules need of a PodCliqueSet, read once and kept small. Source: Grove's PodCliqueSet CRD."""
+"""The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app.objects.metadata import annotations_of
+from app.objects.shape import int_of, list_of, map_of, maps_of, text_of
 from app.rules.labels import MNNVL_GROUP
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 
@@ -13,8 +14,8 @@ CONDITION = "TopologyConstraintSatisfied"
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A topologyConstraint in the words of today's Grove: `topologyName`, `pack.required` and `pack.preferred`, each ""
-    if it is not set."""
+    """A topologyConstraint of the dialect `bindings`: `topologyName`, `pack.required` and `pack.preferred`, each "" if
+    it is not set."""
 
     topology_name: str
     required: str
@@ -45,7 +46,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PodCliqueSet:
-    """`condition` is our own condition as stored: (status, reason, message, observedGeneration), None without one."""
+    """A stored PodCliqueSet. `condition` is the stored condition that this program writes, as status, reason, message
+    and observedGeneration, or None. `mnnvl_groups` are the values of Grove's `grove.io/mnnvl-group` in the set, without
+    `none`."""
 
     namespace: str
     name: str
@@ -59,34 +62,34 @@ class PodCliqueSet:
     pack: Pack | None = None
     replicas: int = 1
     mnnvl_groups: tuple[str, ...] = ()
-    """The values of Grove's `grove.io/mnnvl-group` in this set, without those that opt out."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
 
     @property
     def uses_pack(self) -> bool:
-        """Whether a constraint of this set is in the words of today's Grove."""
-        packs = (self.pack, *(clique.pack for clique in self.cliques), *(group.pack for group in self.groups))
-        return any(pack is not None for pack in packs)
+        """Whether this set has a constraint of the dialect `bindings`."""
+        return any(pack is not None for pack in self._packs)
 
     @property
     def topology_name(self) -> str:
-        """The ClusterTopologyBinding that the constraints of this set refer to, "" if no constraint names one. Grove
-        allows one name in a set."""
-        packs = (self.pack, *(group.pack for group in self.groups), *(clique.pack for clique in self.cliques))
-        return next((pack.topology_name for pack in packs if pack is not None and pack.topology_name), "")
+        """The ClusterTopologyBinding that the constraints of this set refer to, or "". Grove allows one name per
+        set."""
+        return next((pack.topology_name for pack in self._packs if pack is not None and pack.topology_name), "")
 
     @property
     def levels(self) -> frozenset[str]:
-        """Every level that a constraint of this set requires or prefers, in either vocabulary."""
-        packs = (self.pack, *(clique.pack for clique in self.cliques), *(group.pack for group in self.groups))
-        packed = {domain for pack in packs if pack is not None for domain in (pack.required, pack.preferred) if domain}
-        return self.domains | packed
+        """All levels that a constraint of this set requires or prefers, in either dialect."""
+        packs = (pack for pack in self._packs if pack is not None)
+        return self.domains | {domain for pack in packs for domain in (pack.required, pack.preferred) if domain}
+
+    @property
+    def _packs(self) -> tuple[Pack | None, ...]:
+        return (self.pack, *(group.pack for group in self.groups), *(clique.pack for clique in self.cliques))
 
     @property
     def domains(self) -> frozenset[str]:
-        """Every packDomain of this set."""
-        named = (self.pack_domain, *(c.pack_domain for c in self.cliques), *(g.pack_domain for g in self.groups))
-        return frozenset(domain for domain in named if domain)
+        """All packDomains of this set."""
+        domains = (self.pack_domain, *(c.pack_domain for c in self.cliques), *(g.pack_domain for g in self.groups))
+        return frozenset(domain for domain in domains if domain)
 
     def group_of(self, name: str) -> Group | None:
         return next((group for group in self.groups if group.name == name), None)
@@ -96,33 +99,35 @@ class PodCliqueSet:
 
 
 def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
-    """Reads a stored PodCliqueSet; whatever isn't of the CRD's shape counts as absent."""
-    metadata = _map(obj.get("metadata"))
-    template = _map(_map(obj.get("spec")).get("template"))
+    """Reads a stored PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
+    metadata = map_of(obj.get("metadata"))
+    template = map_of(map_of(obj.get("spec")).get("template"))
     return PodCliqueSet(
         namespace=metadata.get("namespace", ""),
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
-        generation=_int(metadata.get("generation")),
+        generation=int_of(metadata.get("generation")),
         deleting=metadata.get("deletionTimestamp") is not None,
         pack_domain=pack_domain(template),
         cliques=tuple(
-            Clique(item["name"], _int(_map(item.get("spec")).get("replicas"), 1), pack_domain(item), read_pack(item))
+            Clique(
+                item["name"], int_of(map_of(item.get("spec")).get("replicas"), 1), pack_domain(item), read_pack(item)
+            )
             for item in _named(template.get("cliques"))
         ),
         groups=tuple(
             Group(
                 item["name"],
-                tuple(filter(_is_text, _list(item.get("cliqueNames")))),
+                tuple(filter(_is_text, list_of(item.get("cliqueNames")))),
                 pack_domain(item),
                 read_pack(item),
-                read_mnnvl(_map(item.get("annotations"))),
+                read_mnnvl(map_of(item.get("annotations"))),
             )
             for item in _named(template.get("podCliqueScalingGroups"))
         ),
-        condition=_condition(_map(obj.get("status"))),
+        condition=_condition(map_of(obj.get("status"))),
         pack=read_pack(template),
-        replicas=_int(_map(obj.get("spec")).get("replicas"), 1),
+        replicas=int_of(map_of(obj.get("spec")).get("replicas"), 1),
         mnnvl_groups=_mnnvl_groups(metadata, template),
         mnnvl=read_mnnvl(annotations_of(obj)),
     )
@@ -130,54 +135,34 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
 
 def _mnnvl_groups(metadata: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[str, ...]:
     holders = (metadata, *_named(template.get("podCliqueScalingGroups")), *_named(template.get("cliques")))
-    values = (_map(holder.get("annotations")).get(MNNVL_GROUP) for holder in holders)
+    values = (map_of(holder.get("annotations")).get(MNNVL_GROUP) for holder in holders)
     return tuple(sorted({value for value in values if isinstance(value, str) and value not in ("", "none")}))
 
 
 def pack_domain(holder: Mapping[str, Any]) -> str | None:
-    """`topologyConstraint.packDomain` of `holder`; None if there is none."""
-    value = _map(holder.get("topologyConstraint")).get("packDomain")
+    """Returns `topologyConstraint.packDomain` of `holder`, or None."""
+    value = map_of(holder.get("topologyConstraint")).get("packDomain")
     return value if isinstance(value, str) and value else None
 
 
 def read_pack(holder: Mapping[str, Any]) -> Pack | None:
-    """The constraint of `holder` in the words of today's Grove; None if it has no such constraint."""
-    constraint = _map(holder.get("topologyConstraint"))
-    pack = _map(constraint.get("pack"))
-    read = Pack(_text(constraint, "topologyName"), _text(pack, "required"), _text(pack, "preferred"))
-    return None if read == _NO_PACK else read
-
-
-_NO_PACK = Pack("", "", "")
+    """Returns the constraint of `holder` in the dialect `bindings`, or None."""
+    constraint = map_of(holder.get("topologyConstraint"))
+    pack = map_of(constraint.get("pack"))
+    values = (constraint.get("topologyName"), pack.get("required"), pack.get("preferred"))
+    return Pack(*map(text_of, values)) if any(map(text_of, values)) else None
 
 
 def _condition(status: Mapping[str, Any]) -> tuple[str, str, str, int] | None:
-    for item in _list(status.get("conditions")):
-        if isinstance(item, dict) and item.get("type") == CONDITION:
+    for item in maps_of(status.get("conditions")):
+        if item.get("type") == CONDITION:
             texts = (str(item.get(name, "")) for name in ("status", "reason", "message"))
-            return (*texts, _int(item.get("observedGeneration")))  # type: ignore[return-value]
+            return (*texts, int_of(item.get("observedGeneration")))  # type: ignore[return-value]
     return None
 
 
 def _named(value: Any) -> list[dict[str, Any]]:
-    return [item for item in _list(value) if isinstance(item, dict) and _is_text(item.get("name"))]
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _int(value: Any, default: int = 0) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def _text(holder: Mapping[str, Any], name: str) -> str:
-    value = holder.get(name)
-    return value if isinstance(value, str) else ""
+    return [item for item in maps_of(value) if _is_text(item.get("name"))]
 
 
 def _is_text(value: Any) -> bool:

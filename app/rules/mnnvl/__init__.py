@@ -1,1 +1,1 @@
-"""MNNVL resources: their names, their claims, and who owns them."""
+"""MNNVL resources: their names, claims and owners."""

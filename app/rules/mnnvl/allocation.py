@@ -1,13 +1,14 @@
-"""Which form of claim can be allocated in this cluster.
+"""The form of claim that can be allocated in a cluster.
 
-NVIDIA's driver has two DeviceClasses of ComputeDomains, and serves a claim across nodes only if it is made from the
-template of the ComputeDomain:
-https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/22407113/deployments/helm
+NVIDIA's driver has two DeviceClasses for ComputeDomains. It allocates a claim on several nodes only if the claim is
+made from the template of the ComputeDomain: https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/22407113/deployments/helm
 """
 
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+from app.objects.edits import value_at
+from app.objects.shape import map_of, maps_of
 from app.rules.mnnvl.plan import ClaimMode
 
 ConfiguredMode = Literal["auto", "shared", "template"]
@@ -16,35 +17,31 @@ DRIVER_CLASSES = frozenset({"compute-domain-default-channel.nvidia.com", "comput
 
 
 def claim_mode(configured: ConfiguredMode, device_class: str, classes: Collection[str]) -> ClaimMode:
-    """The form of claim of a new PodClique that names `device_class`, if the DeviceClasses `classes` exist."""
+    """Returns the form of the claim of a new PodClique. `device_class` is the DeviceClass that it names, and `classes`
+    are the names of those that exist."""
     if configured != "auto":
         return configured
     return "template" if device_class not in classes and not DRIVER_CLASSES.isdisjoint(classes) else "shared"
 
 
 def awaited_classes(claim: Mapping[str, Any]) -> tuple[str, ...]:
-    """The DeviceClasses that a stored ResourceClaim asks for; () if it is allocated, and for other objects."""
-    spec, status = claim.get("spec"), claim.get("status")
-    if isinstance(status, dict) and status.get("allocation"):
+    """Returns the DeviceClasses that a stored ResourceClaim requests. Empty if it is allocated, and for other
+    objects."""
+    if map_of(claim.get("status")).get("allocation"):
         return ()
-    devices = spec.get("devices") if isinstance(spec, dict) else None
-    requests = devices.get("requests") if isinstance(devices, dict) else None
-    names = (
-        (request.get("exactly") or request).get("deviceClassName")
-        for request in (requests if isinstance(requests, list) else ())
-        if isinstance(request, dict)
-    )
+    requests = maps_of(value_at(claim, ("spec", "devices", "requests")))
+    names = ((request.get("exactly") or request).get("deviceClassName") for request in requests)
     return tuple(name for name in names if isinstance(name, str))
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
-    """The first DeviceClass of `awaited` that doesn't exist although `classes` do; "" if the claim can be allocated, or
-    if there is no DeviceClass at all: then the driver is not installed yet."""
+    """Returns the first DeviceClass in `awaited` that is not in `classes`, or "" if the claim can be allocated. If
+    `classes` is empty, the driver is not installed yet, and the result is ""."""
     return next((name for name in awaited if classes and name not in classes), "")
 
 
 def allocation_warning(mode: ClaimMode, claim: str, device_class: str, classes: Collection[str]) -> str | None:
-    """A warning if a shared claim cannot be allocated, because its DeviceClass does not exist and others do."""
+    """Returns a warning if a shared claim cannot be allocated, because its DeviceClass does not exist and others do."""
     if mode != "shared" or not unallocatable([device_class], classes):
         return None
     return (

@@ -1,4 +1,4 @@
-"""The MNNVL annotations: those of a PodClique count first, then those of its scaling group, then those of its set."""
+"""The MNNVL annotations. Those of a PodClique count first, then those of its scaling group, then those of its set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from app.rules.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
 
 @dataclass(frozen=True, slots=True)
 class MnnvlAnnotations:
-    """The values as they are written, None for an annotation that is missing."""
+    """The values of the annotations, which may be invalid. None if an annotation is missing."""
 
     enabled: Any = None
     scope: Any = None
@@ -17,11 +17,11 @@ class MnnvlAnnotations:
 
     @property
     def enables(self) -> bool:
-        """Whether MNNVL is asked for. Nothing but the text "true" does."""
+        """Whether MNNVL is enabled, which needs the text "true"."""
         return bool(self.enabled == "true")
 
     def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
-        """These annotations, with those of `inherited` where one is missing."""
+        """Returns these annotations, and those of `inherited` for missing ones."""
         return MnnvlAnnotations(
             inherited.enabled if self.enabled is None else self.enabled,
             inherited.scope if self.scope is None else self.scope,
@@ -33,7 +33,7 @@ NO_ANNOTATIONS = MnnvlAnnotations()
 
 
 def read_mnnvl(annotations: Mapping[str, Any]) -> MnnvlAnnotations:
-    """The MNNVL annotations among `annotations`."""
+    """Returns the MNNVL annotations among `annotations`."""
     if not annotations:
         return NO_ANNOTATIONS
     values = MnnvlAnnotations(

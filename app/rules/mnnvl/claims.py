@@ -1,7 +1,6 @@
-"""MNNVL: which ComputeDomain and ResourceClaim a PodClique shares, and how the claim gets into its pods.
+"""MNNVL claims: the claim that a PodClique needs, its injection into the pod spec, and the desired resources.
 
-Source: `rules/README.md`. Reads nothing but its arguments; creating what it plans is
-`cluster.mnnvl`'s work.
+Source: `rules/README.md`. `app.cluster.mnnvl` creates the resources.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, walk_list, walk_map
 from app.objects.jsonpatch import Operation
-from app.objects.shape import map_of
+from app.objects.shape import int_of, map_of
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.labels import (
     MNNVL_ENABLED,
@@ -46,7 +45,7 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The outcome of the rule. If `plan` is None, there is nothing to do; else `mode` is the form of the claim,
+    """The result of the rule. If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim,
     `patch` brings it into the PodClique, and `replicas` is the number of its pods."""
 
     plan: Plan | None = None
@@ -66,14 +65,16 @@ def plan_injection(
     *,
     is_annotated: bool = True,
 ) -> Injection:
-    """What the PodClique `obj` needs, from which `member` was read; `annotations` are those that count for it, its own
-    or inherited, and `old` is what an UPDATE replaces. Without GPUs, there is a warning if the PodClique itself
-    `is_annotated`. Nothing is needed unless MNNVL is enabled, a container requests
-    GPUs, and the PodClique isn't being deleted.
+    """Returns the resources that the PodClique `obj` needs, and the patch that injects the claim.
 
-    A claim of ours that is stored decides the form, so that a changed configuration doesn't restart pods, also if
-    `obj` lacks it, because Grove's operator resets the spec from its template. A claim of another scope stays as long
-    as nobody takes it out of the spec: whatever updates the PodClique then, a changed annotation must not reject it.
+    `member` was read from `obj`. `annotations` are those that count for it, its own or inherited. `claim_mode` is the
+    form of a new claim, and `old` the object that an UPDATE replaces. Nothing is needed unless MNNVL is enabled, a
+    container requests GPUs, and the PodClique isn't being deleted. If no container requests a GPU and the PodClique
+    itself `is_annotated`, there is a warning.
+
+    If the stored PodClique has a claim of ours, its form stays, so that a change of the configuration doesn't restart
+    pods. This also holds if `obj` lacks the claim, because Grove's operator resets the spec from its template. A claim
+    of another scope stays as long as it is in the spec, so that a changed annotation never rejects an update.
     """
     if not annotations.enables or map_of(obj.get("metadata")).get("deletionTimestamp") is not None:
         return Injection()
@@ -92,7 +93,7 @@ def plan_injection(
     if entry is not None and entry != claim_entry(plan, mode):
         scope = scope_of_entry(member, entry) if entry == stored else None
         if scope is None:
-            findings.append(_taken(claim_entry(plan, mode), position, entry))
+            findings.append(_name_taken(claim_entry(plan, mode), position, entry))
         else:
             plan = plan_of(member, scope, plan.device_class)
     if findings:
@@ -102,7 +103,7 @@ def plan_injection(
         claims = pod_spec.get("resourceClaims")
         patch.append(_append("/spec/podSpec/resourceClaims", claims, claim_entry(plan, mode)))
     patch += _references(gpu_containers)
-    return Injection(plan, mode, tuple(patch), _count(spec.get("replicas")))
+    return Injection(plan, mode, tuple(patch), int_of(spec.get("replicas"), 1))
 
 
 def _no_gpu(name: str) -> str:
@@ -113,18 +114,18 @@ def _no_gpu(name: str) -> str:
 
 
 def _gpu_containers(pod_spec: dict[str, Any], findings: list[FieldError]) -> list[tuple[str, int, dict[str, Any]]]:
-    """(list name, position, container) of every container and init container that asks for a GPU."""
+    """Returns the list name, the position and the content of each container and init container that requests a GPU."""
     containers: list[tuple[str, int, dict[str, Any]]] = []
-    for listed in ("initContainers", "containers"):
-        for position, item in enumerate(walk_list(pod_spec, listed, _POD_SPEC, findings)):
-            at = _POD_SPEC.child(listed).index(position)
+    for field in ("initContainers", "containers"):
+        for position, item in enumerate(walk_list(pod_spec, field, _POD_SPEC, findings)):
+            at = _POD_SPEC.child(field).index(position)
             container = as_map(item, at, findings)
-            if container is not None and _asks_for_gpu(container, at, findings):
-                containers.append((listed, position, container))
+            if container is not None and _requests_gpu(container, at, findings):
+                containers.append((field, position, container))
     return containers
 
 
-def _asks_for_gpu(container: dict[str, Any], at: FieldPath, findings: list[FieldError]) -> bool:
+def _requests_gpu(container: dict[str, Any], at: FieldPath, findings: list[FieldError]) -> bool:
     resources = walk_map(container, "resources", at, findings)
     if not resources:
         return False
@@ -150,7 +151,7 @@ def _is_zero(amount: Any) -> bool:
 
 
 def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[int, Entry | None]:
-    """The entry that is called like our claim, with its position."""
+    """Returns the position and the content of the entry with the name of our claim, or 0 and None."""
     for position, entry in enumerate(walk_list(pod_spec, "resourceClaims", _POD_SPEC, findings)):
         if isinstance(entry, dict) and entry.get("name") == CLAIM:
             return position, entry
@@ -158,18 +159,19 @@ def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[
 
 
 def _stored_form(member: Member, entry: Entry | None) -> ClaimMode | None:
-    """The form of a claim of ours; None if it is none."""
+    """Returns the form of `entry`, or None if it is not a claim of ours."""
     scope = scope_of_entry(member, entry)
     return None if scope is None or entry is None else form_of_entry(entry)
 
 
 def form_of_entry(entry: Entry) -> ClaimMode:
-    """The form of a claim of ours."""
+    """Returns the form of `entry`, which is a claim of ours."""
     return "shared" if "resourceClaimName" in entry else "template"
 
 
 def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
-    """The scope of which `entry` is the claim of `member`, in either form; None if it is not a claim of ours."""
+    """Returns the scope for which `entry` is the claim of `member`, in either form. None if it is not a claim of
+    ours."""
     for scope in possible_scopes(member) if entry is not None else ():
         plan = plan_of(member, scope, "")
         if any(entry == claim_entry(plan, mode) for mode in _MODES):
@@ -178,35 +180,35 @@ def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
 
 
 def _references(containers: list[tuple[str, int, dict[str, Any]]]) -> Iterator[Operation]:
-    """Refers to our claim in each container that doesn't do so yet."""
-    for listed, position, container in containers:
+    """Yields the operations that refer to our claim in each container that lacks the reference."""
+    for field, position, container in containers:
         claims = container["resources"].get("claims")
         if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims or ()):
-            yield _append(f"/spec/podSpec/{listed}/{position}/resources/claims", claims, {"name": CLAIM})
+            yield _append(f"/spec/podSpec/{field}/{position}/resources/claims", claims, {"name": CLAIM})
 
 
 def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
-    """Appends `item` to the list `current` at `path`, or creates the list."""
+    """Returns the operation that appends `item` to the list `current` at `path`, or that creates the list."""
     if current is None:
         return {"op": "add", "path": path, "value": [item]}
     return {"op": "add", "path": f"{path}/-", "value": item}
 
 
 def claim_entry(plan: Plan, mode: ClaimMode) -> Entry:
-    """The entry of `spec.podSpec.resourceClaims`."""
+    """Returns the entry of `spec.podSpec.resourceClaims` for `plan`."""
     if mode == "shared":
         return {"name": CLAIM, "resourceClaimName": plan.claim}
     return {"name": CLAIM, "resourceClaimTemplateName": plan.template}
 
 
-def _taken(claim: Entry, position: int, entry: Entry) -> FieldError:
+def _name_taken(claim: Entry, position: int, entry: Entry) -> FieldError:
     detail = f'a different claim is already called "{CLAIM}"; rename it, or make it {claim} to share this one'
     return invalid(_POD_SPEC.child("resourceClaims").index(position), entry, detail)
 
 
 def reservation_warning(injection: Injection, pcs: PodCliqueSet | None) -> str | None:
-    """A warning if more pods would share one claim than can reserve it. If `pcs` is None, only this PodClique is
-    counted."""
+    """Returns a warning if more pods would share one claim than can reserve it. If `pcs` is None, only the pods of this
+    PodClique are counted."""
     plan = injection.plan
     if plan is None or injection.mode != "shared":
         return None
@@ -231,12 +233,8 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     return sum(clique.replicas for clique in pcs.cliques if clique.name in members)
 
 
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 1
-
-
 def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
-    """The ComputeDomain of `plan`. `channel` is required by the served API; `numNodes: 0` leaves its size open."""
+    """Returns the ComputeDomain of `plan`. The API requires `channel`. With `numNodes: 0`, its size is not fixed."""
     return {
         "apiVersion": COMPUTE_DOMAIN.api_version(version),
         "kind": COMPUTE_DOMAIN.kind,
@@ -246,16 +244,16 @@ def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
 
 
 def desired_claim(plan: Plan, version: str) -> dict[str, Any]:
-    """The ResourceClaim of `plan` in the shape of `version`: v1 and v1beta2 nest the request in `exactly`, v1beta1
-    has its fields directly."""
+    """Returns the ResourceClaim of `plan` for the API `version`. In v1 and v1beta2, the request is in `exactly`; in
+    v1beta1, it is not nested."""
     expression = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
     request = {"deviceClassName": plan.device_class, "selectors": [{"cel": {"expression": expression}}]}
-    shaped = request if version == "v1beta1" else {"exactly": request}
+    fields = request if version == "v1beta1" else {"exactly": request}
     return {
         "apiVersion": RESOURCE_CLAIM.api_version(version),
         "kind": RESOURCE_CLAIM.kind,
         "metadata": _metadata(plan, plan.claim),
-        "spec": {"devices": {"requests": [{"name": CLAIM, **shaped}]}},
+        "spec": {"devices": {"requests": [{"name": CLAIM, **fields}]}},
     }
 
 

@@ -1,9 +1,9 @@
-"""MNNVL groups of today's Grove (`grove.io/mnnvl-group`) beside our annotations: which of the two is to be kept, and
-what Grove accepts although it never works.
+"""Grove's MNNVL groups (`grove.io/mnnvl-group`), which exclude our annotations, and groups that Grove accepts although
+they can't work.
 
-Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl. Grove makes one ComputeDomain
-`<set>-<replica>-<group>` for each replica of the set and each group, labels it with its own name, and injects the claim
-`mnnvl-claim` unless the pod has a claim of that name.
+For each group and each replica of the set, Grove makes a ComputeDomain `<set>-<replica>-<group>` and labels it with its
+own name. It injects the claim `mnnvl-claim` unless the pod has a claim of that name. Source:
+https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,22 +22,23 @@ GROVE_CLAIM = "mnnvl-claim"
 MAX_LABEL = 63
 
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"
-"""What Grove read between the two releases; today neither Grove nor this program reads it."""
+"""An annotation that only releases of Grove between January and August 2026 read."""
 
 
 def validate_groups(
     template: Template, old: Mapping[str, Any] | None, others: Iterable[PodCliqueSet]
 ) -> tuple[list[FieldError], list[str]]:
-    """Findings and warnings about the MNNVL annotations of a PodCliqueSet. `old` is what an UPDATE replaces, None at
-    CREATE; `others` are the stored sets of its namespace. What was stored before is only warned about."""
+    """Returns findings and warnings about the MNNVL annotations of a PodCliqueSet. `old` is the object that an UPDATE
+    replaces, None at CREATE. `others` are the stored sets of its namespace. Findings that `old` has too are
+    warnings."""
     others = list(others)
     findings = _findings(template, others)
     if not findings or old is None:
         return findings, []
-    before = {str(finding) for finding in _findings(read_template(old, template.namespace), others)}
-    kept = [str(finding) for finding in findings if str(finding) in before]
-    return [finding for finding in findings if str(finding) not in before], [
-        f"stored before, and allowed to stay: {text}" for text in kept
+    stored = {str(finding) for finding in _findings(read_template(old, template.namespace), others)}
+    remaining = [str(finding) for finding in findings if str(finding) in stored]
+    return [finding for finding in findings if str(finding) not in stored], [
+        f"stored before, and allowed to stay: {text}" for text in remaining
     ]
 
 
@@ -53,8 +54,8 @@ def _findings(template: Template, others: Iterable[PodCliqueSet]) -> list[FieldE
 
 
 def both_vocabularies(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> FieldError | None:
-    """A finding if the PodClique asks for MNNVL in our vocabulary, by `annotations`, its own or inherited ones, and is
-    in a group of Grove's: by its own annotation, or because Grove has injected its claim."""
+    """Returns a finding if our `annotations`, its own or inherited, enable MNNVL for a PodClique that is in a group of
+    Grove: by its own annotation, or because Grove has injected its claim."""
     if not annotations.enables:
         return None
     layer = Layer(FieldPath("metadata.annotations"), "", annotations_of(clique))
@@ -63,7 +64,7 @@ def both_vocabularies(clique: Mapping[str, Any], annotations: MnnvlAnnotations) 
 
 
 def _group_of_claim(clique: Mapping[str, Any]) -> str:
-    """The name of the ComputeDomain whose claim Grove has injected, "" if it has injected none."""
+    """Returns the name of the ComputeDomain whose claim Grove has injected, or ""."""
     claims = value_at(clique, ("spec", "podSpec", "resourceClaims"))
     for claim in claims if isinstance(claims, list) else ():
         if isinstance(claim, dict) and claim.get("name") == GROVE_CLAIM:
@@ -83,8 +84,8 @@ def _both_vocabularies(template: Template) -> Iterator[FieldError]:
             yield _both(clique.layers[0].path, clique.mnnvl_group, f"{enabling.place} has {MNNVL_ENABLED}")
 
 
-def _both(path: FieldPath, group: str, where: str = "") -> FieldError:
-    cause = f" ({where})" if where else ""
+def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
+    cause = f" ({reason})" if reason else ""
     return forbidden(
         path,
         f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: "{group}" exclude each other{cause}, because each pod would get '
@@ -123,36 +124,39 @@ def _collisions(template: Template, names: Iterable[str], others: Iterable[PodCl
         if other.name == template.name or other.deleting:
             continue
         for name in sorted(names):
-            for theirs in other.mnnvl_groups:
-                shared = shared_domain((template.name, template.replicas, name), (other.name, other.replicas, theirs))
+            for other_group in other.mnnvl_groups:
+                ours, theirs = (template.name, template.replicas, name), (other.name, other.replicas, other_group)
+                shared = shared_domain(ours, theirs)
                 if shared is not None:
-                    yield _collision(template, name, other, theirs, shared)
+                    yield _collision(template, name, other, other_group, shared)
 
 
-def _collision(template: Template, name: str, other: PodCliqueSet, theirs: str, shared: str) -> FieldError:
+def _collision(template: Template, name: str, other: PodCliqueSet, other_group: str, shared: str) -> FieldError:
     layer = next((layer for layer in template.layers if layer.group == name), template.layer)
     text = (
-        f'its ComputeDomain "{shared}" is also that of group "{theirs}" of PodCliqueSet "{other.name}", and Grove '
+        f'its ComputeDomain "{shared}" is also that of group "{other_group}" of PodCliqueSet "{other.name}", and Grove '
         f"would not take it over: this PodCliqueSet would never get its PodCliques. Use another group"
     )
     return invalid(layer.path.key(MNNVL_GROUP), name, text)
 
 
 def shared_domain(first: tuple[str, int, str], second: tuple[str, int, str]) -> str | None:
-    """The name of a ComputeDomain that two groups, each (set, replicas, group), have in common; None if there is none.
-    Names are `<set>-<replica>-<group>`, so that "a" with group "1-x" and "a-0" with group "x" share `a-0-1-x`. The cost
-    doesn't depend on the replicas."""
+    """Returns the name of a ComputeDomain that two groups, each (set, replicas, group), have in common, or None.
+
+    Names are `<set>-<replica>-<group>`. The set "a" with the group "1-x" and the set "a-0" with the group "x" therefore
+    share `a-0-1-x`. The time that this takes doesn't depend on the number of replicas.
+    """
     if len(first[0]) > len(second[0]):
         first, second = second, first
-    (set_name, replicas, group), (longer, others, theirs) = first, second
-    if set_name == longer or not longer.startswith(f"{set_name}-"):
+    (short, replicas_of_short, group_of_short), (long, replicas_of_long, group_of_long) = first, second
+    if short == long or not long.startswith(f"{short}-"):
         return None
-    index, _, rest = longer[len(set_name) + 1 :].partition("-")
-    begin, end = (f"{rest}-" if rest else ""), f"-{theirs}"
-    if not (_is_index(index, replicas) and group.startswith(begin) and group.endswith(end)):
+    index, _, suffix = long[len(short) + 1 :].partition("-")
+    begin, end = (f"{suffix}-" if suffix else ""), f"-{group_of_long}"
+    if not (_is_index(index, replicas_of_short) and group_of_short.startswith(begin) and group_of_short.endswith(end)):
         return None
-    inner = group[len(begin) : len(group) - len(end)]
-    return f"{set_name}-{index}-{group}" if _is_index(inner, others) else None
+    inner = group_of_short[len(begin) : len(group_of_short) - len(end)]
+    return f"{short}-{index}-{group_of_short}" if _is_index(inner, replicas_of_long) else None
 
 
 def _is_index(text: str, replicas: int) -> bool:
@@ -174,12 +178,12 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
                 yield invalid(path, name, text)
 
 
-# What is silently ignored.
+# Ignored annotations.
 
 
 def ignored_annotations(template: Template, *, groups_read: bool, compute_domains: bool) -> list[str]:
-    """Warnings about annotations that no component reads. `groups_read`: the Grove of this cluster reads
-    `grove.io/mnnvl-group`; `compute_domains`: NVIDIA's ComputeDomain API is installed."""
+    """Returns warnings about annotations that no component reads. `groups_read` is true if the Grove of this cluster
+    reads `grove.io/mnnvl-group`, and `compute_domains` if NVIDIA's ComputeDomain API is installed."""
     warnings = [warning for layer in template.layers for warning in _unread(layer, groups_read=groups_read)]
     if groups_read:
         warnings += _without_gpus(template)
@@ -218,7 +222,7 @@ def _without_gpus(template: Template) -> Iterator[str]:
     for layer in template.layers:
         if not layer.group:
             continue
-        members = [clique for clique in template.cliques if _counts(layer, clique)]
+        members = [clique for clique in template.cliques if _decides(layer, clique)]
         if members and not any(clique.whole_gpus for clique in members):
             yield (
                 f'{layer.path.key(MNNVL_GROUP)} "{layer.group}" is ignored: no container of '
@@ -226,6 +230,6 @@ def _without_gpus(template: Template) -> Iterator[str]:
             )
 
 
-def _counts(layer: Layer, clique: CliqueTemplate) -> bool:
+def _decides(layer: Layer, clique: CliqueTemplate) -> bool:
     """Whether the group of `clique` comes from `layer`."""
-    return next((each for each in clique.layers if each.group is not None), None) is layer
+    return next((candidate for candidate in clique.layers if candidate.group is not None), None) is layer

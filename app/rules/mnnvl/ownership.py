@@ -1,13 +1,11 @@
-"""Which MNNVL resources belong to which PodGang, and whether it may take them.
-
-Source: `rules/README.md`.
-"""
+"""Which MNNVL resources belong to which PodGang, and whether it may adopt them. Source: `rules/README.md`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.objects.metadata import labels_of
+from app.objects.shape import map_of, maps_of
 from app.rules.kinds import POD_CLIQUE_SET, POD_GANG
 from app.rules.labels import MNNVL_MANAGED, Place, read_place
 from app.rules.mnnvl.allocation import awaited_classes
@@ -25,9 +23,9 @@ class OwnerRef:
 
 @dataclass(frozen=True, slots=True)
 class MnnvlResource:
-    """A stored ComputeDomain or ResourceClaim, as the rules see it. `managed`: it carries our label. `place.podgang`
-    is the PodGang it was made for, `created` the time of its creation (RFC 3339). `awaited` are the DeviceClasses that
-    a ResourceClaim asks for, none once it is allocated."""
+    """A stored ComputeDomain or ResourceClaim. `managed` is true if it has our label. `place.podgang` is the PodGang
+    that it was made for, and `created` the time of its creation (RFC 3339). `awaited` are the DeviceClasses that a
+    ResourceClaim requests, empty once it is allocated."""
 
     kind: str
     namespace: str
@@ -44,8 +42,8 @@ class MnnvlResource:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A PodGang as the rules of ownership see it; `uid` "" while it is being created. `set_uid` is that of the
-    PodCliqueSet that controls it, "" if none does."""
+    """A PodGang. `uid` is "" while it is being created. `set_uid` is that of the PodCliqueSet that controls it, or
+    ""."""
 
     namespace: str
     name: str
@@ -79,9 +77,10 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
         deleting=metadata.get("deletionTimestamp") is not None,
         place=read_place(labels),
         owners=tuple(
-            OwnerRef(one.get("kind", ""), one.get("name", ""), one.get("uid", ""), one.get("controller") is True)
-            for one in metadata.get("ownerReferences") or ()
-            if isinstance(one, dict)
+            OwnerRef(
+                owner.get("kind", ""), owner.get("name", ""), owner.get("uid", ""), owner.get("controller") is True
+            )
+            for owner in maps_of(metadata.get("ownerReferences"))
         ),
         created=metadata.get("creationTimestamp") or "",
         awaited=awaited_classes(obj),
@@ -89,57 +88,53 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
 
 
 def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
-    metadata = obj.get("metadata")
-    held: Mapping[str, Any] = metadata if isinstance(metadata, dict) else {}
+    metadata = map_of(obj.get("metadata"))
     return Gang(
         namespace=namespace,
-        name=str(held.get("name", "")),
-        uid=str(held.get("uid") or ""),
+        name=str(metadata.get("name", "")),
+        uid=str(metadata.get("uid") or ""),
         place=read_place(labels_of(obj)),
-        deleting=held.get("deletionTimestamp") is not None,
-        set_uid=_set_uid(held.get("ownerReferences")),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        set_uid=_set_uid(metadata.get("ownerReferences")),
     )
 
 
 def _set_uid(references: Any) -> str:
-    for one in references if isinstance(references, list) else ():
-        if isinstance(one, dict) and one.get("kind") == POD_CLIQUE_SET.kind and one.get("controller") is True:
-            return str(one.get("uid") or "")
+    for owner in maps_of(references):
+        if owner.get("kind") == POD_CLIQUE_SET.kind and owner.get("controller") is True:
+            return str(owner.get("uid") or "")
     return ""
 
 
 def belongs_to(resource: MnnvlResource, gang: Gang) -> bool:
-    """Whether `resource` was made for `gang`: by the name of the PodGang that it carries, else by the design's labels,
-    which must be just as specific on both sides, so that a base PodGang never takes a scaled one's."""
+    """Whether `resource` was made for `gang`: by its label with the name of the PodGang, or, if it lacks that label, by
+    the labels of a replica. These must be the same on both, so that a base PodGang never gets resources of a scaled
+    one."""
     if not resource.managed or resource.namespace != gang.namespace or _is_generated(resource):
         return False
     if resource.place.podgang:
         return resource.place.podgang == gang.name
-    mine, theirs = resource.place, gang.place
-    return bool(mine.pcs and mine.replica) and (mine.pcs, mine.replica, mine.group, mine.group_replica) == (
-        theirs.pcs,
-        theirs.replica,
-        theirs.group,
-        theirs.group_replica,
-    )
+    place = resource.place
+    return bool(place.pcs and place.replica) and place.of_replica == gang.place.of_replica
 
 
 def _is_generated(resource: MnnvlResource) -> bool:
-    """Whether Kubernetes made this claim for one pod, from a template whose labels it inherited."""
+    """Whether Kubernetes made this claim for one Pod from a template, whose labels it copied."""
     return any(owner.kind == "Pod" for owner in resource.owners)
 
 
 def ownership(resource: MnnvlResource, gang: Gang) -> State:
-    """How `resource`, which belongs to `gang`, stands to it.
+    """Returns the state of `resource`, which belongs to `gang`: `owned` by it, `going` (being deleted), or one of
+    these.
 
-    adoptable: nobody controls it, or its PodCliqueSet still does, or a former PodGang of the same name.
-    foreign: another controller has it, and it is left alone.
+    adoptable: it has no controller, or its controller is its PodCliqueSet or a former PodGang of the same name.
+    foreign: another object controls it, so that it is left alone.
     """
     if resource.deleting:
         return "going"
-    if gang.uid and any(one.uid == gang.uid and one.controller for one in resource.owners):
+    if gang.uid and any(owner.uid == gang.uid and owner.controller for owner in resource.owners):
         return "owned"
-    return "adoptable" if all(_may_yield(one, resource, gang) for one in resource.owners) else "foreign"
+    return "adoptable" if all(_may_yield(owner, resource, gang) for owner in resource.owners) else "foreign"
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
@@ -151,19 +146,19 @@ def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
 def adopted_annotation(
     resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
 ) -> Literal["true", "false"] | None:
-    """The value that `grove.io/mnnvl-resources-adopted` should have: "true" once every resource is owned, "false" while
-    one waits, None (no annotation) for a PodGang without MNNVL resources. `adopting` counts what it may adopt as owned,
-    for a dry run."""
-    states = {ownership(one, gang) for one in resources}
+    """Returns the value that the annotation `grove.io/mnnvl-resources-adopted` should have: "true" if all resources are
+    owned, "false" if not, and None, for no annotation, if there are no resources. If `adopting` is true, for a dry run,
+    adoptable resources count as owned."""
+    states = {ownership(resource, gang) for resource in resources}
     if not states:
         return None
-    enough = {"owned", "adoptable"} if adopting else {"owned"}
-    return "true" if states <= enough else "false"
+    expected = {"owned", "adoptable"} if adopting else {"owned"}
+    return "true" if states <= expected else "false"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipProblem:
-    """`settling`: may put itself right within moments, so that it means something only if it lasts."""
+    """A problem and its remedy. If `settling` is true, it may resolve within moments, and counts only if it lasts."""
 
     message: str
     remedy: str
@@ -171,8 +166,8 @@ class OwnershipProblem:
 
 
 def ownership_problem(resource: MnnvlResource, gang: Gang | None, *, set_exists: bool) -> OwnershipProblem | None:
-    """What is wrong with a stored resource that we made; None if all is well. `gang` is the PodGang that it was made
-    for, None if there is none of that name; `set_exists` is about its PodCliqueSet."""
+    """Returns the problem of a stored resource that we made, or None. `gang` is the PodGang that it was made for, or
+    None if that doesn't exist. `set_exists` is true if its PodCliqueSet exists."""
     if not resource.managed or resource.deleting or _is_generated(resource):
         return None
     if gang is None:
@@ -188,8 +183,8 @@ def ownership_problem(resource: MnnvlResource, gang: Gang | None, *, set_exists:
 
 
 def _without_gang(resource: MnnvlResource, *, set_exists: bool) -> OwnershipProblem:
-    named = f'PodGang "{resource.place.podgang}"' if resource.place.podgang else "the PodGang of its labels"
-    message = f"orphaned: {named} does not exist"
+    gang_name = f'PodGang "{resource.place.podgang}"' if resource.place.podgang else "the PodGang of its labels"
+    message = f"orphaned: {gang_name} does not exist"
     if set_exists:
         return OwnershipProblem(message, "It goes with its PodCliqueSet; delete it before where no Pod uses it.", True)
     message += f', and neither does PodCliqueSet "{resource.place.pcs}"'

@@ -1,4 +1,4 @@
-"""MNNVL: which ComputeDomain and ResourceClaim a PodClique shares, and their names and labels."""
+"""The plan of MNNVL resources: which ComputeDomain and ResourceClaim a PodClique shares, their names and labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +7,15 @@ from typing import Any, Literal
 from app.objects.fields import FieldError, FieldPath, invalid, not_supported, required
 from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
+from app.objects.shape import map_of, maps_of, text_of
 from app.rules.kinds import POD_CLIQUE_SET
 from app.rules.labels import (
     BASE_PODGANG,
     CLIQUE_NAME,
     GROVE_PCS_NAME,
     GROVE_PCS_REPLICA,
+    GROVE_PCSG_NAME,
+    GROVE_PCSG_REPLICA,
     MANAGED_BY,
     MANAGER,
     MNNVL_DEVICE_CLASS,
@@ -44,7 +47,7 @@ _ANNOTATIONS = FieldPath("metadata.annotations")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The PodCliqueSet that owns the resources until a PodGang adopts them. `uid` is "" if it is not known yet."""
+    """The PodCliqueSet that owns the resources until a PodGang adopts them. `uid` is "" if it is not known."""
 
     name: str
     uid: str = ""
@@ -62,8 +65,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A PodClique, as far as the names, labels and first owner of its resources depend on it. `base_podgang` is "" if
-    its PodGang is not a scaled one."""
+    """The parts of a PodClique on which the names, labels and first owner of its resources depend. `base_podgang` is ""
+    unless its PodGang is a scaled one."""
 
     namespace: str
     name: str
@@ -72,8 +75,8 @@ class Member:
     owner: Owner
 
     def base_name(self, scope: Scope) -> str:
-        """What the names of the resources begin with. Clique scope takes the name of the PodClique, which already is
-        `<pcs>-<replica>-<clique>` and, in a scaling group, keeps its replicas apart."""
+        """Returns the text with which the names of the resources begin. For the scope `clique`, that is the name of the
+        PodClique, which is unique for each replica."""
         place = self.place
         if scope == "clique":
             return self.name
@@ -84,7 +87,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one PodClique, or several that share it, need: the names of the resources, their labels and first owner."""
+    """The names, labels and first owner of the resources that one or several PodCliques share."""
 
     namespace: str
     scope: Scope
@@ -120,32 +123,30 @@ def template_name(base_name: str) -> str:
 
 
 def base_of_domain(name: str) -> str:
-    """The base name of the ComputeDomain `name`; "" if it is not named like one of ours."""
+    """Returns the base name of the ComputeDomain `name`, or "" if the name is not like those of ours."""
     return name.removesuffix(_DOMAIN_SUFFIX) if name.endswith(_DOMAIN_SUFFIX) else ""
 
 
 def base_of_claim(name: str) -> str:
-    """The base name of the ResourceClaim `name`; "" if it is not named like one of ours."""
+    """Returns the base name of the ResourceClaim `name`, or "" if the name is not like those of ours."""
     return name.removesuffix(_CLAIM_SUFFIX) if name.endswith(_CLAIM_SUFFIX) else ""
 
 
 def read_member(obj: Mapping[str, Any], namespace: str) -> Member:
-    """Reads a PodClique. What is missing or not of the right type is "" in the result."""
-    labels, metadata = labels_of(obj), obj.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
+    """Reads a PodClique. A value that is missing or has the wrong type is "" in the result."""
+    labels, metadata = labels_of(obj), map_of(obj.get("metadata"))
     place = read_place(labels)
-    name, base = metadata.get("name"), labels.get(BASE_PODGANG)
     return Member(
         namespace=namespace,
-        name=name if isinstance(name, str) else "",
+        name=text_of(metadata.get("name")),
         place=place,
-        base_podgang=base if isinstance(base, str) else "",
+        base_podgang=text_of(labels.get(BASE_PODGANG)),
         owner=_owner(metadata.get("ownerReferences"), place.pcs),
     )
 
 
 def plan_of(member: Member, scope: Scope, device_class: str) -> Plan:
-    """The plan of a PodClique whose labels have what `scope` needs."""
+    """Returns the plan of a PodClique that has the labels for `scope`."""
     return Plan(
         namespace=member.namespace,
         scope=scope,
@@ -157,7 +158,7 @@ def plan_of(member: Member, scope: Scope, device_class: str) -> Plan:
 
 
 def possible_scopes(member: Member) -> tuple[Scope, ...]:
-    """The scopes for which the labels of a PodClique say enough."""
+    """Returns the scopes for which a PodClique has all labels."""
     place = member.place
     if not (place.pcs and place.replica and member.name):
         return ()
@@ -165,8 +166,8 @@ def possible_scopes(member: Member) -> tuple[Scope, ...]:
 
 
 def read_plan(member: Member, annotations: MnnvlAnnotations, findings: list[FieldError]) -> Plan | None:
-    """The plan of a PodClique for which `annotations` count. Problems are appended to `findings`; if there are any,
-    also earlier ones, there is no plan."""
+    """Returns the plan of a PodClique for which `annotations` count. Adds problems to `findings`, and returns None if
+    there are any, including earlier ones."""
     scope = _scope(annotations, findings)
     _check(member, scope, findings)
     device_class = _device_class(annotations, findings)
@@ -174,23 +175,22 @@ def read_plan(member: Member, annotations: MnnvlAnnotations, findings: list[Fiel
 
 
 def _scope(annotations: MnnvlAnnotations, findings: list[FieldError]) -> Scope:
-    given = annotations.scope or "replica"
+    value = annotations.scope or "replica"
     for scope in SCOPES:
-        if given == scope:
+        if value == scope:
             return scope
-    findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), given, SCOPES))
+    findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), value, SCOPES))
     return "replica"
 
 
 def _check(member: Member, scope: Scope, findings: list[FieldError]) -> None:
-    """The labels that the scope needs are there, and the name agrees with them."""
+    """Adds findings about labels that `scope` needs and about a name that contradicts them."""
     before, place, name = len(findings), member.place, member.name
     _need(place.pcs, PCS_NAME, GROVE_PCS_NAME, "the name of the PodCliqueSet", findings)
     _need_index(place.replica, PCS_REPLICA, GROVE_PCS_REPLICA, "the PodCliqueSet replica", findings)
     if scope == "scalingGroupReplica":
-        _need(place.group, PCSG_NAME, "grove.io/podcliquescalinggroup", "the name of the scaling group", findings)
-        other = "grove.io/podcliquescalinggroup-replica-index"
-        _need_index(place.group_replica, PCSG_REPLICA, other, "the scaling group replica", findings)
+        _need(place.group, PCSG_NAME, GROVE_PCSG_NAME, "the name of the scaling group", findings)
+        _need_index(place.group_replica, PCSG_REPLICA, GROVE_PCSG_REPLICA, "the scaling group replica", findings)
     if not name:
         findings.append(required(FieldPath("metadata.name"), "MNNVL resources are named after it"))
         return
@@ -206,29 +206,29 @@ def _check(member: Member, scope: Scope, findings: list[FieldError]) -> None:
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
 
 
-def _need(value: str, key: str, other: str, what: str, findings: list[FieldError]) -> None:
+def _need(value: str, key: str, grove_key: str, meaning: str, findings: list[FieldError]) -> None:
     if not value:
-        findings.append(required(_LABELS.key(key), f"{what} (or Grove's own label {other}) is needed for MNNVL"))
+        findings.append(required(_LABELS.key(key), f"{meaning} (or Grove's own label {grove_key}) is needed for MNNVL"))
     elif len(value) > MAX_LABEL:
         findings.append(invalid(_LABELS.key(key), value, f"must be no more than {MAX_LABEL} characters"))
 
 
-def _need_index(value: str, key: str, other: str, what: str, findings: list[FieldError]) -> None:
-    _need(value, key, other, what, findings)
+def _need_index(value: str, key: str, grove_key: str, meaning: str, findings: list[FieldError]) -> None:
+    _need(value, key, grove_key, meaning, findings)
     if value and not (value.isascii() and value.isdecimal()):
-        findings.append(invalid(_LABELS.key(key), value, f"must be the index of {what}, a number from 0"))
+        findings.append(invalid(_LABELS.key(key), value, f"must be the index of {meaning}, a number from 0"))
 
 
 def _device_class(annotations: MnnvlAnnotations, findings: list[FieldError]) -> str:
-    given = device_class_of(annotations)
-    if not is_device_class(given):
+    value = device_class_of(annotations)
+    if not is_device_class(value):
         detail = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
-        findings.append(invalid(_ANNOTATIONS.key(MNNVL_DEVICE_CLASS), given, detail))
-    return str(given)
+        findings.append(invalid(_ANNOTATIONS.key(MNNVL_DEVICE_CLASS), value, detail))
+    return str(value)
 
 
 def device_class_of(annotations: MnnvlAnnotations) -> Any:
-    """The DeviceClass that `annotations` name, or the default; it may be no valid name."""
+    """Returns the DeviceClass that `annotations` name, which may be invalid, or the default."""
     return annotations.device_class or DEFAULT_DEVICE_CLASS
 
 
@@ -238,8 +238,8 @@ def is_device_class(value: Any) -> bool:
 
 
 def _resource_labels(member: Member, scope: Scope) -> dict[str, str]:
-    """The design's labels, as specific as the scope, with the PodGang that will adopt the resources: for a whole
-    replica that is the base PodGang, also when a clique of a scaled one comes first."""
+    """Returns the labels of the resources: those of the replica that shares them, and the PodGang that will adopt them.
+    For the scope `replica`, that is always the base PodGang, even if the PodClique belongs to a scaled one."""
     place = member.place
     labels = {PCS_NAME: place.pcs, PCS_REPLICA: place.replica}
     if scope == "scalingGroupReplica" or (scope == "clique" and place.group and place.group_replica):
@@ -253,16 +253,13 @@ def _resource_labels(member: Member, scope: Scope) -> dict[str, str]:
 
 def _clique_name(member: Member) -> str:
     place = member.place
-    rest = member.name.removeprefix(f"{place.pcs}-{place.replica}-")
-    return rest.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else rest
+    name = member.name.removeprefix(f"{place.pcs}-{place.replica}-")
+    return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name
 
 
 def _owner(references: Any, pcs: str) -> Owner:
-    """The PodCliqueSet, with its uid if it owns the PodClique itself (a scaling group may stand between)."""
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, dict) and (reference.get("kind"), reference.get("name")) == (
-            POD_CLIQUE_SET.kind,
-            pcs,
-        ):
+    """Returns the PodCliqueSet, with its uid if it owns the PodClique directly, and not through a scaling group."""
+    for reference in maps_of(references):
+        if (reference.get("kind"), reference.get("name")) == (POD_CLIQUE_SET.kind, pcs):
             return Owner(pcs, str(reference.get("uid") or ""))
     return Owner(pcs)

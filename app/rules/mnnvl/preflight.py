@@ -1,4 +1,4 @@
-"""Warnings about PodCliqueSets that ask for MNNVL, in either vocabulary, and would not get what they ask for.
+"""Warnings about PodCliqueSets that enable MNNVL, in either vocabulary, but whose pods could not use it.
 
 NVIDIA's driver has one channel per node, so that pods with such a claim never share a node:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
@@ -19,13 +19,14 @@ from app.rules.topology.coverage import (
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 NVLINK_NODES = 18
-"""Nodes of the largest NVLink domain that NVIDIA sells (GB200 NVL72), if the nodes' labels don't say more."""
+"""The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72). Used if no node has a label that
+names its domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the pods of a PodCliqueSet must be: `levels` of its topology, broadest first, and the `required` level of
-    each clique by name, the narrowest of those that apply to it."""
+    """The constraints on the pods of a PodCliqueSet: the `levels` of its topology, broadest first, and, by the name of
+    a clique, the narrowest `required` level that applies to it."""
 
     levels: Sequence[Level]
     required: Mapping[str, str]
@@ -36,7 +37,7 @@ class Placement:
 
 
 def preflight_warnings(template: Template, placement: Placement, nodes: Nodes) -> list[str]:
-    """Warnings about the cliques of `template` that ask for MNNVL and have GPUs."""
+    """Returns warnings about the cliques of `template` that enable MNNVL and request GPUs."""
     asking = [clique for clique in template.cliques if clique.gpus and (clique.enabling or clique.mnnvl_group)]
     warnings: list[str] = []
     for clique in asking:
@@ -75,8 +76,8 @@ Member = tuple[CliqueTemplate, int]
 
 
 def _domains(template: Template, asking: Sequence[CliqueTemplate]) -> dict[str, list[Member]]:
-    """The cliques that share a ComputeDomain, by what a person would call it. Cliques in one ComputeDomain per replica
-    are counted for one replica."""
+    """Returns the cliques that share a ComputeDomain, by a description of it for people. If each replica of the set has
+    a ComputeDomain, the pods of one replica are counted."""
     domains: dict[str, list[Member]] = {}
     for clique in asking:
         group = template.group_of(clique)
@@ -106,7 +107,7 @@ def _spread(name: str, members: Sequence[Member], placement: Placement, nodes: N
 
 
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:
-    """Whether `level` is at or below the NVLink domain. If no node tells, any required level is taken for it."""
+    """Whether `level` is at or below the NVLink domain. If no node has a label for it, any required level is."""
     if level is None:
         return False
     return level.key in (NVLINK_DOMAIN, HOSTNAME_KEY) or is_within(level, NVLINK_DOMAIN, nodes) is not False

@@ -1,7 +1,8 @@
-"""The cliques of a PodCliqueSet as MNNVL sees them: GPUs, pods, and the annotations of both vocabularies.
+"""The parts of a PodCliqueSet that MNNVL depends on: GPUs and pods of its cliques, and annotations of both
+vocabularies.
 
-Both are resolved from the most specific place to the least: the clique, its scaling group, the set. For
-`grove.io/mnnvl-group` this is what Grove does:
+An annotation of a clique counts first, then that of its scaling group, then that of the set. For
+`grove.io/mnnvl-group`, Grove does the same:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
 """
 
@@ -11,11 +12,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from app.objects.fields import FieldPath
+from app.objects.shape import int_of, list_of, map_of
 from app.rules.labels import MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.rules.mnnvl.claims import is_gpu
 
 OPT_OUT = "none"
-"""The value of `grove.io/mnnvl-group` that takes a clique out of the group above it."""
+"""The value of `grove.io/mnnvl-group` with which a clique opts out of the group of its scaling group or set."""
 
 GPU = "nvidia.com/gpu"
 
@@ -24,7 +26,7 @@ _TEMPLATE = FieldPath("spec.template")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Annotations in one place; `path` is that of the annotations, `place` names it for people."""
+    """The annotations of one part of the set. `path` is their path, and `place` names the part for people."""
 
     path: FieldPath
     place: str
@@ -32,22 +34,25 @@ class Layer:
 
     @property
     def enabled(self) -> bool:
-        """Whether our annotation asks for MNNVL."""
+        """Whether our annotation enables MNNVL."""
         return self.annotations.get(MNNVL_ENABLED) == "true"
 
     @property
     def group(self) -> str | None:
-        """The value of `grove.io/mnnvl-group`, "" if it opts out, None without that annotation."""
+        """The value of `grove.io/mnnvl-group`: "" to opt out, None if there is no such annotation."""
         value = self.annotations.get(MNNVL_GROUP)
         return None if not isinstance(value, str) else "" if value == OPT_OUT else value
 
 
 @dataclass(frozen=True, slots=True)
 class CliqueTemplate:
-    """One clique. `pods` are those of one replica of the set or of its scaling group. `gpus` are the GPUs of one pod,
-    MIG devices included; `whole_gpus` are those called nvidia.com/gpu, which are all that Grove counts. `layers` are
-    its annotations, the most specific first, `group` its scaling group or "". `claims` are the names in its
-    resourceClaims, each with its path."""
+    """A clique.
+
+    `pods` is their number in one replica of the set or of the scaling group. `gpus` are those of one pod, with MIG
+    devices; `whole_gpus` are only those called nvidia.com/gpu, which Grove counts. `layers` are its annotations, the
+    most specific first. `group` is its scaling group or "". `claims` are the names in its resourceClaims, with their
+    paths.
+    """
 
     name: str
     path: FieldPath
@@ -60,12 +65,12 @@ class CliqueTemplate:
 
     @property
     def mnnvl_group(self) -> str:
-        """Grove's group of this clique, "" if it is in none."""
+        """The group of Grove that this clique is in, or ""."""
         return next((layer.group for layer in self.layers if layer.group is not None), "")
 
     @property
     def enabling(self) -> Layer | None:
-        """Where our annotation that counts for this clique is; None if it doesn't ask for MNNVL."""
+        """The layer with our annotation that enables MNNVL for this clique, or None if it is not enabled."""
         layer = next((layer for layer in self.layers if MNNVL_ENABLED in layer.annotations), None)
         return layer if layer is not None and layer.enabled else None
 
@@ -96,7 +101,7 @@ class Template:
 
     @property
     def layers(self) -> list[Layer]:
-        """All places of annotations, each once."""
+        """All layers of the set, each once."""
         return [self.layer, *(group.layer for group in self.groups), *(clique.layers[0] for clique in self.cliques)]
 
     def group_of(self, clique: CliqueTemplate) -> ScalingGroup | None:
@@ -104,62 +109,67 @@ class Template:
 
 
 def read_template(obj: Mapping[str, Any], namespace: str = "") -> Template:
-    """Reads a PodCliqueSet. What isn't of the CRD's shape counts as absent."""
-    metadata, spec = _map(obj.get("metadata")), _map(obj.get("spec"))
-    template = _map(spec.get("template"))
-    whole = Layer(FieldPath("metadata.annotations"), "the PodCliqueSet", _map(metadata.get("annotations")))
+    """Reads a PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
+    metadata, spec = map_of(obj.get("metadata")), map_of(obj.get("spec"))
+    template = map_of(spec.get("template"))
+    whole = Layer(FieldPath("metadata.annotations"), "the PodCliqueSet", map_of(metadata.get("annotations")))
     groups: list[ScalingGroup] = []
     members: dict[str, ScalingGroup] = {}
-    for position, item in enumerate(_list(template.get("podCliqueScalingGroups"))):
-        group = _read_group(_map(item), _TEMPLATE.child("podCliqueScalingGroups").index(position))
+    for position, item in enumerate(list_of(template.get("podCliqueScalingGroups"))):
+        group = _read_group(map_of(item), _TEMPLATE.child("podCliqueScalingGroups").index(position))
         groups.append(group)
-        for member in _list(_map(item).get("cliqueNames")):
+        for member in list_of(map_of(item).get("cliqueNames")):
             members.setdefault(str(member), group)
     cliques = tuple(
-        _read_clique(_map(item), _TEMPLATE.child("cliques").index(position), whole, members)
-        for position, item in enumerate(_list(template.get("cliques")))
+        _read_clique(map_of(item), _TEMPLATE.child("cliques").index(position), whole, members)
+        for position, item in enumerate(list_of(template.get("cliques")))
     )
     name = str(metadata.get("name") or "")
     return Template(
-        str(metadata.get("namespace") or namespace), name, _int(spec.get("replicas"), 1), whole, tuple(groups), cliques
+        str(metadata.get("namespace") or namespace),
+        name,
+        int_of(spec.get("replicas"), 1),
+        whole,
+        tuple(groups),
+        cliques,
     )
 
 
 def _read_group(item: Mapping[str, Any], at: FieldPath) -> ScalingGroup:
-    name, replicas = str(item.get("name") or ""), _int(item.get("replicas"), 1)
-    layer = Layer(at.child("annotations"), f'scaling group "{name}"', _map(item.get("annotations")))
-    return ScalingGroup(name, layer, replicas, _int(item.get("minAvailable"), 1))
+    name, replicas = str(item.get("name") or ""), int_of(item.get("replicas"), 1)
+    layer = Layer(at.child("annotations"), f'scaling group "{name}"', map_of(item.get("annotations")))
+    return ScalingGroup(name, layer, replicas, int_of(item.get("minAvailable"), 1))
 
 
 def _read_clique(
     item: Mapping[str, Any], at: FieldPath, everywhere: Layer, members: Mapping[str, ScalingGroup]
 ) -> CliqueTemplate:
     name = str(item.get("name") or "")
-    spec = _map(item.get("spec"))
-    pod_spec = _map(spec.get("podSpec"))
+    spec = map_of(item.get("spec"))
+    pod_spec = map_of(spec.get("podSpec"))
     group = members.get(name)
-    own = Layer(at.child("annotations"), f'clique "{name}"', _map(item.get("annotations")))
+    own = Layer(at.child("annotations"), f'clique "{name}"', map_of(item.get("annotations")))
     layers = (own, everywhere) if group is None else (own, group.layer, everywhere)
     claims_at = at.child("spec", "podSpec", "resourceClaims")
     claims = tuple(
-        (claims_at.index(position).child("name"), str(_map(claim).get("name") or ""))
-        for position, claim in enumerate(_list(pod_spec.get("resourceClaims")))
+        (claims_at.index(position).child("name"), str(map_of(claim).get("name") or ""))
+        for position, claim in enumerate(list_of(pod_spec.get("resourceClaims")))
     )
-    pods = _int(spec.get("replicas"), 1)
+    pods = int_of(spec.get("replicas"), 1)
     gpus, whole = _gpus_of_pod(pod_spec, is_gpu), _gpus_of_pod(pod_spec, lambda resource: resource == GPU)
     return CliqueTemplate(name, at, pods, gpus, whole, layers, group.name if group else "", claims)
 
 
 def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
-    """The sum over the containers, or what the largest init container asks for if that is more."""
-    containers = sum(_gpus(_map(item), counts) for item in _list(pod_spec.get("containers")))
-    initial = max((_gpus(_map(item), counts) for item in _list(pod_spec.get("initContainers"))), default=0)
+    """Returns the sum of the GPUs of all containers, or the GPUs of the largest init container if these are more."""
+    containers = sum(_gpus(map_of(item), counts) for item in list_of(pod_spec.get("containers")))
+    initial = max((_gpus(map_of(item), counts) for item in list_of(pod_spec.get("initContainers"))), default=0)
     return max(containers, initial)
 
 
 def _gpus(container: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
-    resources = _map(container.get("resources"))
-    amounts = {**_map(resources.get("requests")), **_map(resources.get("limits"))}
+    resources = map_of(container.get("resources"))
+    amounts = {**map_of(resources.get("requests")), **map_of(resources.get("limits"))}
     return sum(_amount(amount) for name, amount in amounts.items() if counts(str(name)))
 
 
@@ -168,15 +178,3 @@ def _amount(value: Any) -> int:
         return max(0, int(Decimal(str(value))))
     except (InvalidOperation, ValueError, OverflowError):
         return 0
-
-
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _int(value: Any, default: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else default

@@ -1,6 +1,7 @@
-"""Whether the nodes' labels carry the levels of a topology, and how much room the domains of a level have.
+"""Whether nodes have labels for the levels of a topology, and how much room the domains of a level have.
 
-A scheduler places pods by the values of these labels, so that a level that no node carries can never be satisfied.
+The scheduler places pods by the values of these labels. If no node has the label of a level, a required constraint on
+it can't be met.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from app.objects.conditions import Condition
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 GPU_COUNT = "nvidia.com/gpu.count"
-"""The node label in which NVIDIA's GPU feature discovery puts the number of GPUs."""
+"""The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""
 
 NVLINK_DOMAIN = "nvidia.com/gpu.clique"
 """The node label that names the NVLink domain and clique of a node."""
@@ -26,10 +27,10 @@ T = TypeVar("T")
 
 
 class Nodes:
-    """Groups of nodes with equal labels, each with the number of its nodes. `kubernetes.io/hostname` is left out:
-    every node has it and no two nodes have the same.
+    """Groups of nodes with equal labels, each with the number of its nodes. `kubernetes.io/hostname` is left out,
+    because it differs for each node.
 
-    `once` keeps what is computed from all groups, so that a verdict doesn't look at each of thousands of nodes.
+    `once` keeps results for all groups, so that a verdict doesn't have to look at thousands of nodes.
     """
 
     def __init__(self, groups: Iterable[tuple[Mapping[str, str], int]] = ()) -> None:
@@ -43,7 +44,7 @@ class Nodes:
         return len(self._groups)
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """The result of `compute`, which is called for the first time that `key` is given."""
+        """Returns the result of `compute`, which is called only the first time for each `key`."""
         if key not in self._computed:
             self._computed[key] = compute()
         result: T = self._computed[key]
@@ -52,7 +53,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class LevelProblem:
-    """`reason` is one CamelCase word, `domain` the level that has the problem, `text` for people."""
+    """A problem of the level `domain`. `reason` is one CamelCase word, and `text` is for people."""
 
     reason: str
     domain: str
@@ -60,11 +61,12 @@ class LevelProblem:
 
 
 NodesWith = Callable[[Collection[str]], Nodes]
-"""How many nodes have equal labels of the given keys."""
+"""Returns the nodes grouped by their labels of the given keys."""
 
 
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
-    """What the labels of the nodes say against `levels` (broadest first). Nothing if there are no nodes."""
+    """Returns the problems of `levels`, which are listed broadest first, by the labels of the nodes. Empty if there are
+    no nodes."""
     nodes = nodes_with([level.key for level in levels])
     total = sum(count for _, count in nodes)
     if not total:
@@ -83,10 +85,12 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
 
 
 def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Condition:
-    """The condition LevelsCovered of a topology with `problems`."""
+    """Returns the condition LevelsCovered of a topology with `problems`."""
     if not problems:
         return Condition(CONDITION, "True", "NodesHaveLevels", "The labels of the nodes carry all levels", generation)
-    return Condition(CONDITION, "False", problems[0].reason, "; ".join(each.text for each in problems), generation)
+    return Condition(
+        CONDITION, "False", problems[0].reason, "; ".join(problem.text for problem in problems), generation
+    )
 
 
 def _without_nodes(level: Level) -> LevelProblem:
@@ -121,9 +125,9 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
         yield LevelProblem("LevelsNotBroadestFirst", broader.domain, text)
         return
     shown = ", ".join(f'"{value}" is in {_listed(parents[value])}' for value in torn[:_SHOWN])
-    rest = f" and {len(torn) - _SHOWN} more" if len(torn) > _SHOWN else ""
+    more = f" and {len(torn) - _SHOWN} more" if len(torn) > _SHOWN else ""
     text = (
-        f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain} {shown}{rest}; '
+        f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain} {shown}{more}; '
         f"the scheduler takes these for different domains"
     )
     yield LevelProblem("LevelsNotATree", narrower.domain, text)
@@ -131,28 +135,28 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
 
 def _listed(values: Collection[str]) -> str:
     names = sorted(values)
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{' and '.join(names[:_SHOWN])}{rest}"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{' and '.join(names[:_SHOWN])}{more}"
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The most that one domain of a level has: `nodes`, and the GPUs of its nodes, None if no node's label says how
-    many it has. `gpus` lists the GPUs of each node of that domain."""
+    """The room in the largest domain of a level. `nodes` is the largest number of nodes in a domain. `gpus` are the
+    GPUs of each node of the largest domain, or None if no node has a label with their number."""
 
     nodes: int
     gpus: tuple[int, ...] | None
 
     def pods(self, gpus_per_pod: int) -> int | None:
-        """How many pods with so many GPUs each the domain can hold at most; None if it is not known."""
+        """Returns how many pods with `gpus_per_pod` GPUs each fit into the domain, or None if that is not known."""
         if self.gpus is None or gpus_per_pod <= 0:
             return None
         return sum(gpus // gpus_per_pod for gpus in self.gpus)
 
 
 def largest_room(levels: Sequence[Level], domain: str, nodes: Nodes) -> Room | None:
-    """The room of the largest domain of the level `domain`: the one with the most GPUs, or with the most nodes if GPUs
-    are not known. None if no node has the labels of that level and of all broader ones."""
+    """Returns the room of the largest domain of the level `domain`: the one with the most GPUs, or with the most nodes
+    if GPUs are not known. None if no node has the labels of that level and of all broader ones."""
     last = next(number for number, level in enumerate(levels) if level.domain == domain)
     keys = tuple(level.key for level in levels[: last + 1])
     return nodes.once(("room", keys), lambda: _largest_room(keys, nodes))
@@ -172,13 +176,13 @@ def _largest_room(keys: Sequence[str], nodes: Nodes) -> Room | None:
         largest = [max(max(gpus) for gpus in members.values())]
     else:
         largest = max(members.values(), key=lambda gpus: (sum(gpus), len(gpus)))
-    known = any(GPU_COUNT in labels for labels, _ in nodes)
+    has_gpu_counts = any(GPU_COUNT in labels for labels, _ in nodes)
     most = 1 if single else max(map(len, members.values()))
-    return Room(most, tuple(largest) if known else None)
+    return Room(most, tuple(largest) if has_gpu_counts else None)
 
 
 def most_nodes_of_a_value(key: str, nodes: Nodes) -> int:
-    """How many nodes share one value of the label `key`, for the value that the most nodes have; 0 without any."""
+    """Returns how many nodes have the most frequent value of the label `key`. 0 if no node has that label."""
     return nodes.once(("most", key), lambda: _most_nodes_of_a_value(key, nodes))
 
 
@@ -191,7 +195,7 @@ def _most_nodes_of_a_value(key: str, nodes: Nodes) -> int:
 
 
 def is_within(level: Level, key: str, nodes: Nodes) -> bool | None:
-    """Whether every domain of `level` lies within one value of the label `key`; None if no node has that label."""
+    """Whether all nodes of each domain of `level` have the same value of the label `key`. None if no node has it."""
     return nodes.once(("within", level.key, key), lambda: _is_within(level, key, nodes))
 
 
@@ -204,7 +208,7 @@ def _is_within(level: Level, key: str, nodes: Nodes) -> bool | None:
 
 
 def most_gpus_of_a_node(nodes: Nodes) -> int | None:
-    """The largest number of GPUs that the label of a node gives; None if no node has that label."""
+    """Returns the largest number of GPUs in the label of a node, or None if no node has that label."""
     return nodes.once("gpus", lambda: _most_gpus_of_a_node(nodes))
 
 
