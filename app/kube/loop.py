@@ -52,7 +52,8 @@ class Loop:
     """Runs a reconciler. Each key is reconciled by one worker at a time.
 
     A run begins with all keys; keys that are added while the loop is not running are ignored. `workers` is the number
-    of keys that are reconciled concurrently. `observe` is called after every step. `random` returns numbers in [0, 1).
+    of keys that are reconciled concurrently. `begin` is called at the start of every run, and `observe` after every
+    step. `random` returns numbers in [0, 1).
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class Loop:
         *,
         workers: int = 1,
         resync: float = RESYNC_SECONDS,
+        begin: Callable[[], None] = lambda: None,
         observe: Observe = lambda name, result, seconds: None,
         random: Callable[[], float] = system_random.random,
     ) -> None:
         self.reconciler = reconciler
-        self._workers, self._resync, self._observe, self._random = workers, resync, observe, random
+        self._workers, self._resync, self._begin = workers, resync, begin
+        self._observe, self._random = observe, random
         self._queue: dict[Key, None] = {}
         self._added = asyncio.Event()
         self._working: set[Key] = set()
@@ -120,6 +123,7 @@ class Loop:
         """Runs until it is cancelled. Exceptions of the reconciler do not end it."""
         self._running, self.steps = True, 0
         self._done = self._warned = 0
+        self._begin()
         try:
             async with asyncio.TaskGroup() as tasks:
                 for number in range(self._workers):

@@ -142,18 +142,17 @@ class _Wiring:
         only_here = Stores(FOR_MNNVL)
         self.only_here.append(only_here)
         cliques, resources = only_here[CLIQUES], (self._stores[DOMAINS], self._stores[CLAIMS])
-        loop = self._loop(
-            mnnvl_resources.MnnvlResourcesReconciler(
-                self._client,
-                cliques,
-                self._facts,
-                resources,
-                self._mnnvl,
-                self.recorder,
-                self._count("mnnvl-resources", MANY_RESTORES),
-                collect_after=self._configuration.mnnvl.collect_after_seconds,
-            )
+        reconciler = mnnvl_resources.MnnvlResourcesReconciler(
+            self._client,
+            cliques,
+            self._facts,
+            resources,
+            self._mnnvl,
+            self.recorder,
+            self._count("mnnvl-resources", MANY_RESTORES),
+            collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
+        loop = self._loop(reconciler, begin=reconciler.begin)
         mnnvl_resources.subscribe(loop, cliques, self._stores[SETS], resources)
         return loop
 
@@ -176,8 +175,8 @@ class _Wiring:
         workload.subscribe(loop, caches, client.discovery)
         return loop
 
-    def _loop(self, reconciler: Reconciler, workers: int = WORKERS) -> Loop:
-        return Loop(reconciler, workers=workers, observe=self._observe)
+    def _loop(self, reconciler: Reconciler, workers: int = WORKERS, begin: Callable[[], None] = lambda: None) -> Loop:
+        return Loop(reconciler, workers=workers, begin=begin, observe=self._observe)
 
     def _count(self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS) -> Rewrites:
         self.rewrites[name] = Rewrites(tolerated=tolerated, window=window)

@@ -65,6 +65,10 @@ class MnnvlResourcesReconciler:
         self._unneeded_since: dict[Key, float] = {}
         """When each key was first found without a PodClique that needs it. A new leader begins with none."""
 
+    def begin(self) -> None:
+        """Forgets what was found in an earlier term as the leader. PodCliques may have needed the resources since."""
+        self._unneeded_since.clear()
+
     def all_keys(self) -> set[Key]:
         needed = {(demand.member.namespace, demand.base_name) for demand in self._cliques.values()}
         stored = (resource for store in (self._domains, self._claims) for resource in store.values())
@@ -75,12 +79,12 @@ class MnnvlResourcesReconciler:
     async def reconcile(self, key: Key) -> float | None:
         if not self._cliques.synced:
             return SETTLE_SECONDS
-        if not self._cliques.served:
-            return None
         demands = self._cliques.by_index(BY_BASE, key)
-        if demands:
+        if demands:  # possibly the first ones of a list, if PodCliques have just become an API of the cluster again
             self._unneeded_since.pop(key, None)
             return await self._restore(key, demands)
+        if not self._cliques.served:
+            return None
         self._notices.forget(key)
         return await self._collect(key)
 

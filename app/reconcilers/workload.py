@@ -77,6 +77,8 @@ class WorkloadReconciler:
         self._pod_groups = PodGroupWriter(client, caches, self._notices, conventions.keys, group_rewrites)
         self._clock = clock
         self._empty_since: dict[str, float] = {}
+        """When each KAI PodGroup in the cache was first found without Pods, by uid."""
+        caches.pod_groups.subscribe(self._forget_former)
 
     def all_keys(self) -> list[Key]:
         of_pods = (self._caches.key_of(pod) for pod in self._caches.pods.values())
@@ -90,6 +92,8 @@ class WorkloadReconciler:
         if not pods or self._client.served_version(POD_GROUP) is None:
             self._notices.forget(key)
             return await self._collect(key)
+        for stored in self._caches.pod_groups.by_index(BY_GROUP, key):
+            self._empty_since.pop(stored.uid, None)
         group = group_of(self._caches, min(pods, key=lambda pod: pod.name))
         if isinstance(group, Missing):
             return await self._wait_for(key, pods, group)
@@ -190,6 +194,10 @@ class WorkloadReconciler:
         with contextlib.suppress(NotFound):
             await self._client.delete(POD_GROUP, stored.name, stored.namespace, uid=stored.uid)
         return None
+
+    def _forget_former(self, key: Key, before: StoredPodGroup | None, after: StoredPodGroup | None) -> None:
+        if before is not None and (after is None or after.uid != before.uid):
+            self._empty_since.pop(before.uid, None)
 
 
 class _Changes:

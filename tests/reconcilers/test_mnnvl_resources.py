@@ -343,3 +343,19 @@ async def test_all_keys_are_those_of_cliques_and_of_resources() -> None:
     other = changed(DOMAIN, name="train-1-cd")
     world = World(pcs(), clique(), other, changed(CLAIM, name="generated"))
     assert world.reconciler.all_keys() == {KEY, ("ns", "train-1")}
+
+
+async def test_a_missing_resource_is_made_as_soon_as_a_list_shows_its_podclique_after_the_api_came_back() -> None:
+    world = World(pcs(), clique())
+    world.cliques.mark_not_served()
+    world.cliques.replace().take(world.client.objects(POD_CLIQUE))
+    assert await world.look() is None
+    assert world.writes() == [CREATE_DOMAIN, CREATE_CLAIM]
+
+
+async def test_a_process_that_leads_again_waits_again_before_it_takes_anything_away() -> None:
+    world = World(pcs(), DOMAIN, CLAIM)
+    assert await world.look() == AFTER
+    world.reconciler.begin()
+    assert await world.look(later=2 * AFTER) == AFTER
+    assert world.writes() == []

@@ -547,6 +547,36 @@ def test_a_pod_that_is_replaced_at_once_finds_its_podgroup_again() -> None:
     virtual.run(story())
 
 
+def test_a_podgroup_that_loses_its_pods_again_keeps_its_seconds_again() -> None:
+    async def story() -> None:
+        world = World(stored(K8S_POD_GROUP, "i", version="v1alpha2", spec={}), pod_of("p", "i"))
+        async with world.leading():
+            await world.replace_pod("p", {**pod_of("p", "i"), "metadata": {**pod_of("p", "i")["metadata"], "uid": "2"}})
+            await world.client.delete(POD, "p", "ns")
+            await asyncio.sleep(EMPTY_SECONDS / 2)
+            assert list(world.pod_groups()) == ["i"]
+            await asyncio.sleep(EMPTY_SECONDS)
+            assert world.pod_groups() == {}
+
+    virtual.run(story())
+
+
+def test_the_seconds_of_a_podgroup_are_not_kept_after_it_is_gone() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        async with world.leading():
+            await world.client.delete(POD, "p", "ns")
+            await asyncio.sleep(EMPTY_SECONDS / 2)
+            (before,) = world.client.objects(POD_GROUP)
+            await world.client.delete(POD_GROUP, "w-g", "ns")
+            await asyncio.sleep(SOON)
+            world.client.load([before])
+            await asyncio.sleep(EMPTY_SECONDS / 2)
+            assert list(world.pod_groups()) == ["w-g"]
+
+    virtual.run(story())
+
+
 def test_a_podgroup_whose_pods_went_while_nobody_led_is_deleted() -> None:
     async def story() -> None:
         world = World(workload("w", {"g": 2, "b": None}), pod("p", "w", "g"), pod("q", "w", "b"), pod("r", "w", "b"))
