@@ -130,8 +130,11 @@ class KaiTopologyReconciler:
             text = f'something keeps changing KAI Topology "{self._name}"; left alone for {pause:.0f} s'
             self._events.record(Regarding.of(topology), "Warning", "KAITopologyContested", text)
             return Outcome(text, again=pause)
+        read = stored["metadata"]
         with contextlib.suppress(NotFound):
-            await self._client.delete(KAI_TOPOLOGY, self._name, uid=stored["metadata"]["uid"])
+            await self._client.delete(
+                KAI_TOPOLOGY, self._name, uid=read["uid"], resource_version=read["resourceVersion"]
+            )
         self.rewrites.count(("", self._name))
         self._events.record(Regarding.of(topology), "Normal", "KAITopologyReset", "its levels differed: made anew")
         try:

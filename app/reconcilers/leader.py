@@ -3,7 +3,7 @@
 import functools
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 

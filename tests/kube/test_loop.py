@@ -69,6 +69,21 @@ def test_a_run_begins_with_all_keys_and_comes_back_to_them_at_each_resync() -> N
     assert reconciler.steps == [(0, "a"), (0, "b"), (100, "a"), (100, "b"), (200, "a"), (200, "b")]
 
 
+def test_every_run_calls_begin_first() -> None:
+    async def twice() -> list[str]:
+        called: list[str] = []
+
+        async def step(key: Key) -> None:
+            called.append(key[1])
+
+        loop = looped(Recorded(step, keys=[A]), begin=lambda: called.append("begin"))
+        await ran(loop, 1)
+        await ran(loop, 1)
+        return called
+
+    assert virtual.run(twice()) == ["begin", "a", "begin", "a"]
+
+
 def test_a_key_that_waits_already_is_worked_on_once() -> None:
     reconciler = Recorded()
     loop = looped(reconciler)

@@ -270,6 +270,26 @@ async def test_one_that_was_replaced_since_it_was_read_is_not_deleted() -> None:
     assert "status" not in client.objects(CLUSTER_TOPOLOGY)[0]
 
 
+class _GivenAway(MemoryClient):
+    """A cluster in which an administrator takes the owner from a KAI Topology, after it was read."""
+
+    async def get(self, resource: Resource, name: str, *arguments: Any, **options: Any) -> Object:
+        stored = await super().get(resource, name, *arguments, **options)
+        if resource == KAI_TOPOLOGY and stored["metadata"].get("ownerReferences"):
+            await self.patch(resource, name, {"metadata": {"ownerReferences": []}})
+        return stored
+
+
+async def test_one_that_is_given_away_since_it_was_read_is_not_deleted() -> None:
+    client = _GivenAway([TOPOLOGY])
+    client.load([kai("k/old", uid=uid_of(client))])
+    with pytest.raises(Conflict):
+        await reconciler(client).reconcile(KEY)
+    await reconciler(client).reconcile(KEY)
+    assert [stored["spec"] for stored in client.objects(KAI_TOPOLOGY)] == [{"levels": [{"nodeLabel": "k/old"}]}]
+    assert ready(client)[0] == "False"
+
+
 async def test_a_creation_whose_answer_got_lost_is_found_by_the_next_look() -> None:
     client = MemoryClient([TOPOLOGY])
     client.fail_next("create", KAI_TOPOLOGY, Unavailable("broken pipe"), after_effect=True)
