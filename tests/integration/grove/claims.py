@@ -1,0 +1,34 @@
+"""Which claims Pods have, and who owns the MNNVL resources."""
+
+from app.kube.api import Object
+from app.objects.resource import POD
+from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from tests.integration.system import Users
+
+
+async def claims_of_pods(clients: Users, namespace: str) -> tuple[int, dict[str, str]]:
+    """How many Pods there are, and for each PodClique the base name of the claim that all of its Pods have, in their
+    specs and in their containers."""
+    pods = (await clients.admin.list(POD, namespace, limit=0)).items
+    claims: dict[str, str] = {}
+    for pod in pods:
+        references = {claim["name"]: claim["resourceClaimName"] for claim in pod["spec"].get("resourceClaims", [])}
+        used = [claim["name"] for each in pod["spec"]["containers"] for claim in each["resources"].get("claims", [])]
+        name = references["mnnvl"].removesuffix("-mnnvl-claim") if used == ["mnnvl"] else f"{references or ''}"
+        assert claims.setdefault(pod["metadata"]["labels"]["grove.io/podclique"], name) == name
+    return len(pods), claims
+
+
+async def owners(clients: Users, namespace: str) -> dict[str, str]:
+    """The PodGang that owns both the ComputeDomain and the claim, by their base name."""
+    pairs = []
+    for resource, suffix in ((COMPUTE_DOMAIN, "-cd"), (RESOURCE_CLAIM, "-mnnvl-claim")):
+        items = (await clients.admin.list(resource, namespace, limit=0)).items
+        pairs.append({obj["metadata"]["name"].removesuffix(suffix): _owner(obj) for obj in items})
+    assert pairs[0].keys() == pairs[1].keys()
+    return {name: owner for name, owner in pairs[0].items() if pairs[1][name] == owner}
+
+
+def _owner(obj: Object) -> str:
+    (owner,) = obj["metadata"]["ownerReferences"]
+    return str(owner["name"]) if owner["kind"] == "PodGang" else str(owner["kind"])
