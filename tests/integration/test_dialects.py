@@ -28,6 +28,7 @@ from app.sandbox.manifests import BUILT_IN
 from app.server.listener import free_port
 from app.server.serve import Running
 from tests import builders
+from tests.integration.conftest import MANIFESTS
 from tests.integration.system import Users, eventually, is_gone
 
 NAME = "grove-topology"
@@ -66,6 +67,11 @@ def former_crd() -> Object:
     crds = [crd for crd in yaml.safe_load_all((BUILT_IN / "grove.yaml").read_text()) if crd]
     found: Object = next(crd for crd in crds if crd["metadata"]["name"] == str(POD_CLIQUE_SET))
     return found
+
+
+def own_crd() -> Object:
+    crd: Object = yaml.safe_load((MANIFESTS / "crds" / "grove.io_clustertopologies.yaml").read_text())
+    return crd
 
 
 async def is_created(clients: Users, pcs: Object, namespace: str) -> bool:
@@ -219,6 +225,37 @@ async def test_the_managed_binding_waits_for_the_former_kai_topology(
     assert await is_gone(clients.operator, KAI_TOPOLOGY, NAME)
     with pytest.raises(ClusterError, match="is managed by the operator"):
         await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, NAME)
+
+
+async def test_the_former_crd_can_be_deleted_after_the_change(
+    kind: str, api: ApiServer, clients: Users, running: Running
+) -> None:
+    """The remedy of `audit`: what is left of the former API goes with it, also what is guarded, and the binding can be
+    written. On a real API server, a finalizer of somebody else keeps an object and so the CRD, but nothing of ours."""
+    if not api.collects_garbage:
+        pytest.skip("needs a garbage collector: no kube-controller-manager beside the API server's binaries")
+    finalizers = ["example.com/held"] if kind == "real" else []
+    theirs = {"metadata": {"name": "theirs", "finalizers": finalizers}, "spec": {"levels": LEVELS}}
+    await eventually(lambda: exists(clients.operator, KAI_TOPOLOGY))
+    await clients.admin.create(CLUSTER_TOPOLOGY, theirs)
+    await to_today(api, clients, running)
+    await eventually(lambda: events(clients, "TopologyNotWritten"))
+    try:
+        await clients.admin.delete(CRD, str(CLUSTER_TOPOLOGY))
+        await eventually(lambda: exists(clients.operator, CLUSTER_TOPOLOGY_BINDING))
+        stored = await clients.operator.get(CLUSTER_TOPOLOGY_BINDING, NAME)
+        assert stored["spec"]["levels"] == LEVELS
+        assert await is_gone(clients.operator, CLUSTER_TOPOLOGY, NAME)
+        assert await is_gone(clients.operator, KAI_TOPOLOGY, NAME)
+        if finalizers:
+            assert not await is_gone(clients.admin, CRD, str(CLUSTER_TOPOLOGY))
+            path = "/apis/grove.io/v1alpha1/clustertopologies/theirs"
+            await clients.answer("admin", "PATCH", path, {"metadata": {"finalizers": None}})
+        assert await eventually(lambda: is_gone(clients.admin, CRD, str(CLUSTER_TOPOLOGY)))
+        assert running.readiness.is_ready
+        assert await dialect(running) == "bindings"
+    finally:
+        await api.apply([own_crd()])
 
 
 async def test_bindings_of_administrators_are_validated(

@@ -246,6 +246,15 @@ async def test_the_objects_of_a_definition_go_with_it_and_their_watches_end() ->
     assert here.registry.find("example.com", "v1", "widgets") is None
 
 
+async def test_what_the_objects_of_a_definition_own_goes_with_it() -> None:
+    here = await cluster()
+    one = await here.create(widget("one"))
+    await here.create(owned("single", one))
+    await here.create(configmap("free"))
+    await here.delete(definition())
+    assert await here.settled() == ["free"]
+
+
 # Admission.
 
 

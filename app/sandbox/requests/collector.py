@@ -29,6 +29,7 @@ class Collector:
         self._storage, self._registry, self._writer = storage, registry, writer
         self._retry_seconds = retry_seconds
         self._waiting: asyncio.Queue[Place] = asyncio.Queue()
+        self._deleted_owners: set[str] = set()
         storage.listeners.append(self._noticed)
 
     async def run(self) -> None:
@@ -44,7 +45,7 @@ class Collector:
     def _noticed(self, change: Change) -> None:
         meta = metadata(change.obj)
         if change.type == "DELETED":
-            self._wake_all(self._storage.dependents(meta["uid"]))
+            self._owner_deleted(meta["uid"])
             self._namespace_emptied(meta.get("namespace") or "")
             if change.table == CRDS:
                 self._definition_removed(change.obj)
@@ -54,6 +55,12 @@ class Collector:
             self._wake_all(
                 [(table, key) for table, objects in self._storage.tables() for key in objects.keys(meta["name"])]
             )
+
+    def _owner_deleted(self, uid: str) -> None:
+        dependents = self._storage.dependents(uid)
+        if dependents:
+            self._deleted_owners.add(uid)
+        self._wake_all(dependents)
 
     def _wake_all(self, places: list[Place]) -> None:
         for place in places:
@@ -101,7 +108,10 @@ class Collector:
         return stored is not None and is_deleting(stored)
 
     def _may_live(self, owner: Object, namespace: str) -> bool:
-        """Whether the owner exists. An owner of a kind that is not served counts as existing."""
+        """Whether the owner exists. An owner of a kind that is not served counts as existing, unless it was seen to be
+        deleted, as with its CRD."""
+        if owner.get("uid", "") in self._deleted_owners:
+            return False
         group = owner.get("apiVersion", "").rpartition("/")[0]
         served = self._registry.group_kind(group, owner.get("kind", ""))
         if served is None:
