@@ -62,12 +62,12 @@ def worker(number: int, where: str = "") -> Object:
 
 
 def labels_of(pcs: str, clique: str) -> dict[str, str]:
-    found = {
+    labels = {
         "app.kubernetes.io/part-of": pcs,
         "grove.io/podcliqueset-replica-index": "0",
         "grove.io/podgang": f"{pcs}-0",
     }
-    return found | ({"grove.io/podclique": clique} if clique else {})
+    return labels | ({"grove.io/podclique": clique} if clique else {})
 
 
 def clique(pcs: str, name: str, replicas: int) -> Object:
@@ -170,8 +170,8 @@ class Lists:
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path, namespace, name = split(parts.path)
         if name:
-            found = (data for space, own, _, data in self._lists.get(path, ()) if (space, own) == (namespace, name))
-            return next(((200, data) for data in found), (404, b'{"kind":"Status","code":404,"details":{"name":"x"}}'))
+            bodies = (data for space, own, _, data in self._lists.get(path, ()) if (space, own) == (namespace, name))
+            return next(((200, data) for data in bodies), (404, b'{"kind":"Status","code":404,"details":{"name":"x"}}'))
         if path not in self._lists and not path.startswith(BUILT_IN):
             return 404, b'{"kind":"Status","code":404}'
         return 200, self._page(path, namespace, query)

@@ -83,12 +83,11 @@ def report(label: str, used: Used, calls: Counter[str], stall: float | None = No
     print(f"{label:44}{numbers}", flush=True)
 
 
-def report_pages(found: Object) -> None:
-    print(f"  ready after {found.pop('ready'):.1f} s, {found.pop('read MiB'):.0f} MiB by then", end="")
-    print(f"; idle {found.pop('idle') * 100:.2f} % of a core; {found.pop('calls')} calls, watches among them")
-    for name, page in found.items():
-        if isinstance(page, dict):
-            print(f"  page {name:22}" + ", ".join(f"{what} {value:,.1f}" for what, value in page.items()), flush=True)
+def report_pages(measured: Object) -> None:
+    """What `bench_pages` has printed, a line for each part."""
+    for name, values in measured.items():
+        shown = values.items() if isinstance(values, dict) else [("", values)]
+        print(f"  {name:22}" + ", ".join(f"{what} {value:,.2f}".strip() for what, value in shown), flush=True)
 
 
 def run(command: list[str]) -> Used:

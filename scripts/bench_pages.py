@@ -94,14 +94,14 @@ async def measured(directory: Path) -> dict[str, Any]:
             await console.live.until_ready()
         read = {"seconds": time.monotonic() - begin, "CPU s": time.process_time() - cpu, "MiB": peak()}
         cluster = Cluster(directory, client, console)
-        found: dict[str, Any] = {"read": {**read, "stall ms": max(longest) * 1000}}
-        found |= {name: await page(cluster, client, path) for name, path in PATHS.items()}
+        figures: dict[str, Any] = {"read": {**read, "stall ms": max(longest) * 1000}}
+        figures |= {name: await page(cluster, client, path) for name, path in PATHS.items()}
         async with browser() as chromium:
             if chromium is not None:
-                found["in the browser"] = {"load ms": await load(chromium, console)}
-                found["change to shown"] = await shown(chromium, console, cluster)
-            found["idle"] = await idle(chromium, console)
-        return {**found, "peak MiB": peak(), "calls": sum(console.calls.values())}
+                figures["in the browser"] = {"load ms": await load(chromium, console)}
+                figures["change to shown"] = await shown(chromium, console, cluster)
+            figures["idle"] = {"% of a core": await idle(chromium, console) * 100}
+        return {**figures, "peak MiB": peak(), "calls": sum(console.calls.values())}
 
 
 def peak() -> float:

@@ -34,18 +34,18 @@ from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 
 TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)
-"""What no page reads."""
+"""Resources that no page reads."""
 _STOP_SECONDS = 2
 _MOST_SPARED = 120.0
 """Seconds for which the garbage collector may be off."""
 _YOUNG = 20_000
-"""New objects after which the garbage collector looks at them: a pause of some 5 ms."""
+"""The garbage collector examines new objects when there are this many, which takes some 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What was asked for. `port` 0 takes a free one. `namespaces` are read one by one if there is no right to read all;
-    without any, those that the user may list."""
+    """The options of the command. If `port` is 0, a free one is taken. `namespaces` are read one by one if the user has
+    no right to read all; if there are none, those that the user may list are read."""
 
     configuration: Configuration
     kubeconfig: Path | None = None
@@ -76,7 +76,7 @@ class Opened:
 
 @contextlib.asynccontextmanager
 async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
-    """The console, while the block runs. ClusterError without credentials, OSError if the port can't be had."""
+    """Runs a console while the block runs. ClusterError without credentials, OSError if the port is taken."""
     with contextlib.closing(_bind(settings)) as sock:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         host, port = sock.getsockname()[:2]
@@ -93,7 +93,7 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
 
 
 def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
-    """The parts of a console. None of them can write through `client`."""
+    """The parts of a console. None of them can change the cluster through `client`."""
 
     def renewal(error: Exception) -> tuple[str, str]:
         given = settings.kubeconfig, settings.context or None
@@ -126,7 +126,7 @@ def _bind(settings: ConsoleSettings) -> socket.socket:
 
 @contextlib.contextmanager
 def _redirecting_file(url: str) -> Iterator[Path]:
-    """A page that only its owner can read and that leads to `url`; gone at the end."""
+    """A file that redirects to `url` and that only its owner can read. It is deleted when the block ends."""
     folder = Path(tempfile.mkdtemp(prefix="grove-admission-console-"))
     file = folder / "open.html"
     file.touch(mode=0o600)
@@ -144,7 +144,7 @@ def _redirecting_file(url: str) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
-    """Runs `work` while the block runs; if any of it fails, the block ends with its error."""
+    """Runs coroutines while the block runs. If one of them fails, the block ends with its error."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(each) for each in work]
         yield
@@ -153,7 +153,8 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """While the first lists come in, the garbage collector would walk again and again over what is to stay."""
+    """Turns the garbage collector off until the first lists are in: it would examine all facts again and again,
+    although none of them is garbage."""
     gc.disable()
     try:
         async with asyncio.timeout(_MOST_SPARED):

@@ -1,4 +1,4 @@
-"""Server-sent events: which revision there is, so that open tabs fetch what they show. At most eight streams."""
+"""Server-sent events: they give the current revision, so that open tabs fetch their page again."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,14 +7,14 @@ from app.console.live import Live
 
 MOST_STREAMS = 8
 PAUSE = 0.5
-"""Seconds between two messages at least."""
+"""The least number of seconds between two messages."""
 TICK = 25.0
-"""Seconds until a message is sent though nothing has changed, so that ages go on and dead connections are noticed."""
+"""Seconds after which a message is sent even if nothing has changed, so that the page shows current ages and a dead
+connection is noticed."""
 
 
 class Streams:
-    """The open streams. `pause` grows with the time that pages take, so that a large cluster is not rendered without
-    end."""
+    """The open streams. `pause` is the time between two messages; it is longer if pages take long to render."""
 
     def __init__(self, live: Live, *, pause: float = PAUSE, tick: float = TICK) -> None:
         self._live, self._tick = live, tick
@@ -22,8 +22,8 @@ class Streams:
         self._closed = asyncio.Event()
 
     def slow_down(self, seconds: float) -> None:
-        """A page took `seconds` of CPU: at most a fifth of the time is spent on pages for one tab. A single page that
-        took longer than the one before does not count: it may have been the first of its kind."""
+        """Sets the pause after a page that took `seconds` of CPU, so that the pages of one tab take at most a fifth of
+        the time. A page that took longer than the one before does not count: it may be the first of its kind."""
         self.pause = max(PAUSE, min(10.0, 5 * min(seconds, self._last)))
         self._last = seconds
 
@@ -37,7 +37,7 @@ class Streams:
         self._live.touch()
 
     async def messages(self, page: str) -> AsyncGenerator[bytes, None]:
-        """`data: workloads 812` at the start, on every change and after every tick."""
+        """A message such as `data: workloads 812` at the start, after every change and after every tick."""
         self.open += 1
         try:
             seen = self._live.revision

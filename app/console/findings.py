@@ -66,7 +66,7 @@ class Row:
 
 @dataclass(slots=True)
 class Result:
-    """What one examination has found so far. Times are seconds since 1970, `end` 0 while it goes on."""
+    """The findings of one examination so far. Times are seconds since 1970; `end` is 0 while it runs."""
 
     start: float
     end: float = 0.0
@@ -78,7 +78,7 @@ class Result:
 
 
 class Examination:
-    """Runs audit and doctor over a client that only reads. `read` gets a path of the API server."""
+    """Runs the audit and the doctor with a client that only reads. `read` is called with a path of the API server."""
 
     def __init__(
         self,
@@ -98,13 +98,13 @@ class Examination:
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        """Begins an examination, unless one is under way."""
+        """Starts an examination, unless one is running."""
         if not self.running:
             self.result = Result(self._clock())
             self._task = asyncio.create_task(self._examine(self.result))
 
     async def finish(self) -> None:
-        """Waits for the examination that is under way."""
+        """Waits until the running examination has ended."""
         if self._task is not None:
             await self._task
 
@@ -183,7 +183,7 @@ class Examination:
 
 
 class _Counting(Progress):
-    """Counts for the page in place of a bar."""
+    """Counts the objects for the page; no progress bar is printed."""
 
     def __init__(self, result: Result, live: Live) -> None:
         super().__init__(StringIO())
@@ -202,7 +202,7 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 
 def _of_audit(finding: Finding) -> Row:
     name = "/".join(filter(None, (finding.namespace, finding.name)))
-    """An audit refuses, leaves undecided, or finds resources without an owner; what else it remarks is a warning."""
+    """The row of a finding: refused, not decided, or a leak if a resource has no owner. All others are warnings."""
     remark = "leak" if finding.kind in _OWNED else "warning"
     group = "undecided" if finding.is_undecided else "refused" if finding.code else remark
     detail = "; ".join(finding.problems)
@@ -226,7 +226,7 @@ def _of_topology(reason: Reason) -> Row:
 
 
 def _without_repeats(rows: Sequence[Row]) -> list[Row]:
-    """Without the remarks of the audit that the doctor makes too."""
+    """The rows without those of the audit whose text the doctor gives too."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
     repeated = {row for row in remarks if any(row.detail in text for text in doctor)}
@@ -284,7 +284,7 @@ def _examined(result: Result | None) -> bool:
 
 
 def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
-    """Everything comes from the examination."""
+    """Nothing: `Examination.shown` gives all values."""
     return {}
 
 

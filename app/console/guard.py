@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BODY = 2 * 2**20
-"""Bytes of a request."""
+"""The most bytes that the body of a request may have."""
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _METHODS = ("GET", "HEAD", "POST")
 
@@ -30,7 +30,7 @@ HEADERS = {
 
 
 class Guard:
-    """Passes on what may be asked, with the token as `root_path`; answers the rest with an empty body. Adds the
+    """Passes allowed requests on, with the token as `root_path`, and answers all others with an empty body. Adds the
     security headers to every answer."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -47,7 +47,7 @@ class Guard:
         await self._app(scope, _Limited(receive), _with_headers(send))
 
     def refusal(self, scope: Scope) -> int:
-        """The status of the refusal, 0 for none."""
+        """The status with which a request is refused, or 0 if it is allowed."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
         if _HOST.fullmatch(host) is None:
@@ -65,8 +65,8 @@ class Guard:
 
 
 def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
-    """Whether the browser says that our own page or its user asks. The file that opens the browser counts as another
-    site, so the entry, which shows nothing of the cluster, may be navigated to from there."""
+    """Whether, according to the browser, the request comes from our own page or from its user. The file that opens the
+    browser counts as another site, so it may lead to the entry, which shows nothing of the cluster."""
     site = headers.get("sec-fetch-site", "none")
     navigates = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
     return site in ("same-origin", "none") or (entry and navigates)
@@ -85,7 +85,7 @@ def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
 
 
 class _Limited:
-    """A body that ends the request if it is longer than announced limits allow."""
+    """The body of a request, which is ended if it is longer than MOST_BODY."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive, self._left = receive, MOST_BODY

@@ -1,4 +1,4 @@
-"""The cluster as all tabs see it: one list and one watch of each kind, with the rights of the user.
+"""The facts that all tabs show: one list and one watch of each kind, with the rights of the user.
 
 Objects become facts as pages arrive, so only the facts are kept. What may not be read in all namespaces is read in
 those that the user may see; what may not be read there either is noted in `Facts.unseen`.
@@ -22,9 +22,10 @@ from app.objects.resource import NAMESPACE, POD, Resource
 
 NO_RIGHT = "no right to list"
 RIGHTS_AGAIN = 60.0
-"""Seconds until a right that was missing is looked for again."""
+"""Seconds after which a list is tried again that the user had no right to."""
 PAGE, SLICE = 100, 50
-"""Objects of a page, and how many become facts before others get their turn: no page stalls the event loop for long."""
+"""Objects of a page of a list, and objects that become facts in one turn of the event loop: each takes few
+milliseconds."""
 _STALE = 60.0
 _LOOK = 1.0
 
@@ -33,7 +34,7 @@ Scope = tuple[Resource, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of one kind: objects read, and how many there are, as far as the API server has said."""
+    """How many objects of one kind have been read, and how many there are if the API server says so."""
 
     kind: str
     read: int
@@ -42,8 +43,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why the picture is not up to date, and since when (seconds since 1970). `expired`: the credentials are not
-    accepted; then `command` renews them, and `user` is what they are of the kubeconfig, each "" if that isn't known."""
+    """Why the facts are not up to date, and since when (seconds since 1970). If `expired`, the API server does not
+    accept the credentials: `command` renews them, and `user` says which they are; each is "" if that is not known."""
 
     message: str
     since: float
@@ -53,7 +54,7 @@ class Trouble:
 
 
 Renewal = Callable[[Exception], tuple[str, str]]
-"""Which command renews credentials after this error, and which credentials they are."""
+"""Gives the command that renews the credentials after an error, and which credentials they are."""
 
 
 class Live:
@@ -89,7 +90,7 @@ class Live:
         self._snapshots = Snapshots()
 
     async def run(self) -> NoReturn:
-        """Follows the cluster for ever."""
+        """Reads and watches everything. Never returns."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_for_trouble(), name="trouble")
             if self._discovery is not None:
@@ -100,7 +101,7 @@ class Live:
 
     @property
     def ready(self) -> bool:
-        """Whether every list is in, or known to be out of reach."""
+        """Whether every list has been read, or the user has no right to it."""
         known = {resource for resource, _ in (*self._denied, *self._stores)}
         return len(known) == len(BY_RESOURCE) and all(
             store.synced or scope in self._denied for scope, store in self._stores.items()
@@ -111,7 +112,7 @@ class Live:
             await self.changes(self.revision)
 
     def progress(self) -> list[Progress]:
-        """How far the first lists are."""
+        """The progress of the lists that are not complete yet."""
         return [
             Progress(resource.plural, len(store), store.total)
             for (resource, _), store in self._stores.items()
@@ -119,7 +120,7 @@ class Live:
         ]
 
     def snapshot(self) -> Snapshot:
-        """The facts of now. One snapshot is used until something changes, or for a minute, because ages grow."""
+        """The current facts. A snapshot is used again until something changes, or for a minute, because ages change."""
         now = self._clock()
         current = self._snapshots.last
         if current is None or current.revision != self.revision or now - current.time >= _STALE:
@@ -127,7 +128,7 @@ class Live:
         return current
 
     def facts(self, now: float) -> Facts:
-        """The tuple of a field is the same one until something of it changes."""
+        """The facts at `now` (seconds since 1970). A field keeps its tuple until one of its facts changes."""
         served: dict[str, bool] = {}
         for (resource, _), store in self._stores.items():
             name = BY_RESOURCE[resource].field
@@ -157,13 +158,13 @@ class Live:
         return unseen
 
     async def changes(self, seen: int) -> int:
-        """The revision, as soon as it is another one than `seen`."""
+        """The current revision, as soon as it differs from `seen`."""
         while self.revision == seen:
             await self._changed.wait()
         return self.revision
 
     def touch(self) -> None:
-        """Something that pages show has changed."""
+        """Notes that something has changed that pages show."""
         self.revision += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -202,7 +203,7 @@ class Live:
         self._note(scope[0])
 
     def _note(self, resource: Resource) -> None:
-        """Something of this kind has changed."""
+        """Notes that a fact of this kind has changed."""
         self._facts.pop(BY_RESOURCE[resource].field, None)
         self.touch()
 

@@ -1,4 +1,4 @@
-"""Pages of the console: what each is made of, and the table of them."""
+"""The form of a page, and the table of pages."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ PAGES = ("workloads", "topology", "findings", "playground")
 @dataclass(frozen=True, slots=True)
 class Page:
     """`path` is also the name of the template. `read` makes from a snapshot and a query what the template shows, as
-    values that JSON could hold. `watched`: whether the page shows what happens in the cluster."""
+    values that JSON could hold. `watched` says whether the page shows the state of the cluster."""
 
     path: str
     title: str

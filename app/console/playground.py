@@ -26,7 +26,7 @@ from app.rules.kinds import POD_CLIQUE_SET
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000
-"""Characters of a text."""
+"""The most characters that a text may have."""
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 _FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
 _NEWEST = str(2**62)
@@ -61,7 +61,8 @@ spec:
 
 
 class Judge:
-    """Judges what a form has: `text`, `operation`, `user`, and `cluster` if the facts of the cluster count."""
+    """Judges the documents of a form. Its fields are `text`, `operation`, `user`, and `cluster` if the facts of the
+    cluster are to be used."""
 
     def __init__(self, client: Client, configuration: Configuration, live: Live) -> None:
         self._client, self._configuration, self._live = client, configuration, live
@@ -101,7 +102,7 @@ class Judge:
         }
 
     async def _cluster(self, read: Sequence[Object], *, with_cluster: bool) -> tuple[Cluster, list[str]]:
-        """The facts for verdicts, with the documents on top of them; and what could not be read."""
+        """The facts for verdicts, to which the documents are added; and what could not be read."""
         if not with_cluster:
             return documents.cluster_of(self._configuration, read), []
         cluster = Cluster(self._client, self._configuration)
@@ -172,7 +173,7 @@ def _problems(verdict: Verdict, node: yaml.Node | None) -> list[dict[str, Any]]:
 
 
 def placement(index: Index, document: Object) -> dict[str, Any] | None:
-    """Whether a PodCliqueSet would have room now, and what is in the way. None if nodes or pods can't be seen."""
+    """Whether a PodCliqueSet would have room now, and what prevents it. None if nodes or pods can't be seen."""
     if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
         return None
     facts, pcs = planned(index, document)
@@ -218,7 +219,7 @@ def saved(judged: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 
 def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
-    """The empty form, with the example of `?example`."""
+    """The empty form, or the form with the example if the query has `example`."""
     return {
         "text": EXAMPLE if "example" in query else "",
         "operation": "CREATE",

@@ -16,14 +16,14 @@ GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "un
 
 
 def visible(value: Any) -> Any:
-    """Text in which hidden characters are codes such as \\u202e; other values and finished HTML as they are."""
+    """Text in which hidden characters are replaced by codes such as \\u202e. Other values and HTML are not changed."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
     return value
 
 
 def verbatim(value: str) -> Markup:
-    """Text of the user's own, escaped but otherwise unchanged."""
+    """Text that the user has entered: escaped, but with its hidden characters."""
     return escape(value)
 
 

@@ -33,7 +33,7 @@ _STATIC_NAME = re.compile(r"[a-z]+\.(css|js|svg)")
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """What the routes use. `context` is the name of the kubeconfig's context, for the bar."""
+    """The parts that the routes use. `context` is the name of the kubeconfig's context, which the header shows."""
 
     live: Live
     streams: Streams
@@ -44,7 +44,7 @@ class Console:
 
 
 def build_app(console: Console, token: str) -> ASGIApp:
-    """The whole console under `/TOKEN/`."""
+    """The ASGI application, which answers only under `/TOKEN/`."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     routes = _Routes(console)
     app.add_api_route("/", routes.entry, methods=["GET"])
@@ -107,7 +107,7 @@ class _Routes:
         return Response(body, media_type="text/html", headers={"etag": tag})
 
     def _timed(self, *arguments: Any) -> tuple[bytes, float]:
-        """What `_render` gives, and the CPU seconds that it took."""
+        """The body of a page, and the CPU seconds that it took."""
         begin = time.thread_time()
         return self._render(*arguments), time.thread_time() - begin
 
@@ -156,7 +156,7 @@ class _Routes:
     # What is done on demand.
 
     async def examine(self) -> Response:
-        """Starts an examination unless one is under way, and shows its page."""
+        """Starts an examination unless one is running, and leads to its page."""
         self._console.findings.start()
         return Response(status_code=303, headers={"location": "findings"})
 

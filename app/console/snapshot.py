@@ -1,4 +1,4 @@
-"""Snapshots of the cluster, each with an index that is made from that of the one before."""
+"""Snapshots of the facts. The index of each is made from the index of the snapshot before it."""
 
 import threading
 from collections.abc import Callable
@@ -20,12 +20,12 @@ class Snapshot:
 
     @cached_property
     def index(self) -> Index:
-        """Takes some milliseconds when it is first used, so that is in a thread."""
+        """Made when it is first used, which takes some milliseconds: not in the thread of the event loop."""
         return self.make(self.facts)
 
 
 class Snapshots:
-    """`last` is the snapshot that was taken last."""
+    """`last` is the latest snapshot, None if there is none yet."""
 
     def __init__(self) -> None:
         self.last: Snapshot | None = None

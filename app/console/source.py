@@ -1,4 +1,4 @@
-"""Text with documents: where in it a field is, what differs after a patch, and values that must not be shown."""
+"""The source text of documents: the line of a field, what a patch changes, and values that must not be shown."""
 
 import difflib
 import re
@@ -13,14 +13,14 @@ MASK = '"***"'
 
 
 def roots(text: str) -> list[yaml.Node]:
-    """The node of each document, in the order of `read_documents`, which must have accepted the text."""
-    found: list[yaml.Node] = []
+    """The YAML node of each document, in the order of `read_documents`, which must have accepted the text."""
+    nodes: list[yaml.Node] = []
     for node in yaml.compose_all(text, Loader=_LOADER):
         if isinstance(node, yaml.MappingNode):
-            found += _items(node) or [node]
+            nodes += _items(node) or [node]
         elif isinstance(node, yaml.SequenceNode):
-            found += node.value
-    return found
+            nodes += node.value
+    return nodes
 
 
 def _items(node: yaml.MappingNode) -> list[yaml.Node]:
@@ -36,7 +36,8 @@ def _fields(node: yaml.MappingNode) -> dict[str, yaml.Node]:
 
 
 def line_of(root: yaml.Node, path: str) -> int:
-    """The line (from 1) of a field path such as `spec.cliques[0].name`; that of the last part of it that exists."""
+    """The line (the first is 1) of a field path such as `spec.cliques[0].name`. If the field does not exist, the line
+    of the last part of the path that does."""
     node, line = root, int(root.start_mark.line)
     for step in _STEP.findall(path):
         name = step.strip("[]")

@@ -18,7 +18,7 @@ from app.explain.words import counted, gpus_of, listed, plain
 
 MOST_CELLS = 1024
 MOST_LINKED = 300
-"""Up to so many cells, each is a link; more cells are reached through their parent."""
+"""If there are more cells, they are no links: their groups are."""
 MOST_OUTSIDE = 100
 MOST_NODES = 256
 _FEW_SETS = 40
@@ -99,7 +99,7 @@ def _free(report: DomainReport) -> str:
 
 
 def _path(index: Index, topology: Topology, given: str) -> Path:
-    """The domain at a path such as `zone-a/block-07`; () for none."""
+    """The domain at a path such as `zone-a/block-07`, or () if there is none."""
     at = tuple(given.split("/")) if given else ()
     if not at or len(at) >= max(1, len(topology.keys)):
         return ()
@@ -130,7 +130,7 @@ def _nodes_of(index: Index, given: str) -> frozenset[str]:
 
 
 def _gangs(index: Index, given: str) -> list[dict[str, str]]:
-    """Sets to choose from; of many, only the chosen one."""
+    """The PodCliqueSets to choose from. If there are many, only the chosen one."""
     names = [(f"PodCliqueSet/{s.namespace}/{s.name}", f"{s.namespace}/{s.name}") for s in index.facts.sets]
     if len(names) > _FEW_SETS:
         names = [pair for pair in names if pair[0] == given]
@@ -143,8 +143,8 @@ def _gangs(index: Index, given: str) -> list[dict[str, str]]:
 def _map(
     index: Index, topology: Topology, at: Path, room: RoomAnswer | None, gang_nodes: frozenset[str]
 ) -> dict[str, Any] | None:
-    """Cells of the deepest level that has few enough, in groups by parent, and the groups in bands by the broadest
-    level."""
+    """The domains of the deepest level that has at most MOST_CELLS, as cells. Cells are grouped by parent, and groups
+    by the broadest level."""
     depth = _depth(index, topology, at)
     if depth is None:
         return None
@@ -206,7 +206,7 @@ def _depth(index: Index, topology: Topology, at: Path) -> int | None:
 
 
 def _nodes(index: Index, topology: Topology, at: Path) -> list[dict[str, Any]]:
-    """Each node of a domain with few enough: what is free, and who is there."""
+    """The nodes of a domain that has at most MOST_NODES: what is free, and which groups have pods there."""
     if not at:
         return []
     domain = next(d for d in index.domains(topology.keys).at(len(at)) if d.path == at)

@@ -19,11 +19,11 @@ from app.explain.tree import Branch
 from app.explain.words import counted, listed
 
 MOST_SETS = 200
-"""Sets in the list; more are reached by the filter."""
+"""Sets in the list. The filter finds the others."""
 MOST_ROWS = 300
 MOST_ROOMS = 256
 _DETAILED = 60
-"""A tree of at most so many rows shows its pods too."""
+"""If a tree has more rows, it is shown without pods."""
 _WORDS = {
     "well": "placed as asked",
     "waits": "waits",
@@ -42,14 +42,14 @@ class Printed:
 
 
 def printed(snapshot: Snapshot, given: str) -> Printed | None:
-    """The explanation of `Kind/namespace/name`; None if there is no such object."""
+    """The explanation of `Kind/namespace/name`, or None if there is no such object."""
     ref = reference(given)
     answer = explain(snapshot.index, ref) if ref else None
     return None if answer is None else Printed(text(answer), document(answer))
 
 
 def reference(given: str) -> Ref | None:
-    """`Kind/namespace/name` as an object; None for anything else."""
+    """The object that `Kind/namespace/name` names, or None if the text has another form."""
     kind, _, rest = given.partition("/")
     namespace, _, name = rest.partition("/")
     return Ref(kind, namespace, name) if kind in KINDS.values() and name else None
@@ -138,7 +138,7 @@ def _shown(answer: Answer) -> dict[str, Any]:
 
 
 def _rows(branch: Branch, level: int = 1, parent: str = "") -> Iterator[dict[str, Any]]:
-    """The rows of the tree, top down. Equal siblings are one row with a count."""
+    """The rows of the tree from top to bottom. Equal siblings are one row with a count."""
     yield _row(branch, level, parent)
     for child, more in folded(branch.children):
         yield from _rows(child, level + 1, branch.ref.name)
@@ -179,7 +179,7 @@ def _row(branch: Branch, level: int, parent: str) -> dict[str, Any]:
 
 
 def _rooms(rooms: Sequence[Room]) -> list[dict[str, Any]]:
-    """Domains with their room, by parent. Of too many to draw, the roomiest."""
+    """Domains with their room, grouped by parent. If there are more than MOST_ROOMS, only the roomiest."""
     if not rooms or len(rooms) > MOST_ROOMS:
         return [{"parent": "", "cells": [_cell(room, rooms[0].pods) for room in rooms[:24]]}] if rooms else []
     groups: dict[str, list[dict[str, Any]]] = {}

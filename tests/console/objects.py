@@ -18,7 +18,7 @@ HOSTILE = "<script>alert(1)</script>\"'&\u202egnp.exe" + "x" * 220
 
 def objects() -> dict[str, list[Object]]:
     """By plural. The topologies are there, and the PodGangs say what their sets ask for."""
-    found: dict[str, list[Object]] = {"clustertopologies": [_cluster_topology()], "topologies": [_kai_topology()]}
+    by_plural: dict[str, list[Object]] = {"clustertopologies": [_cluster_topology()], "topologies": [_kai_topology()]}
     levels = {}
     for obj in copy.deepcopy(fleet()):
         if obj["kind"] == "PodCliqueSet":
@@ -27,8 +27,8 @@ def objects() -> dict[str, list[Object]]:
             key = LEVELS[levels[obj["metadata"]["name"].removesuffix("-0")]]
             obj["spec"]["topologyConstraint"] = {"packConstraint": {"required": key, "preferred": LEVELS["host"]}}
         obj["metadata"] |= {"uid": f"{obj['kind']}-{obj['metadata']['name']}", "resourceVersion": "1"}
-        found.setdefault(plural(obj["kind"]), []).append(obj)
-    return found
+        by_plural.setdefault(plural(obj["kind"]), []).append(obj)
+    return by_plural
 
 
 def plural(kind: str) -> str:
@@ -60,7 +60,7 @@ def _kai_topology() -> Object:
 
 def hostile() -> dict[str, list[Object]]:
     """The fleet with a hostile text wherever a value is shown: names, namespaces, labels, levels, messages."""
-    found = objects()
+    by_plural = objects()
 
     def spoil(value: Any) -> Any:
         if isinstance(value, dict):
@@ -71,4 +71,4 @@ def hostile() -> dict[str, list[Object]]:
         return f"{value}{HOSTILE}" if isinstance(value, str) and value.startswith(shown) else value
 
     kept = {"clustertopologies", "topologies"}
-    return {name: items if name in kept else spoil(items) for name, items in found.items()}
+    return {name: items if name in kept else spoil(items) for name, items in by_plural.items()}

@@ -38,16 +38,16 @@ async def shown(path: str, lists: Lists | None = None, namespaces: Sequence[str]
 
 
 async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> None:
-    found = await shown("workloads")
-    links = [link.text for link in found.all("a") if link.attributes.get("href", "").startswith("workloads?object")]
+    parsed = await shown("workloads")
+    links = [link.text for link in parsed.all("a") if link.attributes.get("href", "").startswith("workloads?object")]
     assert links[:3] == [
         "llm-serve 0 of 5 inference ◐ waits",
         "chat-70b 3 of 3 inference ● all placed",
         "embed 4 of 4 inference ● all placed",
     ]
-    assert found.heading.startswith("llm-serve waits, 0 of 5 pods placed")
-    assert found.texts("code", cls="id") == ["NoDomainFits", "LevelLabelMissing"]
-    assert "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4" in found.texts("code")
+    assert parsed.heading.startswith("llm-serve waits, 0 of 5 pods placed")
+    assert parsed.texts("code", cls="id") == ["NoDomainFits", "LevelLabelMissing"]
+    assert "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4" in parsed.texts("code")
 
 
 async def test_the_page_shows_what_the_command_prints() -> None:
@@ -58,20 +58,20 @@ async def test_the_page_shows_what_the_command_prints() -> None:
     async with console(Lists(objects())) as (client, _):
         printed = (await client.get("workloads.txt", params={"object": STUCK})).text
         document = (await client.get("workloads.json", params={"object": STUCK})).json()
-        found = await page(client, f"workloads?object={STUCK}")
+        parsed = await page(client, f"workloads?object={STUCK}")
     assert printed == text(answer) + "\n"
-    assert found.heading == answer.headline == document["headline"]
-    body = found.texts("main")[0]
+    assert parsed.heading == answer.headline == document["headline"]
+    body = parsed.texts("main")[0]
     for reason in answer.reasons:
         assert f"{reason.text}." in body
         assert f"What helps: {reason.remedy}" in body
-        assert reason.id in found.texts("code", cls="id")
+        assert reason.id in parsed.texts("code", cls="id")
         assert [command for command in reason.commands if command not in body] == []
 
 
 async def test_the_tree_has_levels_and_folds_equal_pods() -> None:
-    found = await shown(f"workloads?object={STUCK}")
-    rows = [(row.attributes["aria-level"], row.text) for row in found.all("tr") if "aria-level" in row.attributes]
+    parsed = await shown(f"workloads?object={STUCK}")
+    rows = [(row.attributes["aria-level"], row.text) for row in parsed.all("tr") if "aria-level" in row.attributes]
     assert [(level, text.split(" ◐")[0].split(" ●")[0]) for level, text in rows][:7] == [
         ("1", "PodCliqueSet llm-serve rack required 0 of 5"),
         ("2", "PodGang llm-serve-0 rack required 4 of 5 in zone-a/block-a2/rack-a3 0 of 5"),
@@ -113,11 +113,11 @@ async def test_filters_and_objects_that_are_gone() -> None:
 async def test_what_may_not_be_read_is_not_shown_as_zero() -> None:
     lists = Lists(objects(), denied=("pods", "pods/inference", "pods/research", "nodes", "queues"))
     async with console(lists) as (client, _):
-        found = await page(client, f"workloads?object={STUCK}")
+        parsed = await page(client, f"workloads?object={STUCK}")
         map_page = await page(client, "topology?pods=1")
-    assert found.heading == "llm-serve: whether it is placed is not known"
-    assert "0 of 5" not in found.texts("main")[0]
-    notes = " ".join(found.texts("div", cls="note"))
+    assert parsed.heading == "llm-serve: whether it is placed is not known"
+    assert "0 of 5" not in parsed.texts("main")[0]
+    notes = " ".join(parsed.texts("div", cls="note"))
     assert "pods (no right to list in inference and research)" in notes
     assert "NoDomainFits" in notes
     assert map_page.heading == "The nodes can't be seen with your rights"
@@ -129,12 +129,12 @@ async def test_a_user_of_one_namespace_sees_it_without_room() -> None:
     plurals = ("pods", "podcliquesets", "podcliques", "podgangs", "podgroups", "nodes", "namespaces")
     lists = Lists(objects(), denied=plurals)
     async with console(lists, ["inference"]) as (client, _):
-        found = await page(client, f"workloads?object={STUCK}")
-    assert found.heading.startswith("llm-serve waits, 0 of 5 pods placed")
+        parsed = await page(client, f"workloads?object={STUCK}")
+    assert parsed.heading.startswith("llm-serve waits, 0 of 5 pods placed")
     assert "pods of all namespaces (no right to list pods of all namespaces)" in " ".join(
-        found.texts("div", cls="note")
+        parsed.texts("div", cls="note")
     )
-    assert found.all("section", aria_label="Room") == []
+    assert parsed.all("section", aria_label="Room") == []
 
 
 async def test_one_list_of_each_kind_serves_every_tab_and_page() -> None:
@@ -191,8 +191,8 @@ async def test_streams_are_limited_coalesced_and_end_with_the_console() -> None:
 
 async def test_while_the_lists_come_in_the_page_counts() -> None:
     async with console(Lists(objects(), broken=True)) as (client, made):
-        found = await page(client, "workloads")
-        assert found.heading == "The cluster is being read"
+        parsed = await page(client, "workloads")
+        assert parsed.heading == "The cluster is being read"
         made.live.trouble = Trouble("Connection refused", NOW, expired=False)
         assert "No connection to the cluster since" in (await page(client, "workloads")).texts("main")[0]
         made.live.trouble = Trouble("Unauthorized", NOW, expired=True)
@@ -206,25 +206,25 @@ async def test_while_the_lists_come_in_the_page_counts() -> None:
 async def test_a_lost_connection_keeps_the_last_picture() -> None:
     async with console(Lists(objects())) as (client, made):
         made.live.trouble = Trouble("<b>refused</b>", NOW, expired=False)
-        found = await page(client, "workloads")
-    assert found.heading.startswith("llm-serve waits")
-    assert len(found.all("div", cls="grey")) == 1
-    assert "<b>refused</b>" in found.texts("div", cls="lost")[0]
+        parsed = await page(client, "workloads")
+    assert parsed.heading.startswith("llm-serve waits")
+    assert len(parsed.all("div", cls="grey")) == 1
+    assert "<b>refused</b>" in parsed.texts("div", cls="lost")[0]
 
 
 # Topology.
 
 
 async def test_the_topology_has_levels_coverage_and_a_map_of_nodes() -> None:
-    found = await shown("topology")
-    assert found.heading == "64 nodes in 4 zones, 8 blocks and 16 racks; one thing to look at"
-    assert [row.split(" ●")[0].split(" ▲")[0] for row in found.texts("tr")[1:]] == [
+    parsed = await shown("topology")
+    assert parsed.heading == "64 nodes in 4 zones, 8 blocks and 16 racks; one thing to look at"
+    assert [row.split(" ●")[0].split(" ▲")[0] for row in parsed.texts("tr")[1:]] == [
         "zone topology.kubernetes.io/zone 64 of 64 4",
         "block topology.kubernetes.io/block 64 of 64 8",
         "rack topology.kubernetes.io/rack 63 of 64 16",
         "host kubernetes.io/hostname 64 of 64 63",
     ]
-    cells = [element for element in found.all("i") if element.attributes.get("title", "").startswith("gpu-")]
+    cells = [element for element in parsed.all("i") if element.attributes.get("title", "").startswith("gpu-")]
     assert len(cells) == 63
     titles = {cell.attributes["title"]: cell.attributes["class"] for cell in cells}
     assert titles["gpu-a-01: 0 of 8"] == "f0"
@@ -241,9 +241,9 @@ async def test_the_topology_has_levels_coverage_and_a_map_of_nodes() -> None:
     ],
 )
 async def test_room_is_found(query: str, answer: str) -> None:
-    found = await shown(f"topology?{query}")
-    assert found.texts("output")[0].startswith(answer.split(": ")[0])
-    assert bool(found.all("i", cls="ask")[1:]) == answer.startswith("●")
+    parsed = await shown(f"topology?{query}")
+    assert parsed.texts("output")[0].startswith(answer.split(": ")[0])
+    assert bool(parsed.all("i", cls="ask")[1:]) == answer.startswith("●")
 
 
 async def test_where_a_set_is_shown_and_domains_are_opened() -> None:
@@ -277,7 +277,7 @@ async def test_findings_are_examined_on_demand() -> None:
         answer = await client.post("findings", headers={"origin": f"http://{HOST}"})
         assert (answer.status_code, answer.headers["location"]) == (303, "findings")
         await made.findings.finish()
-        found = await page(client, "findings")
+        parsed = await page(client, "findings")
         refused = await page(client, "findings?show=refused")
         none = await page(client, "findings?q=nothing-like-it")
     assert before.heading == "1 of the topology; not examined further yet"
@@ -286,13 +286,13 @@ async def test_findings_are_examined_on_demand() -> None:
     assert {verb for verb, _ in lists.calls} <= {"get", "list", "read", "create"}
     created = {resource for verb, resource in lists.calls if verb == "create"}
     assert {name.partition(".")[0] for name in created} <= {"subjectaccessreviews", "selfsubjectaccessreviews"}
-    assert "PodGroup research/Upper" in " ".join(found.texts("b"))
-    texts = found.texts("tr")
+    assert "PodGroup research/Upper" in " ".join(parsed.texts("b"))
+    texts = parsed.texts("tr")
     assert [text for text in texts if "leak" in text] == []
     assert len([text for text in texts if "1 of 64 nodes lack the label" in text]) == 1
     assert [row.split()[0:3] for row in refused.texts("tr")[1:]] == [["■", "refused", "today"]]
     assert "Nothing matches the filter." in none.texts("p")
-    assert "Secrets and ConfigMaps (never read here)" in " ".join(found.texts("div", cls="note"))
+    assert "Secrets and ConfigMaps (never read here)" in " ".join(parsed.texts("div", cls="note"))
 
 
 # Hostile values.
@@ -306,12 +306,12 @@ async def test_values_of_the_cluster_are_text(name: str) -> None:
             made.findings.start()
             await made.findings.finish()
         answer = await client.get(name)
-        found = Parsed(answer.text)
+        parsed = Parsed(answer.text)
     assert "<script>alert" not in answer.text
     assert "\u202e" not in answer.text
-    assert [element.attributes.get("src") for element in found.all("script")] == ["static/console.js"]
-    assert [e for e in found.elements if any(a.startswith("on") or a == "style" for a in e.attributes)] == []
-    for link in found.all("a"):
+    assert [element.attributes.get("src") for element in parsed.all("script")] == ["static/console.js"]
+    assert [e for e in parsed.elements if any(a.startswith("on") or a == "style" for a in e.attributes)] == []
+    for link in parsed.all("a"):
         assert link.attributes["href"].split("?")[0].split(".")[0].strip("#") in (*PAGES, "main", "text")
     assert "\\u202e" in answer.text
 

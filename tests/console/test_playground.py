@@ -34,33 +34,33 @@ async def judge(text: str, path: str = "playground", **form: str) -> httpx.Respo
 
 
 async def test_a_refusal_names_path_and_line() -> None:
-    found = Parsed((await judge(EXAMPLE, operation="CREATE", cluster="on")).text)
-    assert found.heading == "Refused: 1 of 1 document"
-    assert found.texts("span", cls="problem")[0] == "■ refused, 422"
-    assert "spec.template.cliques[0].topologyConstraint.packDomain line 14" in found.texts("p")
-    assert found.all("a", cls="line")[0].attributes["data-line"] == "14"
+    parsed = Parsed((await judge(EXAMPLE, operation="CREATE", cluster="on")).text)
+    assert parsed.heading == "Refused: 1 of 1 document"
+    assert parsed.texts("span", cls="problem")[0] == "■ refused, 422"
+    assert "spec.template.cliques[0].topologyConstraint.packDomain line 14" in parsed.texts("p")
+    assert parsed.all("a", cls="line")[0].attributes["data-line"] == "14"
     assert EXAMPLE.splitlines()[13].strip() == "packDomain: zone"
-    assert found.all("textarea")[0].parts[0].strip("\n") == EXAMPLE.strip("\n")
-    assert "14 ■" in " ".join(found.all("pre")[0].text.split())
+    assert parsed.all("textarea")[0].parts[0].strip("\n") == EXAMPLE.strip("\n")
+    assert "14 ■" in " ".join(parsed.all("pre")[0].text.split())
 
 
 @pytest.mark.parametrize(("replicas", "words"), [(2, "● there is room for each replica"), (5, "■ not now")])
 async def test_an_allowed_set_is_tried_on_the_nodes_of_now(replicas: int, words: str) -> None:
     text = EXAMPLE.replace("packDomain: zone", "packDomain: rack").replace("replicas: 4", f"replicas: {replicas}")
-    found = Parsed((await judge(text, cluster="on")).text)
-    assert found.heading == "Allowed: 1 document"
-    assert words in " ".join(found.texts("p"))
+    parsed = Parsed((await judge(text, cluster="on")).text)
+    assert parsed.heading == "Allowed: 1 document"
+    assert words in " ".join(parsed.texts("p"))
 
 
 async def test_a_patch_is_a_diff_and_says_what_would_be_made() -> None:
     text = "\n---\n".join(
         (EXAMPLES / name).read_text() for name in ("facts/podcliquesets.yaml", "podclique-mnnvl.yaml")
     )
-    found = Parsed((await judge(text)).text)
-    assert found.heading == "Allowed: 4 documents"
-    added = [line for line in found.texts("span", cls="plus") if "resourceClaims" in line]
+    parsed = Parsed((await judge(text)).text)
+    assert parsed.heading == "Allowed: 4 documents"
+    added = [line for line in parsed.texts("span", cls="plus") if "resourceClaims" in line]
     assert added
-    assert any("create ComputeDomain" in line for line in found.texts("p"))
+    assert any("create ComputeDomain" in line for line in parsed.texts("p"))
 
 
 async def test_without_the_facts_of_the_cluster_none_are_read() -> None:

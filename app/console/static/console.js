@@ -30,10 +30,10 @@
     const at = inside && active.closest("tr") ? key(active.closest("tr")) : null, name = inside && active.name;
     const value = name && active.value, from = name && active.selectionStart;
     const folded = new Set([...main.querySelectorAll("tr[aria-expanded=false]")].map(key));
-    const open = [...main.querySelectorAll("details")].map((one) => one.open);
+    const open = [...main.querySelectorAll("details")].map((element) => element.open);
     const filter = main.querySelector("[data-filter]")?.value;
     main.innerHTML = html;
-    main.querySelectorAll("details").forEach((one, n) => { one.open = open[n] || false; });
+    main.querySelectorAll("details").forEach((element, n) => { element.open = open[n] || false; });
     main.querySelectorAll("tr[aria-expanded]").forEach((row) => { if (folded.has(key(row))) row.setAttribute("aria-expanded", "false"); });
     const field = main.querySelector("[data-filter]");
     if (field && filter !== undefined) field.value = filter;
@@ -72,12 +72,12 @@
   }
   function go(row) {
     if (!row) return;
-    rows().forEach((one) => { one.tabIndex = -1; });
+    rows().forEach((element) => { element.tabIndex = -1; });
     row.tabIndex = 0;
     row.focus();
   }
   function inTree(row, pressed) {
-    const shown = rows().filter((one) => !one.hidden), at = shown.indexOf(row), state = row.getAttribute("aria-expanded");
+    const shown = rows().filter((row) => !row.hidden), at = shown.indexOf(row), state = row.getAttribute("aria-expanded");
     if (pressed === "ArrowDown") go(shown[at + 1]);
     else if (pressed === "ArrowUp") go(shown[at - 1]);
     else if (pressed === "Home") go(shown[0]);
@@ -85,7 +85,7 @@
     else if (pressed === "ArrowRight" && state === "false") { row.setAttribute("aria-expanded", "true"); show(); }
     else if (pressed === "ArrowRight" && state) go(shown[at + 1]);
     else if (pressed === "ArrowLeft" && state === "true") { row.setAttribute("aria-expanded", "false"); show(); }
-    else if (pressed === "ArrowLeft") go(shown.slice(0, at).reverse().find((one) => level(one) < level(row)));
+    else if (pressed === "ArrowLeft") go(shown.slice(0, at).reverse().find((other) => level(other) < level(row)));
     else if (pressed === "Enter") row.querySelector("a")?.click();
     else return false;
     return true;
@@ -163,7 +163,7 @@
     if (event.key === "Escape") {
       const field = main.querySelector("[data-filter]");
       if (field && target === field) { field.value = ""; narrow(); }
-      document.querySelectorAll("details[open]").forEach((one) => { one.open = false; });
+      document.querySelectorAll("details[open]").forEach((element) => { element.open = false; });
       if (typing) target.blur();
       return;
     }
