@@ -53,7 +53,7 @@ README = Path(__file__).parents[2] / "app" / "doctor" / "README.md"
 
 
 async def test_the_readme_has_a_row_for_each_subject() -> None:
-    rows = [line.split("`")[1] for line in README.read_text().splitlines() if line.startswith("| `")]
+    rows = [line.split("`")[1] for line in README.read_text().splitlines() if line.startswith("- `")]
     subjects = list(dict.fromkeys(check.subject for check in await examined(installed())))
     assert [subject for subject in rows if subject not in ("configuration", "replicas")] == subjects
 
