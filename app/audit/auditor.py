@@ -1,7 +1,7 @@
-"""Reads a cluster and judges what it has.
+"""Reads the objects of a cluster and judges them.
 
-Objects are paged through and take the very route that a CREATE takes, as a dry run; findings are given as they come, so
-that memory doesn't grow with what is judged. ComputeDomains and ResourceClaims are looked at for who owns them.
+Objects are read in pages, and judged like a CREATE, as a dry run. Findings are yielded one by one, so that the memory
+in use doesn't depend on the number of objects. The owners of ComputeDomains and ResourceClaims are checked too.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
@@ -46,23 +46,23 @@ NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
     COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
     RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
 }
-"""The facts without which nothing can be said of a resource."""
+"""For each resource, the facts that are needed to judge it."""
 
 BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
-"""What is judged by the levels of topologies."""
+"""The resources that can be judged only if the levels of topologies are known."""
 
 REMARKED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG)
-"""What is listed too if it would be allowed with a warning."""
+"""The resources whose objects are also listed if they would be allowed with a warning."""
 
 FORMER_API = "belongs to a former topology API of Grove, which nothing reads any more"
 
 SETTLE = timedelta(minutes=1)
-"""What may put itself right is found only in a resource that is older; wide, because clocks differ."""
+"""The age from which a problem of a resource counts that may resolve by itself. It is large, because clocks differ."""
 
 
 class Auditor:
-    """`asker` is somebody who may write the managed ClusterTopology: who did write it is not the question. Namespaces
-    in `exempt` are never asked about. `now` is when the audit begins, in UTC."""
+    """Audits `cluster`. `asker` must be a user who may write the managed ClusterTopology, because its authors are not
+    audited. Objects in the namespaces `exempt` are skipped. `now` is the begin of the audit in UTC."""
 
     def __init__(
         self,
@@ -83,7 +83,8 @@ class Auditor:
         self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
-        """All findings, resource by resource; `tally` is complete at the end."""
+        """Yields all findings about `namespace`, or about all namespaces if that is None. `tally` is complete at the
+        end."""
         self._listing = await listed.read(self._cluster, self._client, self._levels, namespace)
         for resource in self._resources():
             async for finding in self._judged(resource, namespace):
@@ -97,13 +98,13 @@ class Auditor:
             self.tally.notes.append("the managed ClusterTopology does not exist: the configuration's levels stand in")
         self._progress.clear()
 
-    # What would be refused.
+    # Objects that would be rejected.
 
     def _resources(self) -> list[Resource]:
-        """What is judged: of the topology APIs, those that are served, and the one in force."""
-        in_force = self._cluster.facts.dialect().resource
-        other = {dialect.resource for dialect in DIALECTS} - {in_force}
-        return [each for each in JUDGED if each not in other or self._client.served_version(each) is not None]
+        """Returns the resources to judge, including the topology API in force and others that are served."""
+        optional = {dialect.resource for dialect in DIALECTS} - {self._cluster.facts.dialect().resource}
+        served_version = self._client.served_version
+        return [resource for resource in JUDGED if resource not in optional or served_version(resource) is not None]
 
     async def _judged(self, resource: Resource, namespace: str | None) -> AsyncIterator[Finding]:
         if self._is_out_of_reach(resource):
@@ -135,12 +136,12 @@ class Auditor:
             return None
         if verdict.allowed:
             remarks = [*verdict.warnings, *self._remarks(resource, obj)] if resource in REMARKED else []
-            return _remark(resource.kind, obj, remarks) if remarks else None
+            return _finding(resource.kind, obj, 0, remarks) if remarks else None
         problems = [f"{cause.field}: {cause.message}" for cause in verdict.causes] or [verdict.message]
         return _finding(resource.kind, obj, verdict.code, problems)
 
     def _remarks(self, resource: Resource, obj: Object) -> list[str]:
-        """What is wrong with an object that would be allowed."""
+        """Returns problems of an object that would be allowed."""
         metadata, facts = obj["metadata"], self._cluster.facts
         if resource is CLUSTER_TOPOLOGY and facts.dialect().resource is not CLUSTER_TOPOLOGY:
             return [FORMER_API]
@@ -149,7 +150,7 @@ class Auditor:
             return [] if pcs is None else facts.dialect().drifted(metadata["name"], obj, pcs, facts)
         return []
 
-    # What nobody owns as it should be owned.
+    # Owners of MNNVL resources.
 
     def _owned(self, resource: Resource) -> Iterator[Finding]:
         store = self._cluster.stores[DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS]
@@ -159,7 +160,7 @@ class Auditor:
             self.tally.absent.append(str(resource))
             return
         self.tally.count(resource.kind).looked_at = len(store)
-        for stored in sorted(store.values(), key=lambda each: (each.namespace, each.name)):
+        for stored in sorted(store.values(), key=lambda resource: (resource.namespace, resource.name)):
             finding = self._ownership(resource, stored) or self._allocation(stored)
             if finding is not None:
                 yield finding
@@ -184,10 +185,10 @@ class Auditor:
         candidates = self._cluster.stores[GANGS].by_index(BY_SET, (stored.namespace, stored.place.pcs))
         return next((gang for gang in candidates if belongs_to(stored, gang)), None)
 
-    # What can't be said.
+    # Missing facts.
 
     def _is_out_of_reach(self, resource: Resource) -> bool:
-        """Whether a fact is missing without which nothing can be said of `resource`; then the tally says which."""
+        """Whether a fact that is needed to judge `resource` is missing. If so, the tally gets the reason."""
         reason = self._missing_fact(resource)
         if reason is not None:
             self.tally.unread[str(resource)] = reason
@@ -215,13 +216,6 @@ class Auditor:
         return None
 
 
-def _remark(kind: str, obj: Object, remarks: list[str]) -> Finding:
-    metadata = obj["metadata"]
-    return Finding(kind, metadata.get("namespace") or "", metadata["name"], 0, tuple(remarks), remedy_for(kind, 0))
-
-
 def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:
-    metadata = obj["metadata"]
-    return Finding(
-        kind, metadata.get("namespace") or "", metadata["name"], code, tuple(problems), remedy_for(kind, code)
-    )
+    namespace, name = obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+    return Finding(kind, namespace, name, code, tuple(problems), remedy_for(kind, code))

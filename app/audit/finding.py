@@ -1,4 +1,4 @@
-"""What an audit says of one object, and what it counts."""
+"""The findings of an audit, and their counts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One object that would be refused, or is in a state it should not be in. `code` is that of the refusal, 5xx where
-    there is no verdict, 0 if nobody was asked."""
+    """An object that would be rejected, or that has a problem. `code` is that of the rejection, 5xx if there is no
+    verdict, and 0 for a problem that no webhook reports."""
 
     kind: str
     namespace: str
@@ -28,23 +28,23 @@ class Finding:
         return "\n".join([*lines, f"    remedy: {self.remedy}"])
 
     def json(self) -> dict[str, Any]:
-        where = {"kind": self.kind, "namespace": self.namespace, "name": self.name}
-        return {**where, "code": self.code, "problems": list(self.problems), "remedy": self.remedy}
+        identity = {"kind": self.kind, "namespace": self.namespace, "name": self.name}
+        return {**identity, "code": self.code, "problems": list(self.problems), "remedy": self.remedy}
 
 
 @dataclass(slots=True)
 class Count:
-    """Of one resource: objects looked at, found wanting, and without a verdict."""
+    """The objects of one resource: all of them, those with findings, and those without a verdict."""
 
     looked_at: int = 0
-    found: int = 0
+    with_findings: int = 0
     undecided: int = 0
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has been looked at so far, by kind. `unread` has the resources that could not be, with the reason, `absent`
-    those that aren't installed."""
+    """The counts so far, by kind. `unread` has the reason for each resource that could not be judged, and `absent` the
+    resources that aren't installed."""
 
     counts: dict[str, Count] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
@@ -59,14 +59,14 @@ class Tally:
         if finding.is_undecided:
             count.undecided += 1
         else:
-            count.found += 1
+            count.with_findings += 1
 
     @property
     def exit_code(self) -> int:
-        """0 nothing found, 1 findings, 2 if not everything could be looked at."""
+        """0 without findings, 1 with findings, 2 if not all objects could be judged."""
         if self.unread or any(count.undecided for count in self.counts.values()):
             return 2
-        return 1 if any(count.found for count in self.counts.values()) else 0
+        return 1 if any(count.with_findings for count in self.counts.values()) else 0
 
     def summary(self) -> str:
         return "\n".join(self._lines())
@@ -74,14 +74,14 @@ class Tally:
     def _lines(self) -> Iterator[str]:
         for kind, count in self.counts.items():
             undecided = f", {count.undecided:,} without a verdict" if count.undecided else ""
-            yield f"{kind}: {count.looked_at:,} looked at, {count.found:,} found{undecided}"
+            yield f"{kind}: {count.looked_at:,} looked at, {count.with_findings:,} found{undecided}"
         yield from self.notes
         yield from (f"not installed in this cluster: {name}" for name in self.absent)
-        yield from (f"could not be looked at: {name}: {why}" for name, why in self.unread.items())
+        yield from (f"could not be looked at: {name}: {reason}" for name, reason in self.unread.items())
 
     def json(self) -> dict[str, Any]:
         counts = {
-            kind: {"lookedAt": count.looked_at, "found": count.found, "undecided": count.undecided}
+            kind: {"lookedAt": count.looked_at, "found": count.with_findings, "undecided": count.undecided}
             for kind, count in self.counts.items()
         }
         return {"counts": counts, "notInstalled": self.absent, "unread": self.unread, "notes": self.notes}

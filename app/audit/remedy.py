@@ -1,4 +1,4 @@
-"""What to do about a stored object that would be refused: one sentence for each kind."""
+"""The remedy for a stored object that would be rejected, in one sentence for each kind."""
 
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 
@@ -37,7 +37,7 @@ _BY_KIND_IF_ALLOWED = {
 
 
 def remedy_for(kind: str, code: int) -> str:
-    """For an object of `kind` that is answered with `code`, or that has a warning (0)."""
+    """Returns the remedy for an object of `kind` that is rejected with `code`, or that has a warning if that is 0."""
     if code == 0:
         return _BY_KIND_IF_ALLOWED[kind]
     return UNDECIDED if code >= 500 else _BY_KIND[kind]

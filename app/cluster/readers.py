@@ -22,49 +22,40 @@ class TopologyReader(Surroundings, Protocol):
 
     def dialect(self) -> Dialect:
         """Returns the dialect of Grove's topology API that is in force."""
-        ...
 
     def topology(self) -> Topology:
         """Returns the managed topology. TopologyMissing if it doesn't exist although it should."""
-        ...
 
     def level_keys(self) -> tuple[str, ...]:
         """Returns the node labels of all levels in use."""
-        ...
 
 
 class ApiReader(Protocol):
     def is_served(self, resource: Resource) -> bool:
         """Whether the cluster serves `resource`, as of the last discovery."""
-        ...
 
 
 class PodCliqueSetReader(Protocol):
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Returns a set from the cache, or None. Unavailable while the cache isn't ready."""
-        ...
 
     def namesakes(self, namespace: str) -> list[PodCliqueSet]:
         """Returns the cached sets of `namespace` with MNNVL groups of Grove. Unavailable while the cache isn't
         ready."""
-        ...
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Returns a set from the cache, or from the API server if the cache lacks it. None if it doesn't exist."""
-        ...
 
 
 class DeviceClassReader(Protocol):
     def device_classes(self) -> Collection[str]:
         """Returns the names of all DeviceClasses. Unavailable while the cache isn't ready."""
-        ...
 
 
 class NodeReader(Protocol):
     def node_labels(self, name: str) -> Mapping[str, str] | None:
         """Returns the cached labels of a node, or None if the cache lacks it. Unavailable while the cache isn't
         ready."""
-        ...
 
 
 class NotOurs(Exception):
@@ -78,20 +69,16 @@ class MnnvlResources(Protocol):
     def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
         """Whether the caches show all resources of `plan` that `mode` needs, made by us, not being deleted, and with an
         owner that exists. If so, `ensure` is not needed. Unavailable while a cache isn't ready."""
-        ...
 
     async def ensure(self, plan: Plan, mode: ClaimMode, *, dry_run: bool) -> list[Object]:
         """Creates the missing resources of `plan`. Returns the created objects, or, on a dry run, those that would be
         created. NotOurs if they can't be created, Unavailable if a later call may succeed."""
-        ...
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
         """Returns the cached resources that belong to `gang`. Unavailable while a cache isn't ready."""
-        ...
 
     async def adopt(
         self, gang: Gang, *, dry_run: bool, resources: Sequence[MnnvlResource] | None = None
     ) -> list[Object]:
         """Makes `gang`, which has a uid, the owner of its resources that it may adopt, and returns these. `resources`
         is an earlier result of `resources_of`, by default the current one. Conflict if one has changed since."""
-        ...

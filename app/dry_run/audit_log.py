@@ -1,8 +1,8 @@
-"""Kubernetes audit logs (`audit.k8s.io/v1`): events as the AdmissionReviews that were sent, or would have been.
+"""Makes AdmissionReviews of the events in a Kubernetes audit log (`audit.k8s.io/v1`).
 
-An audit event has the object of a request if the audit policy has the level Request, and the answer with
-RequestResponse: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/. It never has the object before an update;
-that is taken from earlier events of the same log.
+An event contains the object of a request if the level of the audit policy is Request, and also the response if it is
+RequestResponse: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/. It never contains the object before an
+update, which is taken from earlier events of the same log.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.admission.review import API_VERSION, KIND
+from app.objects.shape import map_of, text_of
 
 EVENT_VERSION = "audit.k8s.io/v1"
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
@@ -28,9 +29,9 @@ COLLECTION = "it deleted a collection, so the event names no object"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write of what webhooks look at. `review` is None if it can't be judged, for the reason in `problem`, or, with
-    no `problem`, if webhooks are not asked about the operation. `stored` is the object after the write, None after a
-    deletion, and also None if it is not known."""
+    """One write of an object for which there is a webhook. `review` is None if it can't be judged, for the reason in
+    `problem`, or, if `problem` is "", because no webhook is called for the operation. `stored` is the object after the
+    write. It is None after a deletion, or if it is not known."""
 
     user: str
     namespace: str
@@ -44,16 +45,17 @@ class Write:
 
 
 class History:
-    """Turns events, in the order of the log, into writes. `targets` are what webhooks look at, with the operations;
-    namespaces in `exempt` are not judged."""
+    """Makes writes of events, which must come in the order of the log. `targets` are the resources for which there are
+    webhooks, with their operations. Namespaces in `exempt` are not judged."""
 
     def __init__(self, targets: Mapping[Target, Collection[str]], exempt: Collection[str] = ()) -> None:
         self._targets, self._exempt = targets, frozenset(exempt)
         self._objects: dict[Key, dict[str, Any]] = {}
 
     def write_of(self, event: Mapping[str, Any]) -> Write | None:
-        """None for an event that is no write, is not complete yet, or that no webhook looks at."""
-        ref, verb = _map(event.get("objectRef")), str(event.get("verb") or "")
+        """Returns the write of an event. None if the event is no write or is not complete, or if there is no webhook
+        for it."""
+        ref, verb = map_of(event.get("objectRef")), str(event.get("verb") or "")
         target = (_text(ref, "apiGroup"), _text(ref, "resource"), _text(ref, "subresource"))
         if event.get("stage") != "ResponseComplete" or target not in self._targets:
             return None
@@ -87,18 +89,18 @@ class History:
 
 
 def _write(event: Mapping[str, Any], ref: Mapping[str, Any], operation: str) -> Write:
-    response = _map(_map(event.get("responseObject")).get("metadata"))
-    request = _map(_map(event.get("requestObject")).get("metadata"))
+    response = map_of(map_of(event.get("responseObject")).get("metadata"))
+    request = map_of(map_of(event.get("requestObject")).get("metadata"))
     name = _text(ref, "name") or _text(response, "name") or _text(request, "name")
-    user = _text(_map(event.get("impersonatedUser")), "username") or _text(_map(event.get("user")), "username")
-    kind = _text(_map(event.get("requestObject")), "kind") or _text(ref, "resource")
+    user = _text(map_of(event.get("impersonatedUser")), "username") or _text(map_of(event.get("user")), "username")
+    kind = _text(map_of(event.get("requestObject")), "kind") or _text(ref, "resource")
     time = _text(event, "requestReceivedTimestamp")
     return Write(user, _text(ref, "namespace"), kind, name, time, operation)
 
 
 def _problem(event: Mapping[str, Any], verb: str) -> str:
-    """Why an event can't be judged, whatever was before; "" for none."""
-    code = _map(event.get("responseStatus")).get("code")
+    """Returns the reason why an event can't be judged, even if the object before it is known. "" if there is none."""
+    code = map_of(event.get("responseStatus")).get("code")
     if isinstance(code, int) and code >= 400:
         return REJECTED_THEN
     if "dryRun=" in str(event.get("requestURI") or ""):
@@ -107,7 +109,7 @@ def _problem(event: Mapping[str, Any], verb: str) -> str:
 
 
 def _missing(event: Mapping[str, Any], verb: str) -> str:
-    if _map(event.get("annotations")).get("audit.k8s.io/truncated") == "true":
+    if map_of(event.get("annotations")).get("audit.k8s.io/truncated") == "true":
         return TRUNCATED
     return NO_RESPONSE if verb == "patch" and event.get("requestObject") is not None else NO_OBJECT
 
@@ -119,16 +121,16 @@ def _review(
     obj: dict[str, Any] | None,
     before: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    ref = _map(event.get("objectRef"))
+    ref = map_of(event.get("objectRef"))
     user = event.get("impersonatedUser") or event.get("user")
-    shown = obj or before or {}
-    group, _, version = str(shown.get("apiVersion") or "").rpartition("/")
+    typed = obj or before or {}
+    group, _, version = str(typed.get("apiVersion") or "").rpartition("/")
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "request": {
             "uid": str(event.get("auditID") or "audit"),
-            "kind": {"group": group, "version": version, "kind": str(shown.get("kind") or "")},
+            "kind": {"group": group, "version": version, "kind": str(typed.get("kind") or "")},
             "resource": {"group": target[0], "version": _text(ref, "apiVersion"), "resource": target[1]},
             "subResource": target[2],
             "name": write.name,
@@ -143,17 +145,12 @@ def _review(
 
 
 def _object_in(event: Mapping[str, Any], field: str) -> dict[str, Any] | None:
-    """A Kubernetes object of an event; None for nothing and for a Status."""
+    """Returns the object in `field` of an event. None if it is missing or a Status."""
     value = event.get(field)
     if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict) or value.get("kind") == "Status":
         return None
     return value
 
 
-def _map(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _text(holder: Mapping[str, Any], key: str) -> str:
-    value = holder.get(key)
-    return value if isinstance(value, str) else ""
+    return text_of(holder.get(key))

@@ -1,4 +1,4 @@
-"""What a whole audit log comes to: counts for each user and namespace, and what was found, with an example."""
+"""The report on audit logs: counts for each user and namespace, and all findings, each with an example."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """Of one or several logs. `events` are all events, `unreadable` lines that are no audit event. `not_judged` has
-    writes by the reason why they could not be judged."""
+    """The report on one or several logs. `events` is the number of events, and `unreadable` that of lines that are no
+    audit event. `not_judged` counts writes by the reason why they could not be judged."""
 
     events: int = 0
     unreadable: int = 0
@@ -55,7 +55,7 @@ class Report:
         self.not_judged[reason] += 1
 
     def add(self, write: Write, verdict: Verdict) -> None:
-        """A write and what this version says of it. A verdict that failed counts as not judged."""
+        """Adds a write and its verdict. A verdict that failed counts as not judged."""
         if verdict.outcome == "failed":
             self.skip(verdict.message)
             return
@@ -92,7 +92,7 @@ class Report:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yields the report as text for people."""
         writes = self.judged + sum(self.not_judged.values())
         yield f"{self.events:,} events, {writes:,} writes that a webhook looks at, {self.judged:,} of them judged"
         if self.unreadable:
@@ -113,9 +113,9 @@ class Report:
             rows.append((user or "-", namespace or "-", *(f"{number:,}" for number in numbers)))
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
-            left = [f"{cell:{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
-            right = [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
-            yield "  ".join([*left, *right])
+            texts = [f"{cell:{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
+            numbers_of_row = [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
+            yield "  ".join([*texts, *numbers_of_row])
         if len(self.places) > _MOST_ROWS:
             yield f"… {len(self.places) - _MOST_ROWS:,} more: --output json"
 
@@ -128,7 +128,7 @@ class Report:
             yield f"          first: {self.examples[finding]}"
 
     def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
-        """Those with rejections first."""
+        """Returns the counts, those with the most rejections first."""
         return sorted(self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0]))
 
 

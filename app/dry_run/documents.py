@@ -1,4 +1,4 @@
-"""Documents of YAML and JSON, within limits."""
+"""Reads documents of YAML and JSON, within limits."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,11 +16,12 @@ _MAX_DEPTH = 200
 
 
 class UnusableInput(ValueError):
-    """The text holds no documents that could be judged; the message says why and where."""
+    """The text contains no valid documents, or too many. The message states the reason and the place."""
 
 
 def read_documents(text: str) -> list[dict[str, Any]]:
-    """The documents of YAML or JSON text; the items of a List count as documents. UnusableInput if there is none."""
+    """Returns the documents in YAML or JSON text. The items of a List count as documents. UnusableInput if there are
+    none or too many."""
     documents: list[dict[str, Any]] = []
     try:
         for position, document in enumerate(_load(text)):
@@ -58,8 +59,7 @@ def _load(text: str) -> Iterator[Any]:
 
 
 def _check_depth(text: str) -> None:
-    """Refuses nesting that the loader, which calls itself for each level, could not survive, and more values than are
-    worth loading."""
+    """Raises UnusableInput for deep nesting, because the loader is recursive, and for too many values."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
         if number > _MAX_EVENTS:
@@ -73,8 +73,8 @@ def _check_depth(text: str) -> None:
 
 
 def _count(value: Any, budget: list[int], depth: int = 0) -> None:
-    """Refuses documents whose aliases blow up when they are written out, or hold themselves, and nesting that nothing
-    which calls itself for each level could survive."""
+    """Raises UnusableInput for deep nesting, because later steps are recursive, and for documents whose aliases expand
+    to too many values or refer to themselves. `budget` is the number of values that may still come."""
     budget[0] -= 1
     if depth > _MAX_DEPTH:
         raise UnusableInput(f"it is nested too deeply: more than {_MAX_DEPTH} levels")
@@ -98,7 +98,7 @@ def _expand(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe YAML as Kubernetes reads it: a timestamp stays text."""
+    """Loads safe YAML like Kubernetes: a timestamp is a string."""
 
 
 _Loader.yaml_implicit_resolvers = {

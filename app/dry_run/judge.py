@@ -1,7 +1,7 @@
-"""Verdicts on documents that nobody has sent to an API server: `POST /dry-run` and `grove-admission check`.
+"""Verdicts on documents that were not sent to an API server, for `POST /dry-run` and `grove-admission check`.
 
-A document becomes an AdmissionReview with dryRun, and takes the live path: same parser, same rules, same answer. Not
-done here, because the API server does it: the CRD's schema, defaults, and other people's webhooks.
+A document becomes an AdmissionReview with dryRun, which is judged like a live request. Schemas, defaults and webhooks
+of other programs are not applied, because only an API server does that.
 """
 
 import uuid
@@ -14,6 +14,7 @@ from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
 from app.admission.verdict import Verdict, bad_request
 from app.objects.jsonpatch import apply
 from app.objects.resource import POD, Resource
+from app.objects.shape import map_of
 from app.rules.kinds import ALL
 
 _TIMEOUT = 10.0
@@ -22,7 +23,7 @@ _BINDING = ("v1", "Binding")
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, for what operation; `old` are documents that stand for what an UPDATE replaces or a DELETE deletes."""
+    """The user and the operation of a dry run. `old` are the documents that an UPDATE replaces or a DELETE deletes."""
 
     username: str
     groups: tuple[str, ...] = ()
@@ -32,8 +33,8 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One document and its verdict. `path` "" and `verdict` None if no webhook of ours looks at such a document, or
-    not at such an `operation`."""
+    """A document and its verdict. `path` is "" and `verdict` None if there is no webhook for the document, or, if
+    `operation` is set, none for that operation."""
 
     document: dict[str, Any]
     path: str = ""
@@ -47,7 +48,7 @@ class Judgement:
         return apply(self.document, self.verdict.patch)
 
     def report(self) -> dict[str, Any]:
-        """The judgement as JSON."""
+        """Returns the judgement as JSON."""
         identity = dict(zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True))
         if self.verdict is None:
             return {"object": identity, "webhook": None, "allowed": True, "code": 200}
@@ -74,21 +75,19 @@ class Judgement:
 
 
 def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """(apiVersion, kind, namespace, name) of a document, or of the object that an AdmissionReview is about."""
+    """Returns apiVersion, kind, namespace and name of a document, or of the object in an AdmissionReview."""
     if document.get("kind") == KIND:
-        request = document.get("request")
-        envelope = request if isinstance(request, dict) else {}
-        inner = envelope.get("object") or envelope.get("oldObject")
+        request = map_of(document.get("request"))
+        inner = request.get("object") or request.get("oldObject")
         return identify(inner) if isinstance(inner, dict) else ("", KIND, "", "")
-    metadata = document.get("metadata")
-    known = metadata if isinstance(metadata, dict) else {}
-    values = (document.get("apiVersion"), document.get("kind"), known.get("namespace"), known.get("name"))
+    metadata = map_of(document.get("metadata"))
+    values = (document.get("apiVersion"), document.get("kind"), metadata.get("namespace"), metadata.get("name"))
     return tuple(str(value or "") for value in values)  # type: ignore[return-value]
 
 
 async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: Asker) -> Judgement:
-    """The verdict of the one route that such a document takes. An AdmissionReview is taken as it is, but never for
-    more than a dry run."""
+    """Returns the verdict of the route for the document. An AdmissionReview is judged as it is, but always as a dry
+    run."""
     if document.get("kind") == KIND and document.get("apiVersion") == API_VERSION:
         return await _judge_review(routes, document)
     resource, subresource = _resource_of(document)
@@ -102,14 +101,13 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
 
 
 async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> Judgement:
-    request = review.get("request")
-    envelope = request if isinstance(request, dict) else {}
-    resource = envelope.get("resource") if isinstance(envelope.get("resource"), dict) else {}
-    route = _route(routes, resource.get("group"), resource.get("resource"), envelope.get("subResource") or "")  # type: ignore[union-attr]
+    request = map_of(review.get("request"))
+    resource = map_of(request.get("resource"))
+    route = _route(routes, resource.get("group"), resource.get("resource"), request.get("subResource") or "")
     if route is None:
         return Judgement(review)
-    verdict = await _decide(route, {**review, "request": {**envelope, "dryRun": True}})
-    inner = envelope.get("object") or envelope.get("oldObject")
+    verdict = await _decide(route, {**review, "request": {**request, "dryRun": True}})
+    inner = request.get("object") or request.get("oldObject")
     return Judgement(inner if isinstance(inner, dict) else review, route.path, verdict)
 
 
@@ -132,7 +130,7 @@ def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: An
 def _review(document: dict[str, Any], resource: Resource, subresource: str, asker: Asker) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(document)
     group, _, version = api_version.rpartition("/")
-    same = next((other for other in asker.old if _is_same(other, document)), document)
+    old = next((candidate for candidate in asker.old if _is_same(candidate, document)), document)
     deleting = asker.operation == "DELETE"
     return {
         "apiVersion": API_VERSION,
@@ -147,14 +145,14 @@ def _review(document: dict[str, Any], resource: Resource, subresource: str, aske
             "operation": asker.operation,
             "userInfo": {"username": asker.username, "groups": list(asker.groups)},
             "object": None if deleting else document,
-            "oldObject": same if asker.operation in ("UPDATE", "DELETE") else None,
+            "oldObject": old if asker.operation in ("UPDATE", "DELETE") else None,
             "dryRun": True,
         },
     }
 
 
 def _is_same(document: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two documents are about one object; without a namespace it is the default one's."""
+    """Whether two documents are about the same object. If a document has no namespace, it is in `default`."""
     (_, kind, namespace, name), (_, other_kind, other_namespace, other_name) = identify(document), identify(other)
     return (kind, namespace or "default", name) == (other_kind, other_namespace or "default", other_name)
 

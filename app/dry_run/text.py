@@ -8,16 +8,16 @@ from app.objects.fields import FieldError, FieldPath
 
 
 def describe(judgement: Judgement) -> Sequence[str]:
-    """The judgement as lines for a person."""
+    """Returns the judgement as lines for people."""
     api_version, kind, namespace, name = identify(judgement.document)
-    what = f"{kind or 'document'} {namespace + '/' if namespace else ''}{name or '(no name)'}"
+    title = f"{kind or 'document'} {namespace + '/' if namespace else ''}{name or '(no name)'}"
     verdict = judgement.verdict
     if verdict is None:
-        asked = f"the {judgement.operation} of " if judgement.operation else ""
-        return [f"-        {what}: no webhook looks at {asked}{api_version or 'this'} {kind}".rstrip()]
+        operation_of = f"the {judgement.operation} of " if judgement.operation else ""
+        return [f"-        {title}: no webhook looks at {operation_of}{api_version or 'this'} {kind}".rstrip()]
     mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[verdict.outcome]
     code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
-    lines = [f"{mark}  {what}{code}"]
+    lines = [f"{mark}  {title}{code}"]
     lines += [f"           {_with_field(cause)}" for cause in verdict.causes] or (
         [f"           {verdict.message}"] * (not verdict.allowed)
     )
@@ -26,20 +26,19 @@ def describe(judgement: Judgement) -> Sequence[str]:
         value = f" = {dumps(operation['value']).decode()}" if "value" in operation else ""
         lines.append(f"           {operation['op']:7} {_readable(operation['path'])}{value}")
     for effect in verdict.effects:
-        made = effect.object
-        metadata = made["metadata"]
+        kind, metadata = effect.object["kind"], effect.object["metadata"]
         verb = "would create" if effect.action == "create" else "would adopt"
-        lines.append(f"           {verb} {made['kind']} {metadata['namespace']}/{metadata['name']}")
+        lines.append(f"           {verb} {kind} {metadata['namespace']}/{metadata['name']}")
     return lines
 
 
 def _with_field(cause: FieldError) -> str:
-    """Some findings are in a document's own words, which don't say where."""
+    """Returns the finding with its field, which is missing in the texts of some findings."""
     return f"{cause.field}: {cause.text}" if cause.text else str(cause)
 
 
 def _readable(pointer: str) -> str:
-    """A JSON pointer as a field path."""
+    """Returns a JSON pointer as a field path."""
     path = FieldPath("")
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

@@ -1,10 +1,10 @@
-"""PodClique: makes its MNNVL resources and injects the claim.
+"""PodClique: creates its MNNVL resources and injects the claim.
 
-Runs at CREATE and UPDATE, because Grove's operator resets a PodClique's spec from its template.
+This runs at CREATE and at UPDATE, because Grove's operator resets the spec of a PodClique from its template.
 
-A request is rejected only for what a person must fix. If something is in the way that passes (a resource that is being
-deleted, an owner that is gone or unknown, an API server that does not answer), the claim is injected with a warning,
-and `reconcilers.mnnvl_resources` makes the resources as soon as it can.
+A request is rejected only if a person must correct something. If a problem resolves by itself (a resource that is being
+deleted, an owner that is gone or not known, an API server that does not answer), the claim is injected with a warning,
+and `reconcilers.mnnvl_resources` creates the resources as soon as it can.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from app.rules.mnnvl.plan import Member, Plan, device_class_of, read_member
 from app.rules.podcliqueset import PodCliqueSet
 
 PATIENCE_SECONDS = 4.0
-"""How long the API server may take for what is done beside a verdict. It waits 10 s for the verdict itself."""
+"""The time for calls of the API server before the verdict, for which it waits 10 s."""
 
 
 class PodCliqueWebhook:
@@ -56,7 +56,7 @@ class PodCliqueWebhook:
         return self._judge(request, member, own, pcs, [])
 
     async def _with_set(self, request: Request, member: Member, own: MnnvlAnnotations) -> Verdict:
-        """With one read of the set, whose annotations may count."""
+        """Judges the request after one read of the set, because its annotations may count."""
         name, pcs, warnings = member.place.pcs, None, list[str]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -76,9 +76,9 @@ class PodCliqueWebhook:
     ) -> Verdict | Coroutine[Any, Any, Verdict]:
         inherited = _inherited(request, member, pcs)
         annotations = own.over(inherited)
-        both = both_vocabularies(request.object, annotations)
-        if both is not None:
-            return _judge_both(request, both, inherited)
+        conflict = both_vocabularies(request.object, annotations)
+        if conflict is not None:
+            return _verdict_on_both(request, conflict, inherited)
         classes = self._classes.device_classes()
         mode = claim_mode(self._configured_mode, device_class_of(annotations), classes)
         injection = plan_injection(request.object, member, annotations, mode, request.old, is_annotated=own.enables)
@@ -109,17 +109,18 @@ class PodCliqueWebhook:
         return patched(injection.patch, warnings=warnings, effects=effects)
 
 
-def _judge_both(request: Request, both: FieldError, inherited: MnnvlAnnotations) -> Verdict:
-    """A stored PodClique may stay as it is, without a claim of ours, so that Grove can still change and delete it."""
+def _verdict_on_both(request: Request, conflict: FieldError, inherited: MnnvlAnnotations) -> Verdict:
+    """Rejects annotations of both vocabularies. If the stored PodClique already has both, it is allowed without a claim
+    of ours, so that Grove can still change and delete it."""
     old = request.old
     if old is not None and both_vocabularies(old, read_mnnvl(annotations_of(old)).over(inherited)) is not None:
-        return judged([], [f"no claim was injected: {both}"])
-    return judged([both])
+        return judged([], [f"no claim was injected: {conflict}"])
+    return judged([conflict])
 
 
 def _inherited(request: Request, member: Member, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
-    """The annotations that count if the PodClique has none of its own. While the set is unknown, those for which the
-    stored PodClique got its claim."""
+    """Returns the annotations that the PodClique inherits. If the set is not known, these are the annotations for which
+    the stored PodClique got its claim."""
     if pcs is not None:
         return inherited_annotations(pcs, member.place)
     demand = None if request.old is None else read_demand(request.old)

@@ -1,4 +1,4 @@
-"""PodCliqueSet: topology constraints, MNNVL annotations, and whether they can do what they are meant to."""
+"""PodCliqueSet: validates topology constraints and MNNVL annotations, and warns if they can't have their effect."""
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
@@ -44,7 +44,7 @@ class PodCliqueSetWebhook:
         warnings = ignored_annotations(template, groups_read=dialect.reads_groups, compute_domains=served)
         try:
             levels, required = dialect.placement(request.object, self._topology)
-        except Unavailable:  # an update that leaves the constraints as they were, without the managed topology
+        except Unavailable:  # the managed topology is missing, and the update doesn't change the constraints
             return warnings
         nodes = self._topology.nodes()
         placement = Placement(levels, required_levels(template, required, levels))

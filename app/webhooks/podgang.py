@@ -1,6 +1,7 @@
-"""PodGang: topology constraints for the scheduler, and the ownership of MNNVL resources.
+"""PodGang: writes topology constraints for the scheduler, and makes the PodGang the owner of its MNNVL resources.
 
-At CREATE there is no uid that an owner reference could name: the webhook marks, the reconciler transfers.
+At CREATE, a PodGang has no uid for an owner reference: the webhook only writes the annotation, and the reconciler makes
+the PodGang the owner.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from app.rules.mnnvl.ownership import Gang, adopted_annotation, ownership, read_
 from app.rules.podcliqueset import PodCliqueSet
 
 PATIENCE_SECONDS = 2.5
-"""How long the API server may take for what is done beside a verdict. It waits 5 s for the verdict itself."""
+"""The time for calls of the API server before the verdict, for which it waits 5 s."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,18 +36,18 @@ class PodGangWebhook:
         findings = self._topology.dialect().validate_podgang(request.object)
         if findings:
             return judged(findings)
-        gang = read_gang(request.object, request.namespace)
-        gang = replace(gang, uid=_stored_uid(request))
+        gang = replace(read_gang(request.object, request.namespace), uid=_stored_uid(request))
         pcs = self._sets.cached_set(request.namespace, gang.place.pcs)
-        waiting = [one for one in self._resources.resources_of(gang) if ownership(one, gang) == "adoptable"]
-        if pcs is None or (waiting and gang.uid):
+        resources = self._resources.resources_of(gang)
+        adoptable = any(ownership(resource, gang) == "adoptable" for resource in resources)
+        if pcs is None or (adoptable and gang.uid):
             return self._complete(request, gang)
         return self._verdict(request, gang, pcs, [])
 
     async def _complete(self, request: Request, gang: Gang) -> Verdict:
-        """With one read of the set if the cache lacks it, and the transfer if the PodGang has a uid. What fails or
-        takes too long is left to the reconciler: constraints are then preferred ones only, as for an unknown set, and
-        the annotation says that the resources are not adopted."""
+        """Reads the set if the cache lacks it, and adopts resources if the PodGang has a uid. If a call fails or takes
+        too long, the reconciler does it later: the PodGang gets only preferred constraints, and its annotation is
+        "false"."""
         pcs, effects = None, list[Effect]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -67,8 +68,7 @@ class PodGangWebhook:
     def _adopted(self, request: Request, gang: Gang) -> list[Edit]:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
-        wanted = adopted_annotation(self._resources.resources_of(gang), gang, adopting=adopting)
-        value = ABSENT if wanted is None else wanted
+        value = adopted_annotation(self._resources.resources_of(gang), gang, adopting=adopting) or ABSENT
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
 
 
@@ -79,5 +79,5 @@ def _stored_uid(request: Request) -> str:
 
 
 def _unknown_set(gang: Gang) -> str:
-    named = f'PodCliqueSet "{gang.place.pcs}"' if gang.place.pcs else "the PodCliqueSet (no label names it)"
-    return f"{named} is not known: PodGang {gang.name} gets preferred topology constraints only, until it is"
+    pcs = f'PodCliqueSet "{gang.place.pcs}"' if gang.place.pcs else "the PodCliqueSet (no label names it)"
+    return f"{pcs} is not known: PodGang {gang.name} gets preferred topology constraints only, until it is"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, walk_list, walk_map
 from app.objects.jsonpatch import Operation
 from app.objects.shape import int_of, map_of
@@ -65,16 +66,12 @@ def plan_injection(
     *,
     is_annotated: bool = True,
 ) -> Injection:
-    """Returns the resources that the PodClique `obj` needs, and the patch that injects the claim.
+    """Returns the resources that the PodClique `obj` needs, and the patch that injects the claim. Nothing is needed
+    unless MNNVL is enabled, a container requests GPUs, and the PodClique isn't being deleted.
 
     `member` was read from `obj`. `annotations` are those that count for it, its own or inherited. `claim_mode` is the
-    form of a new claim, and `old` the object that an UPDATE replaces. Nothing is needed unless MNNVL is enabled, a
-    container requests GPUs, and the PodClique isn't being deleted. If no container requests a GPU and the PodClique
-    itself `is_annotated`, there is a warning.
-
-    If the stored PodClique has a claim of ours, its form stays, so that a change of the configuration doesn't restart
-    pods. This also holds if `obj` lacks the claim, because Grove's operator resets the spec from its template. A claim
-    of another scope stays as long as it is in the spec, so that a changed annotation never rejects an update.
+    form of a new claim. `old` is the object that an UPDATE replaces: its claim keeps its form and scope, see
+    `rules/README.md`. If no container requests a GPU and the PodClique itself `is_annotated`, there is a warning.
     """
     if not annotations.enables or map_of(obj.get("metadata")).get("deletionTimestamp") is not None:
         return Injection()
@@ -88,8 +85,8 @@ def plan_injection(
     if not gpu_containers:
         return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
     position, entry = _claim_entry(pod_spec, findings)
-    stored = _claim_entry(walk_map(walk_map(old or {}, "spec", _ROOT, []), "podSpec", _SPEC, []), [])[1]
-    mode = _stored_form(member, entry or stored) or claim_mode
+    stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
+    mode = _stored_form(member, entry or stored) or claim_mode  # Grove's operator removes the entry from the spec
     if entry is not None and entry != claim_entry(plan, mode):
         scope = scope_of_entry(member, entry) if entry == stored else None
         if scope is None:
@@ -98,11 +95,10 @@ def plan_injection(
             plan = plan_of(member, scope, plan.device_class)
     if findings:
         return Injection(findings=tuple(findings))
-    patch: list[Operation] = []
+    patch = list(_references(gpu_containers))
     if entry is None:
         claims = pod_spec.get("resourceClaims")
-        patch.append(_append("/spec/podSpec/resourceClaims", claims, claim_entry(plan, mode)))
-    patch += _references(gpu_containers)
+        patch.insert(0, _append("/spec/podSpec/resourceClaims", claims, claim_entry(plan, mode)))
     return Injection(plan, mode, tuple(patch), int_of(spec.get("replicas"), 1))
 
 

@@ -25,31 +25,24 @@ class Surroundings(Protocol):
 
     def topology(self) -> Topology:
         """Returns the managed topology. Raises an error also if it doesn't exist although it should."""
-        ...
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:
         """Returns the levels of all ClusterTopologyBindings by name, broadest first."""
-        ...
 
     def kai_topology(self, name: str) -> KaiTopology | None:
         """Returns the KAI Topology `name`, or None if it doesn't exist."""
-        ...
 
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
         """Returns the PodCliqueSets whose constraints refer to the ClusterTopologyBinding `binding`, sorted by name."""
-        ...
 
     def sets_naming(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
         """Returns the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
-        ...
 
     def nodes(self) -> Nodes:
         """Returns the labels of nodes that stored levels refer to. Empty if the nodes are not known."""
-        ...
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
         """Returns the labels of the nodes that have these keys, whether a stored level refers to them or not."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +76,9 @@ class Dialect(Protocol):
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         """Returns the valid levels of a stored object of `resource`, broadest first."""
-        ...
 
     def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
         """Returns the levels of the topologies that workloads may refer to, by the name of the topology."""
-        ...
 
     def validate_levels(
         self,
@@ -100,41 +91,33 @@ class Dialect(Protocol):
     ) -> LevelsVerdict:
         """Validates `operation` on an object of `resource`. `obj` is the object that is written or deleted, and `old`
         the one that an UPDATE replaces. `managed` is true for the managed topology."""
-        ...
 
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
     ) -> tuple[list[FieldError], list[str]]:
         """Returns findings and warnings about the constraints of the PodCliqueSet `obj`. `old` is the object that an
         UPDATE replaces, None at CREATE."""
-        ...
 
     def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
         """Whether an update of the PodCliqueSet `old` to `obj` does not change any constraint."""
-        ...
 
     def placement(
         self, obj: Mapping[str, Any], around: Surroundings
     ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
         """Returns the levels that the PodCliqueSet `obj` refers to, and the domain that each of ("set", ""),
         ("group", name) and ("clique", name) requires."""
-        ...
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
-        ...
 
     def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
         """Returns the changes to the constraints of a PodGang that make them those of its set `pcs`, which is None if
         the set doesn't exist."""
-        ...
 
     def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
         """Returns the differences between the constraints of the stored PodGang `name` and those of its set that
         nobody corrects."""
-        ...
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
         """Returns the condition that this program writes for `pcs`, or None if it writes none. `topology` is None if
         the managed topology is not known."""
-        ...
