@@ -26,12 +26,12 @@ OFFENDERS, PATIENCE = 37, 600.0
 
 @dataclass(frozen=True)
 class Audited:
-    """One audit: peak resident bytes, seconds, objects looked at, and those found."""
+    """An audit: its peak of resident bytes, its seconds, the objects that it read, and the findings."""
 
     peak: int
     seconds: float
     looked_at: int
-    found: int
+    findings: int
 
 
 def main() -> int:
@@ -44,8 +44,8 @@ def main() -> int:
         return 0
     print(f"{'PodGroups':>10}{'found':>8}{'peak MiB':>10}{'seconds':>9}")
     for count in arguments.counts:
-        one = measured(count)
-        print(f"{one.looked_at:10,}{one.found:8,}{one.peak / 2**20:10.1f}{one.seconds:9.2f}")
+        audited = measured(count)
+        print(f"{audited.looked_at:10,}{audited.findings:8,}{audited.peak / 2**20:10.1f}{audited.seconds:9.2f}")
     return 0
 
 
@@ -59,14 +59,18 @@ def objects(count: int) -> Iterator[dict[str, Any]]:
     }
     offending = {number * count // OFFENDERS for number in range(OFFENDERS)}
     for number in range(count):
-        names = [f"workers-{one}" for one in range(8)]
+        names = [f"workers-{number}" for number in range(8)]
         if number in offending:
             names[3] = names[3].capitalize()
         yield {
             "apiVersion": "scheduling.run.ai/v2alpha2",
             "kind": "PodGroup",
             "metadata": {"name": f"training-job-{number:05}", "namespace": "default"},
-            "spec": {"minMember": 8, "queue": "default", "subGroups": [{"name": one, "minMember": 1} for one in names]},
+            "spec": {
+                "minMember": 8,
+                "queue": "default",
+                "subGroups": [{"name": name, "minMember": 1} for name in names],
+            },
         }
 
 

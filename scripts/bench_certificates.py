@@ -204,8 +204,8 @@ async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
 
 
 def ca_bundle(configuration: dict) -> str:  # type: ignore[type-arg]
-    clients = [one["clientConfig"] for one in configuration["webhooks"]]
-    return next(one.get("caBundle", "") for one in clients if one["service"]["path"] == PATH)
+    clients = [webhook["clientConfig"] for webhook in configuration["webhooks"]]
+    return next(client.get("caBundle", "") for client in clients if client["service"]["path"] == PATH)
 
 
 if __name__ == "__main__":

@@ -70,12 +70,12 @@ def cached_objects(metrics: str) -> int:
 
 def api_calls(metrics: str) -> dict[tuple[str, str], int]:
     """Calls of the API server by verb and resource."""
-    found: dict[tuple[str, str], int] = {}
+    calls: dict[tuple[str, str], int] = {}
     for labels, count in re.findall(r"api_requests_total\{([^}]*)\} ([\d.e+]+)", metrics):
-        said = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        key = (said["verb"], said["resource"])
-        found[key] = found.get(key, 0) + int(float(count))
-    return found
+        call = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        key = (call["verb"], call["resource"])
+        calls[key] = calls.get(key, 0) + int(float(count))
+    return calls
 
 
 async def answer(connection: Connection, request: bytes) -> tuple[bytes, bytes]:
@@ -88,7 +88,7 @@ async def answer(connection: Connection, request: bytes) -> tuple[bytes, bytes]:
 
 
 async def verdict(connection: Connection) -> bytes:
-    """Asks for a verdict and gives the answer's head. ConnectionError where it isn't the right one."""
+    """Sends a request for a verdict and returns the head of the response. Raises ConnectionError for a wrong one."""
     head, body = await answer(connection, REQUEST)
     if orjson.loads(body)["response"]["allowed"] is not True:
         raise ConnectionError("not allowed")

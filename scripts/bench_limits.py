@@ -46,8 +46,8 @@ async def main() -> int:
     with tempfile.TemporaryDirectory() as name, bench_verdicts.servers(Path(name), set(SERVERS)) as started:
         ports = {server: started[server].port for server in SERVERS}
         context = ssl.create_default_context(cafile=Path(name) / "ca.crt")
-        await steady({one: Load(ports[one], context) for one in SERVERS}, arguments)
-        counted = await asyncio.gather(*(bursts(ports[one], context, arguments.scale) for one in SERVERS))
+        await steady({server: Load(ports[server], context) for server in SERVERS}, arguments)
+        counted = await asyncio.gather(*(bursts(ports[server], context, arguments.scale) for server in SERVERS))
         both = ", ".join(f"{server} {count}" for server, count in zip(SERVERS, counted, strict=True))
         print(f"new connections in {BURSTS} bursts of {CALLS} calls, {GAP_SECONDS * arguments.scale:g} s apart: {both}")
         for said in ("its length said", "chunked"):
@@ -126,10 +126,10 @@ def peak_from_here(pid: int) -> int:
 
 def listening_on(port: int) -> int:
     """The process of ours that listens there."""
-    wanted = f"--port\0{port}\0".encode()
+    option = f"--port\0{port}\0".encode()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if wanted in path.read_bytes():
+            if option in path.read_bytes():
                 return int(path.parent.name)
     raise SystemExit(f"no process has --port {port}")
 

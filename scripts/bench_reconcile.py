@@ -91,7 +91,9 @@ async def run_api(directory: Path, port: int) -> None:
     bundle = directory / "certs" / "ca.crt"
     await until(bundle.exists)
     target = ServiceTarget()
-    configurations = [with_bundle(one, bundle.read_bytes()) for one in webhook_configurations(target)]
+    configurations = [
+        with_bundle(configuration, bundle.read_bytes()) for configuration in webhook_configurations(target)
+    ]
     await sandbox.apply([*service_at(target, port), *configurations])
     (directory / "registered").touch()
     await asyncio.Event().wait()
@@ -364,9 +366,9 @@ class Bench:
     async def _wrong(self, preferred: str) -> int:
         """PodGangs whose constraints are not what the levels ask for."""
         wrong = 0
-        async for one in self._gangs():
-            packs = [one["spec"]["topologyConstraint"]["packConstraint"]]
-            packs += [group["topologyConstraint"]["packConstraint"] for group in one["spec"]["podgroups"]]
+        async for gang in self._gangs():
+            packs = [gang["spec"]["topologyConstraint"]["packConstraint"]]
+            packs += [group["topologyConstraint"]["packConstraint"] for group in gang["spec"]["podgroups"]]
             wrong += {pack["preferred"] for pack in packs} != {preferred}
         return wrong
 
@@ -377,7 +379,7 @@ class Bench:
         return settled
 
     async def _adopted(self) -> int:
-        return len([1 async for one in self._gangs() if one["metadata"]["name"].startswith("adopted")])
+        return len([gang async for gang in self._gangs() if gang["metadata"]["name"].startswith("adopted")])
 
 
 class Owned:
@@ -392,7 +394,7 @@ class Owned:
 
     @contextlib.asynccontextmanager
     async def running(self, client: HttpClient) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self._watch(client, one)) for one in (COMPUTE_DOMAIN, RESOURCE_CLAIM)]
+        tasks = [asyncio.create_task(self._watch(client, resource)) for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM)]
         await asyncio.sleep(0.2)
         try:
             yield

@@ -227,11 +227,11 @@ def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
     ).stdout
     if "Non-2xx" in output or "Socket errors" in output:
         raise SystemExit(f"{case.name}: not every request was answered:\n{output}")
-    answered = int(found(r"(\d+) requests in", output))
+    answered = int(matched(r"(\d+) requests in", output))
     case.cpu.append((server.cpu_seconds() - before) * 1e6 / answered)
-    case.rates.append(float(found(r"Requests/sec:\s+([\d.]+)", output)))
-    case.medians.append(milliseconds(found(r"(?m)^\s+50%\s+(\S+)", output)))
-    case.p99s.append(milliseconds(found(r"(?m)^\s+99%\s+(\S+)", output)))
+    case.rates.append(float(matched(r"Requests/sec:\s+([\d.]+)", output)))
+    case.medians.append(milliseconds(matched(r"(?m)^\s+50%\s+(\S+)", output)))
+    case.p99s.append(milliseconds(matched(r"(?m)^\s+99%\s+(\S+)", output)))
 
 
 def check_allowed(case: Case, server: Server) -> None:
@@ -246,7 +246,7 @@ def check_allowed(case: Case, server: Server) -> None:
         raise SystemExit(f"{case.name}: rejected: {response}")
 
 
-def found(pattern: str, text: str) -> str:
+def matched(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     if match is None:
         raise SystemExit(f"wrk printed something else than expected:\n{text}")

@@ -1,6 +1,6 @@
-"""The main job, shown: an API server with our webhooks, the examples applied as users would, what they are told.
+"""A demonstration: an API server with our webhooks, to which the examples are applied, with the output of kubectl.
 
-Exits 0 when every example fared as it should, and leaves nothing running.
+Exit code 0 if every example has the expected outcome. All processes are stopped at the end.
 """
 
 import difflib
@@ -33,7 +33,7 @@ STEPS = (
     ("podgang.yaml", "operator", "changed"),
     ("pod-binding.yaml", "admin", "changed"),
 )
-"""Example, who applies it, and what becomes of its documents: stored as sent, changed by a webhook, or refused."""
+"""An example, the user who applies it, and the outcome: stored as it was sent, changed by a webhook, or refused."""
 
 POD = {
     "apiVersion": "v1",
@@ -49,7 +49,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory, Running(Path(directory)) as sandbox:
         print(f"API server at {sandbox.url}, our webhooks beside it")
         sandbox.apply(POD, "user")
-        wrong = [f"{name} as {user}" for name, user, wanted in STEPS if not show(sandbox, name, user, wanted)]
+        wrong = [f"{name} as {user}" for name, user, outcome in STEPS if not show(sandbox, name, user, outcome)]
         print(f"{'=' * 100}\nwhat is there now")
         wrong += [] if show_stored(sandbox) else ["what is stored"]
     print(f"\nall stopped. {'NOT as expected: ' + '; '.join(wrong) if wrong else 'Everything went as expected.'}")
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 class Refused(Exception):
-    """The API server refused a request; the text is what kubectl would print."""
+    """The API server rejected a request. The message is that of kubectl."""
 
 
 class Running:
@@ -82,10 +82,10 @@ class Running:
         config = yaml.safe_load((self._directory / "kubeconfig").read_text())
         context = ssl.create_default_context(cafile=self._directory / "ca.crt")
         self._clients = {
-            one["name"]: httpx.Client(
-                base_url=self.url, verify=context, headers={"Authorization": f"Bearer {one['user']['token']}"}
+            user["name"]: httpx.Client(
+                base_url=self.url, verify=context, headers={"Authorization": f"Bearer {user['user']['token']}"}
             )
-            for one in config["users"]
+            for user in config["users"]
         }
         return self
 
@@ -107,33 +107,33 @@ class Running:
             return
 
     def apply(self, obj: dict[str, Any], user: str) -> tuple[str, dict[str, Any], list[str]]:
-        """Creates `obj`, or merges it into what is there; gives what kubectl would say, what is stored, and warnings.
-        Raises Refused."""
+        """Creates `obj`, or merges it into the stored object. Returns the line of kubectl, the stored object and the
+        warnings. Raises Refused."""
         name = obj["metadata"]["name"]
         if obj["kind"] == "Binding":
             pod = f"/api/v1/namespaces/default/pods/{name}"
-            answer = self._ask(user, "POST", f"{pod}/binding", obj)
-            return f"pod/{name} bound", self._ask(user, "GET", pod).json(), warnings(answer)
+            answer = self._call(user, "POST", f"{pod}/binding", obj)
+            return f"pod/{name} bound", self._call(user, "GET", pod).json(), warnings(answer)
         path = self.path(obj)
         exists = self._clients[user].get(f"{path}/{name}").status_code == 200
         done = "configured" if exists else "created"
-        answer = self._ask(user, "PATCH", f"{path}/{name}", obj) if exists else self._ask(user, "POST", path, obj)
+        answer = self._call(user, "PATCH", f"{path}/{name}", obj) if exists else self._call(user, "POST", path, obj)
         return f"{obj['kind'].lower()}/{name} {done}", answer.json(), warnings(answer)
 
     def list(self, path: str) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = self._ask("user", "GET", path).json()["items"]
+        items: list[dict[str, Any]] = self._call("user", "GET", path).json()["items"]
         return items
 
     def path(self, obj: dict[str, Any]) -> str:
         version, kind = obj["apiVersion"], obj["kind"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         if version not in self._kinds:
-            self._kinds[version] = self._ask("user", "GET", root).json()["resources"]
-        found = next(one for one in self._kinds[version] if one["kind"] == kind and "/" not in one["name"])
-        where = f"/namespaces/{obj['metadata'].get('namespace', 'default')}" if found["namespaced"] else ""
-        return f"{root}{where}/{found['name']}"
+            self._kinds[version] = self._call("user", "GET", root).json()["resources"]
+        resource = next(item for item in self._kinds[version] if item["kind"] == kind and "/" not in item["name"])
+        namespace = f"/namespaces/{obj['metadata'].get('namespace', 'default')}" if resource["namespaced"] else ""
+        return f"{root}{namespace}/{resource['name']}"
 
-    def _ask(self, user: str, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+    def _call(self, user: str, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         answer = self._clients[user].request(method, path, json=body, headers={"Content-Type": kind})
         if answer.is_error:
@@ -143,7 +143,7 @@ class Running:
 
 def as_kubectl_says(status: dict[str, Any]) -> str:
     details = status.get("details", {})
-    causes = [f"{one['field']}: {one['message']}" for one in details.get("causes", [])]
+    causes = [f"{cause['field']}: {cause['message']}" for cause in details.get("causes", [])]
     if status.get("reason") == "Invalid" and causes:
         listed = causes[0] if len(causes) == 1 else "".join(f"\n* {cause}" for cause in causes)
         return f'The {details["kind"]} "{details["name"]}" is invalid: {listed}'
@@ -151,52 +151,52 @@ def as_kubectl_says(status: dict[str, Any]) -> str:
 
 
 def warnings(answer: httpx.Response) -> list[str]:
-    return [json.loads(one.partition(" - ")[2]) for one in answer.headers.get_list("warning")]
+    return [json.loads(text.partition(" - ")[2]) for text in answer.headers.get_list("warning")]
 
 
-def show(sandbox: Running, name: str, user: str, wanted: str) -> bool:
-    """Applies one example and prints what came of it; whether that is what was wanted."""
+def show(sandbox: Running, name: str, user: str, outcome: str) -> bool:
+    """Applies an example and prints the result. Returns whether a document has this outcome."""
     print(f"{'=' * 100}\n$ kubectl --context {user} apply -f manifests/examples/{name}")
     outcomes = set()
     for document in yaml.safe_load_all((EXAMPLES / name).read_text()):
         try:
-            said, stored, warned = sandbox.apply(document, user)
+            line, stored, warned = sandbox.apply(document, user)
         except Refused as refused:
             outcomes.add("refused")
             print(paint(str(refused), "refused"))
             continue
         difference = changes(document, stored) if document["kind"] in MUTATED else []
         outcomes.add("changed" if difference else "stored")
-        for line in (*(f"Warning: {one}" for one in warned), paint(said, "stored")):
-            print(line)
-        for line in difference:
-            print(f"    {paint(line, line[:1])}")
-    return wanted in outcomes
+        for text in (*(f"Warning: {warning}" for warning in warned), paint(line, "stored")):
+            print(text)
+        for changed in difference:
+            print(f"    {paint(changed, changed[:1])}")
+    return outcome in outcomes
 
 
 def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
-    """What admission made of `sent`: a difference of labels, annotations and spec."""
+    """The difference of the labels, annotations and spec of an object, as it was sent and as it is stored."""
     texts = []
-    for one in (sent, stored):
-        metadata = {key: one["metadata"][key] for key in ("labels", "annotations") if key in one["metadata"]}
-        spec = {} if sent["kind"] == "Binding" else {"spec": one.get("spec", {})}
+    for obj in (sent, stored):
+        metadata = {key: obj["metadata"][key] for key in ("labels", "annotations") if key in obj["metadata"]}
+        spec = {} if sent["kind"] == "Binding" else {"spec": obj.get("spec", {})}
         texts.append(yaml.safe_dump({"metadata": metadata, **spec}).splitlines())
     return list(difflib.unified_diff(*texts, n=2, lineterm=""))[2:]
 
 
 def show_stored(sandbox: Running) -> bool:
-    """Lists what the examples have left, as a table; whether each PodClique has the claim that was made for it."""
-    wanted: dict[str, str] = {}
-    for one in sandbox.list("/apis/grove.io/v1alpha1/podcliques"):
-        for claim in one["spec"]["podSpec"].get("resourceClaims", []):
-            wanted[one["metadata"]["name"]] = claim["resourceClaimName"]
-    for clique, claim in wanted.items():
-        print(f"    PodClique      {clique} uses claim {claim}")
+    """Prints the objects that webhooks have created. Returns whether each PodClique has its claim."""
+    claimed: dict[str, str] = {}
+    for clique in sandbox.list("/apis/grove.io/v1alpha1/podcliques"):
+        for claim in clique["spec"]["podSpec"].get("resourceClaims", []):
+            claimed[clique["metadata"]["name"]] = claim["resourceClaimName"]
+    for name, claim in claimed.items():
+        print(f"    PodClique      {name} uses claim {claim}")
     claims = sandbox.list("/apis/resource.k8s.io/v1/resourceclaims")
-    for one in (*sandbox.list("/apis/resource.nvidia.com/v1beta1/computedomains"), *claims):
-        owner = one["metadata"]["ownerReferences"][0]
-        print(f"    {one['kind']:<14} {one['metadata']['name']} owned by {owner['kind']} {owner['name']}")
-    return bool(wanted) and set(wanted.values()) == {one["metadata"]["name"] for one in claims}
+    for obj in (*sandbox.list("/apis/resource.nvidia.com/v1beta1/computedomains"), *claims):
+        owner = obj["metadata"]["ownerReferences"][0]
+        print(f"    {obj['kind']:<14} {obj['metadata']['name']} owned by {owner['kind']} {owner['name']}")
+    return bool(claimed) and set(claimed.values()) == {claim["metadata"]["name"] for claim in claims}
 
 
 def paint(text: str, kind: str) -> str:
