@@ -25,7 +25,7 @@ class Pack:
 @dataclass(frozen=True, slots=True)
 class Clique:
     """One entry of `spec.template.cliques`. `pack_domain` is None if it has no packDomain, `pack` None if its
-    constraint has neither `topologyName` nor `pack`."""
+    constraint has no other field."""
 
     name: str
     replicas: int
@@ -146,11 +146,14 @@ def pack_domain(holder: Mapping[str, Any]) -> str | None:
 
 
 def read_pack(holder: Mapping[str, Any]) -> Pack | None:
-    """Returns the constraint of `holder` in the dialect `bindings`, or None."""
+    """Returns the constraint of `holder` in the dialect `bindings`, or None. A constraint with other fields than
+    packDomain counts as one, so that the dialect `design` leaves its PodGangs alone."""
     constraint = map_of(holder.get("topologyConstraint"))
+    if not any(value for field, value in constraint.items() if field != "packDomain"):
+        return None
     pack = map_of(constraint.get("pack"))
     values = (constraint.get("topologyName"), pack.get("required"), pack.get("preferred"))
-    return Pack(*map(text_of, values)) if any(map(text_of, values)) else None
+    return Pack(*map(text_of, values))
 
 
 def _condition(status: Mapping[str, Any]) -> tuple[str, str, str, int] | None:

@@ -58,6 +58,7 @@ def after(dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]) -
         pytest.param(UNSERVED, None, id="no topology API, an unknown set"),
         pytest.param(DESIGN, a_set(pack={"preferred": "rack"}), id="design, a set with pack"),
         pytest.param(DESIGN, a_set(topologyName="t", packDomain="rack"), id="design, a set with topologyName"),
+        pytest.param(DESIGN, a_set(spread={"maxSkew": 1}), id="design, a set with a field that nobody knows yet"),
     ],
 )
 def test_constraints_that_are_not_ours_stay_as_they_are(
@@ -109,6 +110,8 @@ def test_the_design_writes_and_removes_its_own_words() -> None:
         ({"pack": {"required": "rack", "preferred": 3}}, Pack("", "rack", "")),
         ({"topologyName": "t", "pack": {"required": "rack", "preferred": "host"}}, Pack("t", "rack", "host")),
         ({"pack": []}, None),
+        ({"pack": {"spread": "rack"}}, Pack("", "", "")),
+        ({"spread": {"maxSkew": 1}, "packDomain": "rack"}, Pack("", "", "")),
     ],
 )
 def test_constraints_in_the_words_of_todays_grove(constraint: Any, pack: Pack | None) -> None:
