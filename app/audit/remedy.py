@@ -13,8 +13,8 @@ _BY_KIND = {
     CLUSTER_TOPOLOGY_BINDING.kind: "Correct its levels; until then every change of its spec is refused.",
     CLUSTER_TOPOLOGY.kind: "Correct its levels; until then every change of it is refused.",
     POD_CLIQUE_SET.kind: (
-        "Use levels that the ClusterTopology has, or remove the constraint; until then it can be scaled and deleted, "
-        "but not made anew."
+        "Use levels that exist. If the cluster has ClusterTopologyBindings, add topologyName, without which every "
+        "update is refused, and move packDomain to pack.required; until then it can be deleted, but not made anew."
     ),
     POD_GROUP.kind: (
         "Have it made with lowercase, unique SubGroup names and parents that exist; until then every change of it is "
