@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app import __version__
-from app.config.schema import Configuration
 from app.kube.api import ClusterError
 from app.kube.client import HttpClient
 from app.kube.credentials import Credentials, from_kubeconfig, in_cluster, is_in_cluster
@@ -15,13 +15,16 @@ from app.objects.resource import Resource
 from app.rules.kinds import ALL
 
 _USER_AGENT = f"grove-admission/{__version__}"
+if TYPE_CHECKING:  # pydantic takes a tenth of a second, which commands that read no configuration need not spend
+    from app.config.schema import Configuration
+
 _READING = Limits(total=60.0, qps=200.0, burst=400)
 """For commands that only read: the pages of large lists are read without pauses, because a person waits for them."""
 
 
 @contextlib.asynccontextmanager
 async def api_client(
-    configuration: Configuration, kubeconfig: Path | None, context: str | None
+    configuration: "Configuration", kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
     """A client of the cluster of `kubeconfig` and `context`, or, if neither is given, of the cluster in which this Pod
     runs. ClusterError if there are no credentials."""
@@ -42,7 +45,7 @@ def _context(kubeconfig: Path | None, context: str | None) -> str | None:
 
 @contextlib.asynccontextmanager
 async def looking_client(
-    configuration: Configuration, kubeconfig: Path | None, context: str | None
+    configuration: "Configuration", kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
     """Like `api_client`, for a command that a person runs: outside of a Pod, the default is the cluster that kubectl
     uses. Discovery is done when the block begins."""
@@ -99,7 +102,7 @@ def credentials_of(kubeconfig: Path | None, context: str | None) -> str:
     return user_in_words(kubeconfig, context)
 
 
-def limits(configuration: Configuration) -> Limits:
+def limits(configuration: "Configuration") -> Limits:
     """Returns the limits of one client."""
     client = configuration.client
     return Limits(total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst)

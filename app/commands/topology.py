@@ -104,7 +104,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
 def _domains(index: Index, topology: Topology, inside: list[DomainReport], arguments: argparse.Namespace) -> str:
     text = domains_text(index, topology, inside, everything=arguments.all)
     if arguments.domain and len(inside) == 1:
-        return f"{text}\n{nodes_text(index, inside[0], topology)}"
+        return f"{text}\n{nodes_text(index, inside[0], topology, everything=arguments.all)}"
     return text
 
 

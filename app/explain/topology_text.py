@@ -78,12 +78,13 @@ def _free(report: DomainReport) -> str:
     return f"{plain(report.free)} of {amount('/gpu', report.gpus)} free{soon}"
 
 
-def nodes_text(index: Index, report: DomainReport, topology: Topology) -> str:
-    """The nodes of one domain: what is free on each, and who is there."""
+def nodes_text(index: Index, report: DomainReport, topology: Topology, *, everything: bool = False) -> str:
+    """The nodes of one domain: what is free on each, and who is there. Unless `everything`, at most 40."""
     rows = []
     depth = len(report.path)
     domain = next(d for d in index.domains(topology.keys).at(depth) if d.path == report.path)
-    for position in domain.nodes:
+    shown = domain.nodes if everything else domain.nodes[:MOST_DOMAINS]
+    for position in shown:
         node = index.nodes[position]
         pods = index.pods_on.get(node.name, ())
         gpus = gpus_of(node.allocatable)
@@ -91,7 +92,8 @@ def nodes_text(index: Index, report: DomainReport, topology: Topology) -> str:
         state = "" if index.open_nodes[position] else "closed"
         groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
         rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))
-    return "\n".join(table(rows))
+    more = [f"… {len(domain.nodes) - len(shown)} more: --all"] if len(domain.nodes) > len(shown) else []
+    return "\n".join([*table(rows), *more])
 
 
 def room_text(answer: RoomAnswer) -> str:

@@ -45,10 +45,22 @@ def _nodes() -> Iterator[Object]:
 
 
 def _queues() -> Iterator[Object]:
-    for name, parent, quota in (("root", "", 512), ("team-llm", "root", 256), ("research", "root", 256)):
+    """With the GPUs that the pods of the fleet use."""
+    for name, parent, quota, used in (
+        ("root", "", 512, 184),
+        ("team-llm", "root", 256, 40),
+        ("research", "root", 256, 144),
+    ):
         spec: Object = {"resources": {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}}
         spec |= {"parentQueue": parent} if parent else {}
-        yield {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+        status = {"allocated": {_GPU: str(used)}}
+        yield {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": spec,
+            "status": status,
+        }
 
 
 class _Workload:
@@ -155,6 +167,7 @@ def _batch() -> Iterator[Object]:
             name = f"gpu-{zone[-1]}-{number:02}"
             if name in ("gpu-c-14", "gpu-a-02"):
                 continue
-            metadata = {"name": f"batch-eval-{name}", "namespace": _RESEARCH}
+            annotations = {"pod-group-name": "batch-eval"}
+            metadata = {"name": f"batch-eval-{name}", "namespace": _RESEARCH, "annotations": annotations}
             spec: Object = {"containers": [_container(8)], "nodeName": name, "schedulerName": "kai-scheduler"}
             yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": _status(name)}

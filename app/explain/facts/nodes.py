@@ -25,12 +25,20 @@ def node(obj: Object) -> Node:
     ready = [item.get("status") == "True" for item in items(status.get("conditions")) if item.get("type") == "Ready"]
     return Node(
         name=sys.intern(text(metadata, "name")),
-        labels={key: sys.intern(str(value)) for key, value in at(metadata, "labels").items()},
+        labels=_interned(at(metadata, "labels")),
         allocatable=_allocatable(tuple(sorted(amounts(status.get("allocatable")).items()))),
         taints=taints(spec),
         unschedulable=spec.get("unschedulable") is True,
         ready=all(ready),
     )
+
+
+def _interned(labels: Labels) -> Labels:
+    """With one object for equal values; YAML files may have values that are no strings."""
+    try:
+        return dict(zip(labels, map(sys.intern, labels.values()), strict=True))
+    except TypeError:
+        return {key: sys.intern(str(value)) for key, value in labels.items()}
 
 
 @lru_cache(maxsize=4096)

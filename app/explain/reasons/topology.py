@@ -22,18 +22,13 @@ Labels = Mapping[str, str]
 def level_label_missing(case: Case) -> Iterator[Reason]:
     """In explain, only for gangs with a constraint: KAI leaves these nodes out for them alone."""
     places = case.places
-    helps = ""
-    if places is not None and "room" not in unknown_kinds(case.index) and not places.now.fits:
-        helps = "; with them it fits" if _would_fit(case) else ""
-    yield from missing_labels(case.index, case.topology, helps)
+    helps = case.index.room_is_known and places is not None and not places.now.fits and _would_fit(case)
+    yield from missing_labels(case.index, case.topology, helps=helps)
 
 
-def unknown_kinds(index: Index) -> set[str]:
-    return {*index.facts.unseen, *index.facts.skipped}
-
-
-def missing_labels(index: Index, topology: Topology, helps: str = "") -> Iterator[Reason]:
-    """One reason for each set of missing labels and place where the nodes belong."""
+def missing_labels(index: Index, topology: Topology, *, helps: bool = False) -> Iterator[Reason]:
+    """One reason for each set of missing labels and place where the nodes belong. `helps`: with the labels that are
+    suggested, the gang that waits would fit."""
     if not outside_nodes(index, topology):
         return
     groups: dict[tuple[tuple[str, ...], str], list[Node]] = defaultdict(list)
@@ -42,21 +37,22 @@ def missing_labels(index: Index, topology: Topology, helps: str = "") -> Iterato
         keys = tuple(key for key in topology.keys if key not in node.labels)
         groups[keys, guesses.get(node.name, {}).get(keys[-1], "")].append(node)
     for (keys, value), nodes in sorted(groups.items()):
-        yield _missing_label(keys, value, nodes, helps if value else "")
+        yield _missing_label(keys, value, nodes, helps=helps and bool(value))
 
 
 def outside_nodes(index: Index, topology: Topology) -> list[Node]:
     return [index.nodes[position] for position in index.domains(topology.keys).outside]
 
 
-def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], helps: str) -> Reason:
+def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, helps: bool) -> Reason:
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
     whose = f" of {value}" if value else ""
     cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
-    verb = "has" if len(nodes) == 1 else "have"
+    verb, them = ("has", "it") if len(nodes) == 1 else ("have", "them")
+    fits = f"; with {them} it fits" if helps else ""
     text = (
-        f"{counted(len(nodes), 'node')}{whose} {verb} no label {listed(keys)}{helps}; KAI leaves "
-        f"{'it' if len(nodes) == 1 else 'them'} out of every gang with a constraint{cost}"
+        f"{counted(len(nodes), 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves {them} out of every "
+        f"gang with a constraint{cost}"
     )
     names = [node.name for node in nodes]
     labels = " ".join(f"{key}={value if len(keys) == 1 and value else 'VALUE'}" for key in keys)
