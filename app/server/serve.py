@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.admission.asgi import AdmissionApp
 from app.certificates.self_managed import self_managed_source
 from app.certificates.source import CertificatePart, CertificateSource, client_cas_of, file_source
 from app.cluster import documents, watched
@@ -122,12 +123,7 @@ async def serving(
     sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer, readable=readable)
     readiness = Readiness([CertificatePart(source), cluster])
-    routes = routes_over(configuration, cluster)
-    only_known = bool(configuration.server.client_ca_file)
-    app = build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes, only_known=only_known)
-    listener = Listener(app, sock, source.certificate.context)
-    for gauges in (cluster.gauges, readiness.gauges, log.gauges, readiness.parts[0].gauges):
-        metrics.add_gauges(gauges)
+    listener = Listener(_app(configuration, cluster, metrics, log, readiness), sock, source.certificate.context)
     try:
         async with leading(configuration, cluster, client, metrics) as leader, asyncio.TaskGroup() as tasks:
             background = [
@@ -153,6 +149,16 @@ async def serving(
     finally:
         sock.close()
         log.close()
+
+
+def _app(
+    configuration: Configuration, cluster: Cluster, metrics: Metrics, log: VerdictLog, readiness: Readiness
+) -> AdmissionApp:
+    for gauges in (cluster.gauges, readiness.gauges, log.gauges, readiness.parts[0].gauges):
+        metrics.add_gauges(gauges)
+    only_known = bool(configuration.server.client_ca_file)
+    routes = routes_over(configuration, cluster)
+    return build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes, only_known=only_known)
 
 
 @contextlib.asynccontextmanager
