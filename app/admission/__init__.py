@@ -1,1 +1,1 @@
-"""The admission wire protocol: bytes to request, verdict to response. Knows no resource kind."""
+"""The admission wire protocol: bytes to request, verdict to response. It does not depend on any kind."""

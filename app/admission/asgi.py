@@ -1,7 +1,6 @@
 """The admission paths as an ASGI app, with the same answers as `connection`, for tests and for other servers.
 
-Our own server passes only those admission requests through it that `connection` doesn't read itself, such as chunked
-ones. Requests to other paths go to `otherwise` (health, metrics, dry run, docs).
+Our own server uses it only for admission requests that `connection` doesn't read itself, such as chunked ones.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -26,13 +25,14 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 KNOWN_CALLER = "known_caller"
-"""In `scope["state"]`: whether the client has shown a certificate of a configured client CA."""
+"""The key in `scope["state"]` that is true if the client has shown a certificate of a configured client CA."""
 
 _HUNG_UP = "the caller hung up before its request was whole"
 
 
 class AdmissionApp:
-    """Answers the paths of `exchange` and passes every other request to `otherwise`."""
+    """Answers the paths of `exchange`, and passes every other request to `otherwise` (health, metrics, dry run,
+    docs)."""
 
     def __init__(self, exchange: Exchange, otherwise: App) -> None:
         self.exchange = exchange
@@ -62,8 +62,8 @@ class AdmissionApp:
 
 
 async def _read(content_type: bytes, length: int, receive: Receive) -> bytes:
-    """The body of an admission request. BadReview for a wrong content type, a body over the limit, or one that breaks
-    off. Of a body that is too large, at most the limit and one more piece are in memory."""
+    """Returns the body of an admission request. BadReview for a wrong content type, and for a body that is too large or
+    incomplete. At most the limit and one more piece are kept in memory."""
     pieces: list[bytes] = []
     size, more = 0, True
     while more:

@@ -1,4 +1,4 @@
-"""The body of one request: collected from the pieces in which it arrives, up to a limit, and then dropped."""
+"""The body of one request, collected from the pieces in which it arrives, up to a limit."""
 
 import contextlib
 from typing import Protocol
@@ -9,37 +9,38 @@ from app.admission.exchange import MAX_BODY, SALVAGED
 from app.admission.head import NotHttp
 
 MAX_CHUNKED = MAX_BODY + 1024 * 1024
-"""Bytes of a chunked request with its head, sizes and trailers."""
+"""The most bytes of a chunked request with its head, chunk sizes and trailers."""
 
 MAX_TRAILER = 64 * 1024
-"""Bytes of a chunked request in which there is no part of its body, such as trailers."""
+"""The most bytes of a chunked request without a part of its body, such as trailers."""
 
 _STEP = 4096
 _BLOCK = 64 * 1024
 
 
 class Body(Protocol):
-    """`too_large` becomes true once the body is known to be too large and `beginning` is long enough for a uid."""
+    """`complete` is true after the last byte. `too_large` is true as soon as the body is known to be too large and
+    `beginning` is long enough to contain a uid."""
 
     complete: bool
     too_large: bool
 
     def read(self, data: bytes, position: int) -> int:
-        """Takes from `data` what belongs to the request, and returns the position behind it."""
+        """Reads the bytes from `position` in `data` that belong to the request. Returns the position after them."""
 
     def whole(self) -> bytes:
-        """All bytes, once the body is complete."""
+        """Returns all bytes of a complete body."""
 
     def beginning(self) -> bytes:
-        """The first bytes of the body, in which a uid may be found."""
+        """Returns the first bytes of the body, which may contain a uid."""
 
     def drop(self) -> None:
-        """From here on, nothing is kept."""
+        """Drops the kept bytes and all further ones."""
 
 
 class _Blocks:
-    """Collected bytes. They are not in one buffer, because a growing buffer is copied and needs twice its memory; and
-    not in the pieces that were sent, because each small piece would take many times its size."""
+    """Collected bytes. They are not in one buffer, because a growing buffer is copied and needs twice its memory. They
+    are not in the received pieces either, because each small piece would need many times its size."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -84,10 +85,10 @@ class Sized:
 
 
 class Chunked:
-    """A chunked body: the bytes as they were sent behind `head`.
+    """A chunked body: the bytes after `head`, as they were received.
 
-    httptools finds the end of the request, but not where in the data that is: what a client sends behind a chunked
-    request is not read, and its connection ends with the answer.
+    httptools reports the end of the request, but not its position in the data. Bytes after a chunked request are
+    therefore not read, and its connection ends with the answer.
     """
 
     def __init__(self, head: bytes) -> None:
@@ -101,7 +102,7 @@ class Chunked:
             self._parser.feed_data(head)
 
     def read(self, data: bytes, position: int) -> int:
-        """NotHttp for an invalid chunk, and if nothing of the body comes for MAX_TRAILER bytes."""
+        """As in `Body`. NotHttp for an invalid chunk, and for MAX_TRAILER bytes without a part of the body."""
         while position < len(data) and not self.complete:
             step = data[position : position + _STEP]
             position += len(step)
@@ -135,7 +136,7 @@ class Chunked:
         except httptools.HttpParserUpgrade:
             self.complete = True
         except httptools.HttpParserError:
-            if not self.complete:  # else it is what comes behind the request
+            if not self.complete:  # otherwise, the invalid bytes come after the request
                 raise NotHttp from None
         if self._unfinished > MAX_TRAILER and not self.complete:
             raise NotHttp

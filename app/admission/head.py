@@ -1,4 +1,4 @@
-"""What the head of an HTTP/1.1 request says. httptools (llhttp) decides what is valid HTTP."""
+"""The head of an HTTP/1.1 request. httptools (llhttp) decides whether it is valid."""
 
 import functools
 
@@ -12,13 +12,13 @@ class NotHttp(Exception):
 
 
 class Head:
-    """One whole head with the empty line at its end. NotHttp if it is not a valid one."""
+    """A complete head, with the empty line at its end. NotHttp if it is invalid."""
 
     __slots__ = ("_complete", "expects_continue", "fields", "is_chunked", "keep_alive", "length", "method", "url")
 
     def __init__(self, data: bytes) -> None:
         self.fields: dict[bytes, bytes] = {}
-        """By name in lower case. If a header was sent twice, the last one counts."""
+        """The values of the headers by name in lower case. If a header was sent twice, the last one counts."""
         self._complete = False
         parser = httptools.HttpRequestParser(self)
         try:
@@ -32,7 +32,7 @@ class Head:
         self.method: bytes = parser.get_method()
         self.keep_alive: bool = parser.should_keep_alive()
         self.length = int(self.fields.get(b"content-length", 0))
-        """Bytes of the body, if it isn't chunked."""
+        """The number of bytes of the body, if it isn't chunked."""
         self.is_chunked = b"transfer-encoding" in self.fields
         self.expects_continue = False
         """Whether the client waits for `100 Continue` before it sends the body."""
@@ -53,8 +53,8 @@ class Head:
 
 @functools.lru_cache(maxsize=64)
 def path_and_query(url: bytes) -> tuple[str, bytes]:
-    """Path and query of a request's target. The path is not decoded: one with `%` is not an admission path here, and
-    `asgi` decodes it. An API server sends the same few targets again and again."""
+    """Returns the path and the query of a request target. The path is not decoded: if it contains `%`, it is no
+    admission path here, and `asgi` decodes it. Results are cached, because API servers send the same few targets."""
     try:
         target = httptools.parse_url(url)
     except httptools.HttpParserInvalidURLError:

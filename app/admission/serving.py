@@ -1,4 +1,4 @@
-"""What the connections of one listener share: their limits, the exchange, and who they hand other requests over to."""
+"""The state that the connections of one listener share: their limits, the exchange, and the hand-over."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -9,20 +9,20 @@ from app.admission.exchange import Exchange
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a client may take."""
+    """The time limits of connections."""
 
     request_seconds: float = 30.0
-    """From the first byte of a request to the last one of its body. A connection on which nothing was sent yet is idle:
-    Go keeps such spare ones, and sends on them later."""
+    """From the first byte of a request to the last byte of its body. A connection without a request is idle: Go opens
+    spare connections, and uses them later."""
     answer_seconds: float = 30.0
     """For reading an answer."""
     idle_seconds: float = 120.0
-    """Between two requests. An API server keeps idle connections for 90 s and doesn't send a POST again, so it has to
-    be the one that closes."""
+    """Between two requests. An API server closes idle connections after 90 s. It has to close them first, because it
+    doesn't send a POST again."""
     handed_over_seconds: float = 120.0
     """From the last byte of a request that is handed over to the end of its connection."""
     watch_seconds: float = 10.0
-    """How often a connection is looked at. The first three limits hold to this precision."""
+    """Between two checks of a connection. The first three limits are exact to this time."""
     close_seconds: float = 1.0
     """For the end of TLS when the server stops. An idle client may not read it."""
 
@@ -31,27 +31,27 @@ class Open(Protocol):
     """A connection of a listener."""
 
     def finish(self) -> None:
-        """Closes the connection if it is idle. If not, it ends with the next answer, because the server drains."""
+        """Closes the connection if it is idle. Otherwise, it ends with the next answer, because the server drains."""
 
     def abort(self) -> None:
         """Closes the connection at once."""
 
 
 class HandOver(Protocol):
-    """Answers a whole request that is not for a verdict, as the last one of its connection."""
+    """Answers a complete request that is not for a verdict. It is the last one of its connection."""
 
     def __call__(self, serving: "Serving", transport: asyncio.Transport, request: bytes) -> None: ...
 
 
 @dataclass(eq=False)
 class Serving:
-    """What the connections of one listener share."""
+    """The state that the connections of one listener share."""
 
     exchange: Exchange
     hand_over: HandOver
     limits: Limits = field(default_factory=Limits)
     draining: bool = False
-    """If true, each answer says `connection: close` and is the last one of its connection."""
+    """If true, each answer has `connection: close` and is the last one of its connection."""
     connections: set[Open] = field(default_factory=set)
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -13,7 +13,8 @@ Action = Literal["create", "adopt"]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something done in the cluster beside the verdict, or, on a dry run, what would be done. `object` is whole."""
+    """A change in the cluster that belongs to a verdict, or, on a dry run, would be made. `object` is the whole
+    object."""
 
     action: Action
     object: dict[str, Any]
@@ -78,7 +79,7 @@ def not_allowed(message: str) -> Verdict:
 
 
 def unavailable(message: str) -> Verdict:
-    """The same request may be answered later."""
+    """Returns the verdict if the same request may succeed later."""
     return Verdict(False, 503, "ServiceUnavailable", message)
 
 
@@ -88,16 +89,17 @@ FAILED = Verdict(
     "InternalError",
     "grove-admission failed to judge this request; its log says why under this uid",
 )
-"""Our own failure, an exception: a neutral message; the log has the trace under the request's uid."""
+"""The verdict after an exception. The log has the traceback with the uid of the request."""
 
 
 def hindered(message: str) -> Verdict:
-    """The cluster will not do what we need of it, however often it is asked: an administrator has to look."""
+    """Returns the verdict if the cluster rejects a call that is needed, until an administrator corrects something."""
     return Verdict(False, 500, "InternalError", message)
 
 
 def inapplicable() -> Verdict:
-    """Our patch doesn't fit the object. An API server would fail the request even under failurePolicy Ignore."""
+    """Returns the verdict if our patch doesn't apply to the object. If such a patch were sent, an API server would fail
+    the request even with failurePolicy Ignore."""
     return Verdict(False, 500, "PatchDoesNotApply", "grove-admission made a patch that does not fit the object: a bug")
 
 

@@ -95,10 +95,7 @@ def plan_injection(
             plan = plan_of(member, scope, plan.device_class)
     if findings:
         return Injection(findings=tuple(findings))
-    patch = list(_references(gpu_containers))
-    if entry is None:
-        claims = pod_spec.get("resourceClaims")
-        patch.insert(0, _append("/spec/podSpec/resourceClaims", claims, claim_entry(plan, mode)))
+    patch = _operations(pod_spec, None if entry else claim_entry(plan, mode), gpu_containers)
     return Injection(plan, mode, tuple(patch), int_of(spec.get("replicas"), 1))
 
 
@@ -175,8 +172,13 @@ def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
     return None
 
 
-def _references(containers: list[tuple[str, int, dict[str, Any]]]) -> Iterator[Operation]:
-    """Yields the operations that refer to our claim in each container that lacks the reference."""
+def _operations(
+    pod_spec: dict[str, Any], new_entry: Entry | None, containers: list[tuple[str, int, dict[str, Any]]]
+) -> Iterator[Operation]:
+    """Yields the operations that add `new_entry` to the pod spec, and that refer to our claim in each container that
+    lacks the reference."""
+    if new_entry is not None:
+        yield _append("/spec/podSpec/resourceClaims", pod_spec.get("resourceClaims"), new_entry)
     for field, position, container in containers:
         claims = container["resources"].get("claims")
         if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims or ()):
