@@ -219,17 +219,14 @@ def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
 
 
 def _without_gpus(template: Template) -> Iterator[str]:
+    members: dict[int, list[CliqueTemplate]] = {}
+    for clique in template.cliques:
+        decisive = next((layer for layer in clique.layers if layer.group is not None), None)
+        members.setdefault(id(decisive), []).append(clique)
     for layer in template.layers:
-        if not layer.group:
-            continue
-        members = [clique for clique in template.cliques if _decides(layer, clique)]
-        if members and not any(clique.whole_gpus for clique in members):
+        cliques = members.get(id(layer), [])
+        if layer.group and cliques and not any(clique.whole_gpus for clique in cliques):
             yield (
                 f'{layer.path.key(MNNVL_GROUP)} "{layer.group}" is ignored: no container of '
-                f"{', '.join(clique.name for clique in members)} asks for nvidia.com/gpu"
+                f"{', '.join(clique.name for clique in cliques)} asks for nvidia.com/gpu"
             )
-
-
-def _decides(layer: Layer, clique: CliqueTemplate) -> bool:
-    """Whether the group of `clique` comes from `layer`."""
-    return next((candidate for candidate in clique.layers if candidate.group is not None), None) is layer

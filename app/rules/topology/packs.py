@@ -64,20 +64,22 @@ class Packing:
 @dataclass(frozen=True, slots=True)
 class Packings:
     """The constraints of one PodCliqueSet: that of the set, then those of its groups and cliques in list order.
-    `paths` are the paths of all possible owners, and `members` the cliques of each scaling group."""
+    `by_owner` has the first constraint of each owner, `paths` the paths of all possible owners, and `groups_of` the
+    scaling groups of each clique."""
 
     constraints: tuple[Packing, ...]
+    by_owner: Mapping[Owner, Packing]
     paths: Mapping[Owner, FieldPath]
-    members: Mapping[str, Sequence[str]]
+    groups_of: Mapping[str, Sequence[str]]
 
     def of(self, owner: Owner) -> Packing | None:
-        return next((packing for packing in self.constraints if packing.owner == owner), None)
+        return self.by_owner.get(owner)
 
     def parents(self, packing: Packing) -> Iterator[Packing]:
         """Yields the constraints above `packing`: that of the set, and for a clique those of its scaling groups."""
         kind, name = packing.owner
         above: list[Owner] = [] if kind == "set" else [_SET]
-        above += [("group", group) for group, members in self.members.items() if kind == "clique" and name in members]
+        above += [("group", group) for group in self.groups_of.get(name, ()) if kind == "clique"]
         for owner in above:
             parent = self.of(owner)
             if parent is not None:
@@ -97,7 +99,12 @@ def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packing
             members[name] = [str(clique) for clique in walk_list(holder, "cliqueNames", at, findings)]
         if holder.get("topologyConstraint") is not None:
             constraints.append(_read(holder, owner, at, findings))
-    return Packings(tuple(constraints), paths, members)
+    groups_of: dict[str, list[str]] = {}
+    for group, cliques in members.items():
+        for clique in dict.fromkeys(cliques):
+            groups_of.setdefault(clique, []).append(group)
+    by_owner = {packing.owner: packing for packing in reversed(constraints)}
+    return Packings(tuple(constraints), by_owner, paths, groups_of)
 
 
 def _holders(obj: Mapping[str, Any], findings: list[FieldError]) -> Iterator[tuple[Owner, FieldPath, dict[str, Any]]]:
