@@ -7,6 +7,7 @@ key that waits is in the queue only once, and a key that is added while it is re
 import asyncio
 import logging
 import random as system_random
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Never, Protocol
 
@@ -69,7 +70,7 @@ class Loop:
         self.reconciler = reconciler
         self._workers, self._resync, self._begin = workers, resync, begin
         self._observe, self._random = observe, random
-        self._queue: dict[Key, None] = {}
+        self._queue: OrderedDict[Key, None] = OrderedDict()
         self._added = asyncio.Event()
         self._working: set[Key] = set()
         self._again: set[Key] = set()
@@ -154,8 +155,7 @@ class Loop:
             while not self._queue:
                 self._added.clear()
                 await self._added.wait()
-            key = next(iter(self._queue))
-            del self._queue[key]
+            key, _ = self._queue.popitem(last=False)
             self._working.add(key)
             await self._step(key)
             self._working.discard(key)
@@ -164,6 +164,7 @@ class Loop:
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
+            await asyncio.sleep(0)  # a step without a call does not give way to verdicts, and there may be thousands
 
     async def _step(self, key: Key) -> None:
         clock = asyncio.get_running_loop().time

@@ -69,6 +69,17 @@ def test_a_run_begins_with_all_keys_and_comes_back_to_them_at_each_resync() -> N
     assert reconciler.steps == [(0, "a"), (0, "b"), (100, "a"), (100, "b"), (200, "a"), (200, "b")]
 
 
+async def test_steps_that_wait_for_nothing_give_way_to_other_tasks() -> None:
+    reconciler = Recorded(keys=[("", str(number)) for number in range(1000)])
+    loop, most, before = looped(reconciler, workers=16), 0, 0
+    running = asyncio.create_task(loop.run())
+    while loop.steps < 1000:
+        await asyncio.sleep(0)
+        most, before = max(most, loop.steps - before), loop.steps
+    running.cancel()
+    assert most == 16
+
+
 def test_every_run_calls_begin_first() -> None:
     async def twice() -> list[str]:
         called: list[str] = []
