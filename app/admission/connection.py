@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection. Admission requests are read and answered here; each other request is read whole, and then
-handed over with its connection to an ASGI server.
+"""One HTTP/1.1 connection. Admission requests are read and answered here. Every other request is read to its end, and
+then handed over with its connection to an ASGI server.
 
-The states, the limits and their reasons are in the README of this folder. A verdict that needs only cached facts is
-written in the turn of the event loop that read the request. Only a verdict that has to wait becomes a task.
+The README of this folder has the states, the limits and their reasons. If a verdict needs only cached facts, it is
+written in the turn of the event loop that read the request. A task is created only for a verdict that has to wait.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from app.admission.serving import Serving
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 64 * 1024
-"""Bytes of a head, and of what is kept while a verdict is awaited. An API server's head has some hundred bytes."""
+"""The most bytes of a head, and of the bytes that are kept while a verdict is awaited. The head of an API server has a
+few hundred bytes."""
 
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
@@ -34,7 +35,7 @@ _EXPECT = re.compile(rb"\r\nexpect:[^\r]*", re.IGNORECASE)
 
 @functools.lru_cache(maxsize=64)
 def _head(code: int, length: int, is_last: bool) -> bytes:
-    """The head of an answer. Most answers are as long as the one before: only their uids differ."""
+    """Returns the head of an answer. Results are cached, because most answers have the same length."""
     end = "connection: close\r\n\r\n" if is_last else "\r\n"
     start = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\ncontent-type: application/json\r\n"
     return f"{start}content-length: {length}\r\n{end}".encode()
@@ -48,11 +49,11 @@ class State(enum.Enum):
     END = "is closing, or handed over: nothing more is read"
 
 
-_AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State  # a look at a member of an enum takes longer than one at these
+_AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State  # globals, because reading an attribute of an enum is slower
 
 
 class Connection(asyncio.Protocol):
-    """Handles one request at a time. What a client sends meanwhile is kept; if it is much, reading is paused."""
+    """Handles one request at a time. Bytes that arrive meanwhile are kept. If there are too many, reading is paused."""
 
     _transport: asyncio.Transport
     _body: Body
@@ -85,7 +86,7 @@ class Connection(asyncio.Protocol):
         self._state, self._kept = State.END, b""
         self._watch.cancel()
         if self._task is not None:
-            self._loop.call_soon(self._task.cancel)  # after its first step: each coroutine in it has then begun
+            self._loop.call_soon(self._task.cancel)  # after its first step, so that each of its coroutines has started
         self._serving.closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -107,7 +108,8 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _read(self, data: bytes) -> None:
-        """Answers the requests in `data`, up to one that has to wait or isn't whole, and keeps the rest."""
+        """Answers the requests in `data`, up to one that has to wait or is incomplete, and keeps the remaining
+        bytes."""
         self._is_active = True
         self._kept = b""
         position, behind, size = -1, 0, len(data)
@@ -130,14 +132,15 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _read_kept(self) -> None:
-        """Goes on once there is an answer, or the client has read it."""
+        """Continues after an answer was written, or after the client has read it."""
         if self._is_paused and self._state is not State.END:
             self._is_paused = False
             self._transport.resume_reading()
         self._read(self._kept)
 
     def _read_head(self, data: bytes, position: int) -> int:
-        """The position behind a head, or behind the request if all of it is there; `position` if there is no head."""
+        """Returns the position after the head, or after the request if that is complete. `position` if the head is
+        incomplete."""
         end = data.find(END, position)
         if end < 0 or end - position > MAX_HEAD:
             if len(data) - position > MAX_HEAD:
@@ -161,7 +164,8 @@ class Connection(asyncio.Protocol):
         return self._begin_body(head, data, position, end)
 
     def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:
-        """For a request that isn't whole yet, or is not one for a verdict."""
+        """Begins to read a request that is incomplete, or that is not for a verdict. Returns the position after the
+        bytes that were read."""
         self._head = data[begin:end]
         self._body = Chunked(self._head) if head.is_chunked else Sized(head.length)
         self._is_last |= head.is_chunked
@@ -185,8 +189,8 @@ class Connection(asyncio.Protocol):
         return position
 
     def _answer_early(self, body: Body) -> None:
-        """Answers before all of the body is there, if that can be done. The rest is still read, so that a client that
-        goes on sending isn't reset before it has read the answer."""
+        """Answers before the body is complete, if that is possible. The remaining bytes are read too, so that a client
+        that is still sending isn't reset before it has read the answer."""
         if self._route is not None and not self._is_known:
             self._write(UNKNOWN_CALLER)
         elif not body.too_large:
@@ -199,7 +203,6 @@ class Connection(asyncio.Protocol):
         self._state = State.SKIP
 
     def _complete(self, body: Body) -> None:
-        """All of the request is there."""
         if self._state is State.SKIP:
             self._end_request()
         elif self._route is not None and isinstance(body, Sized):
@@ -242,21 +245,22 @@ class Connection(asyncio.Protocol):
         self._state = State.END
         self._transport.close()
 
-    def _reject(self, why: str) -> None:
-        """Closes a connection on which something else than HTTP was sent, or too much of it."""
-        if self._state is not State.SKIP:  # else there is an answer already
-            self._transport.write(_BAD_REQUEST % (len(why), why.encode()))
+    def _reject(self, reason: str) -> None:
+        """Closes the connection after bytes that are no valid HTTP, or too many."""
+        if self._state is not State.SKIP:  # otherwise, the request is answered already
+            self._transport.write(_BAD_REQUEST % (len(reason), reason.encode()))
         self._close()
 
     def _hand_over(self, request: bytes) -> None:
-        """Gives up the connection. What was sent behind the request is dropped, because its answer is the last one."""
+        """Hands over the connection. Bytes after the request are dropped, because its answer is the last one."""
         self._state = State.END
         self._watch.cancel()
         self._serving.hand_over(self._serving, self._transport, request)
         self._serving.closed(self)
 
     def _look(self) -> None:
-        """Closes a connection that has been idle, in the middle of a request, or unread for too long."""
+        """Closes the connection if it has been idle for too long, or if a request or the reading of an answer takes too
+        long."""
         now = self._loop.time()
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
         if self._is_active:

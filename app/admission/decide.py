@@ -1,4 +1,4 @@
-"""One request through one webhook: right kind, sound shape, verdict, and every failure turned into an answer."""
+"""The verdict of one route on one request: kind and shape are checked, and every failure becomes a verdict."""
 
 import asyncio
 import logging
@@ -11,15 +11,15 @@ from app.objects.fields import quote
 from app.objects.jsonpatch import applies
 
 Handler = Callable[[Request], Verdict | Awaitable[Verdict]]
-"""A webhook: answers at once if its facts are cached, or awaits the cluster."""
+"""A webhook. It returns a verdict if all facts are cached, else an awaitable."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What one path answers to: `operations` on `resource` of `group`, whose objects are of `kind`. `also` are further
-    (kind, resource) of the same group."""
+    """The route of one path: `operations` on `resource` of `group`, whose objects are of `kind`. `also` are further
+    pairs of kind and resource of the same group."""
 
     path: str
     group: str
@@ -31,15 +31,15 @@ class Route:
     also: tuple[tuple[str, str], ...] = ()
 
     def takes(self, kind: str, resource: str) -> bool:
-        """Whether objects of `kind` are judged. `resource` is its plural, "" if it is not known."""
+        """Whether objects of `kind` are judged. `resource` is the plural, or "" if it is not known."""
         if kind == self.kind and resource in (self.resource, ""):
             return True
-        return any(kind == other and resource in (plural, "") for other, plural in self.also)
+        return any(kind == also and resource in (plural, "") for also, plural in self.also)
 
 
 def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
-    """The verdict of `route` on `request`: at once if the facts are cached, else an awaitable that gives it within
-    `seconds`. Neither raises anything but CancelledError."""
+    """Returns the verdict of `route` on `request` if all facts are cached, else an awaitable that returns it within
+    `seconds`. Neither raises any error except CancelledError."""
     try:
         verdict = _judge_envelope(route, request)
         if verdict is None:
@@ -53,7 +53,7 @@ def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitabl
 
 
 async def decided(route: Route, request: Request, seconds: float) -> Verdict:
-    """`decide`, awaited if it has to be."""
+    """Returns the verdict of `decide`, and awaits it if necessary."""
     answer = decide(route, request, seconds)
     return answer if isinstance(answer, Verdict) else await answer
 
@@ -69,7 +69,7 @@ async def _awaited(route: Route, request: Request, answer: Awaitable[Verdict], s
 
 
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
-    """A verdict that needs no rule of the webhook's; None if one is needed."""
+    """Returns a verdict if the request needs no rule of the webhook, else None."""
     if (
         request.group != route.group
         or not route.takes(request.kind, request.resource)
@@ -102,6 +102,6 @@ def _crashed(route: Route, request: Request) -> Verdict:
 
 def _misplaced(route: Route, request: Request) -> str:
     resource = "/".join(filter(None, (request.resource, request.subresource)))
-    given = f"{quote(request.group)} {quote(request.kind)} ({resource or 'no resource'})"
+    actual = f"{quote(request.group)} {quote(request.kind)} ({resource or 'no resource'})"
     judged = "/".join(filter(None, (route.resource, route.subresource)))
-    return f'{route.path} judges "{route.group}" "{route.kind}" ({judged}), not {given}'
+    return f'{route.path} judges "{route.group}" "{route.kind}" ({judged}), not {actual}'

@@ -1,7 +1,6 @@
-"""One admission request, from its bytes to the bytes of its answer, whatever carried it here.
+"""One admission request, from the bytes of its body to those of its answer.
 
-`connection` and `asgi` find the request in what a client sends and call `Exchange`; the answers are therefore the same
-on both ways.
+`connection` and `asgi` read the request and call `Exchange`, so that both give the same answers.
 """
 
 import functools
@@ -15,23 +14,23 @@ from app.admission.review import BadReview, Request, dumps, encode, parse, salva
 from app.admission.verdict import Verdict, bad_request
 
 MAX_BODY = 7 * 1024 * 1024
-"""Bytes. An API server's own limit is 3 MiB for an object; a review of an UPDATE carries two."""
+"""Bytes. The limit of an API server is 3 MiB for an object, and a review of an UPDATE contains two."""
 
 MAX_VALUES = 500_000
 """Maps, lists and members of them in one review. Two objects of 1.5 MiB, the most that etcd stores, have about
 300,000 if they consist of nothing but short fields. Each may take 100 bytes of memory."""
 
 FEW_BYTES = 256 * 1024
-"""A body up to this size can't have enough values to matter, and they are not counted."""
+"""The values in a body up to this size are not counted, because there can't be too many."""
 
 SALVAGED = 4096
-"""Bytes at the beginning of a body that is too large in which its uid is looked for."""
+"""The number of bytes at the beginning of a body that is too large in which its uid is searched."""
 
 DEFAULT_TIMEOUT = 10.0
 JSON = b"application/json"
 
 Answer = tuple[int, bytes]
-"""HTTP status and body; the body is always JSON."""
+"""HTTP status and body, which is always JSON."""
 
 _MARGIN = 0.9
 _DURATION = re.compile(rb"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)")
@@ -40,26 +39,26 @@ _UNITS = {b"ns": 1e-9, b"us": 1e-6, b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3
 
 
 class Observer(Protocol):
-    """Called once for every verdict. `request` is None if the envelope could not be read, and `uid` is "" if it had
-    none. `seconds` is the time from the whole request to its answer."""
+    """Called once for every verdict. `request` is None if the envelope could not be read, and `uid` is "" if it has
+    none. `seconds` is the time from the complete request to its answer."""
 
     def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None: ...
 
 
 class Exchange:
     """Answers requests to the paths of `routes`. If `only_known` is true, callers must have shown a certificate of a
-    configured client CA; `connection` and `asgi` look at that and answer others with `UNKNOWN_CALLER`."""
+    configured client CA. `connection` and `asgi` check that, and answer others with `UNKNOWN_CALLER`."""
 
     def __init__(self, routes: Mapping[str, Route], observe: Observer, *, only_known: bool = False) -> None:
         self.routes = routes
         self.only_known = only_known
         self.waiting = 0
-        """Requests whose verdict is awaited at the moment."""
+        """The number of requests whose verdict is awaited at the moment."""
         self._observe = observe
 
     def answer(self, route: Route, query: bytes, content_type: bytes, body: bytes) -> Answer | Awaitable[Answer]:
-        """The answer at once if the verdict needs only cached facts, else an awaitable that gives it before the
-        deadline that `query` states."""
+        """Returns the answer if the verdict needs only cached facts, else an awaitable that returns it before the
+        deadline in `query`."""
         begin = time.perf_counter()
         try:
             if content_type != JSON:
@@ -75,11 +74,11 @@ class Exchange:
         return self._awaited(route, request, verdict, begin)
 
     def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
-        """The answer to a body of more than MAX_BODY bytes, of which only the beginning is known."""
+        """Returns the answer to a body of more than MAX_BODY bytes, of which only the beginning is known."""
         return self.refuse(route, too_large(content_type, beginning))
 
     def refuse(self, route: Route, bad: BadReview) -> Answer:
-        """The answer to a request that is `bad` before its body is read."""
+        """Returns the answer to a request that is `bad` before its body is read."""
         return self._refused(route, bad, time.perf_counter())
 
     def gauges(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
@@ -95,14 +94,14 @@ class Exchange:
     def _answered(self, route: Route, request: Request, verdict: Verdict, begin: float) -> Answer:
         try:
             body = encode(request.uid, verdict, request)
-        except RecursionError:  # the patch contains a part of the object that can be read from JSON, but not written
+        except RecursionError:  # the patch contains a nested part of the object that can be parsed, but not serialized
             verdict = bad_request("the object is nested too deeply")
             body = encode(request.uid, verdict, request)
         self._observe(route.path, request.uid, request, verdict, time.perf_counter() - begin)
         return 200, body
 
     def _refused(self, route: Route, bad: BadReview, begin: float) -> Answer:
-        """A review if there is a uid to answer to, else a Status."""
+        """Returns a review if the uid is known, else a Status."""
         verdict = bad_request(bad.message, bad.code)
         answer = (200, encode(bad.uid, verdict)) if bad.uid else status(verdict.code, verdict.message)
         self._observe(route.path, bad.uid, None, verdict, time.perf_counter() - begin)
@@ -110,7 +109,7 @@ class Exchange:
 
 
 def too_large(content_type: bytes, beginning: bytes) -> BadReview:
-    """What is wrong with a body of more than MAX_BODY bytes that begins with `beginning`."""
+    """Returns the error for a body of more than MAX_BODY bytes that begins with `beginning`."""
     try:
         check_content_type(content_type, beginning)
     except BadReview as bad:
@@ -119,21 +118,21 @@ def too_large(content_type: bytes, beginning: bytes) -> BadReview:
 
 
 def check_content_type(content_type: bytes, body: bytes) -> None:
-    """BadReview with code 415 if it is not JSON. `body` may be the beginning of a body."""
+    """Raises BadReview with code 415 if the content type is not JSON. `body` may be the beginning of a body."""
     if content_type.split(b";")[0].strip().lower() != JSON:
         shown = content_type.decode("latin-1") or "none"
         raise BadReview(f"the content type must be application/json, not {shown[:100]}", salvage_uid(body), 415)
 
 
 def check_values(body: bytes) -> None:
-    """BadReview with code 413 if reading the body would take far more memory than the body itself. Each map, list and
-    member of one has one of three characters; those inside of texts are counted too."""
+    """Raises BadReview with code 413 if parsing the body would take far more memory than the body itself. Each map,
+    list and member has one of three characters; those in strings are counted too."""
     if body.count(b",") + body.count(b"{") + body.count(b"[") > MAX_VALUES:
         raise BadReview(f"the body has more than {MAX_VALUES} maps, lists and members", salvage_uid(body), 413)
 
 
 def status(code: int, message: str) -> Answer:
-    """A Kubernetes Status, for requests without a uid that a review could answer to."""
+    """Returns a Kubernetes Status as the answer to a request whose uid is not known."""
     return code, dumps({"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": message, "code": code})
 
 
@@ -144,12 +143,12 @@ UNKNOWN_CALLER = status(
     "verdicts are for API servers that show a client certificate (server.clientCaFile): see their "
     "--admission-control-config-file",
 )
-"""The answer to a caller without a certificate, if certificates are asked for."""
+"""The answer to a caller without a certificate, if certificates are required."""
 
 
 @functools.lru_cache(maxsize=64)
 def deadline(query: bytes) -> float:
-    """Seconds in which to answer, from the API server's `?timeout=10s`, less a margin for the way back."""
+    """Returns the seconds in which to answer: the `?timeout=10s` of the API server, less a margin for the transfer."""
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")
         if name == b"timeout":
@@ -160,7 +159,7 @@ def deadline(query: bytes) -> float:
 
 
 def _seconds(value: bytes) -> float:
-    """A Go duration (`time.ParseDuration`) in seconds; 0 if it is none."""
+    """Returns a Go duration (`time.ParseDuration`) in seconds, or 0 if it is invalid."""
     if not _DURATIONS.fullmatch(value):
         return 0.0
     return sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION.findall(value))

@@ -1,6 +1,7 @@
-"""AdmissionReview v1: bytes to `Request`, `Verdict` to bytes. The one place for envelope errors.
+"""AdmissionReview v1: bytes to `Request`, `Verdict` to bytes, and all errors of the envelope.
 
-Source: `k8s.io/api/admission/v1`. The envelope is typed; objects stay raw, so that unknown fields survive.
+The envelope is typed. Objects stay maps, so that unknown fields are kept. Source:
+https://github.com/kubernetes/api/blob/release-1.35/admission/v1/types.go
 """
 
 import base64
@@ -30,7 +31,7 @@ _NO_MAP: dict[str, Any] = {}
 
 
 class BadReview(ValueError):
-    """The envelope can't be answered as asked. `uid` "" if there is none: nothing to answer to."""
+    """An envelope that can't be judged. `uid` is "" if it is not known, so that no review can answer."""
 
     def __init__(self, message: str, uid: str = "", code: int = 400) -> None:
         super().__init__(message)
@@ -39,9 +40,9 @@ class BadReview(ValueError):
 
 @dataclass(slots=True)
 class Request:
-    """One AdmissionRequest. `object` is what the verdict is about: on DELETE the old object. `old` is None but on
-    UPDATE. `name` comes from the request, else from the object (a bulk delete has no name). Nobody changes a
-    request; it isn't frozen because that would make it three times as slow to build.
+    """An AdmissionRequest. `object` is the one that is judged; at DELETE, that is the old object. `old` is None except
+    at UPDATE. `name` is that of the request, else that of the object. A request is never changed. It isn't frozen,
+    because it would then take three times as long to create.
     """
 
     uid: str
@@ -59,13 +60,13 @@ class Request:
 
     @property
     def is_deleting(self) -> bool:
-        """The object is on its way out and waits for its finalizers: an update of it is never refused."""
+        """Whether the object is being deleted and waits for its finalizers. An update of it is never rejected."""
         metadata = self.object.get("metadata")
         return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
 
 
 def parse(body: bytes) -> Request:
-    """Reads one AdmissionReview. BadReview names what is wrong with it, with the uid if it can be read."""
+    """Reads an AdmissionReview. BadReview, with the uid if that can be read, states the problem of an invalid one."""
     if not body:
         raise BadReview("the request has no body; an AdmissionReview was expected")
     try:
@@ -78,8 +79,8 @@ def parse(body: bytes) -> Request:
     uid = request.get("uid") if isinstance(request, dict) else None
     uid = uid if isinstance(uid, str) else ""
     if review.get("apiVersion") != API_VERSION or review.get("kind") != KIND:
-        given = f"{quote(review.get('apiVersion'))}, {quote(review.get('kind'))}"
-        raise BadReview(f'apiVersion and kind must be "{API_VERSION}", "{KIND}", not {given}', uid)
+        actual = f"{quote(review.get('apiVersion'))}, {quote(review.get('kind'))}"
+        raise BadReview(f'apiVersion and kind must be "{API_VERSION}", "{KIND}", not {actual}', uid)
     if not isinstance(request, dict):
         raise BadReview(f"request must be a map, not {_kind_of(request)}")
     if not uid:
@@ -116,7 +117,7 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
 
 
 def _name(obj: dict[str, Any]) -> Any:
-    """The object's name: a CREATE with generateName and a bulk DELETE have none in the request."""
+    """Returns the name in the object. At a CREATE with generateName and at a bulk DELETE, the request has none."""
     metadata = obj.get("metadata")
     return metadata.get("name") if isinstance(metadata, dict) else None
 
@@ -149,14 +150,14 @@ def _kind_of(value: Any) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """The uid from the beginning of a body that can't be parsed: an API server writes it first. "" if none is."""
+    """Returns the uid in the beginning of a body that can't be parsed, or "". An API server writes it first."""
     match = _UID.search(prefix[:_SALVAGE])
     return match.group(1).decode("utf-8", "replace") if match else ""
 
 
 def shape_findings(request: Request) -> list[FieldError]:
-    """Findings about what every rule relies on: metadata, labels and annotations are maps (or null), and the name is
-    one that the API server could store."""
+    """Returns findings about the conditions for all rules: metadata, labels and annotations must be maps or null, and
+    the name must be valid for the API server."""
     metadata = request.object.get("metadata")
     if metadata is None:
         return []
@@ -179,8 +180,8 @@ _ALLOWED = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","respo
 
 
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
-    """The AdmissionReview that answers the request `uid`; `request`, if it could be read, names the object in the
-    details of a refusal, as kubectl shows them."""
+    """Returns the AdmissionReview that answers the request `uid`. If `request` is given, the details of a rejection,
+    which kubectl shows, name the object."""
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return _ALLOWED % orjson.dumps(uid)
     response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
@@ -215,13 +216,13 @@ def _listed(warnings: Sequence[str]) -> list[str]:
 
 
 def one_line(warning: str) -> str:
-    """A warning travels as an HTTP header: printable, and short enough that the API server doesn't cut it."""
+    """Returns a warning as a valid HTTP header: printable, and so short that the API server doesn't cut it."""
     text = warning if warning.isprintable() else quote(warning)[1:-1]
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."
 
 
 def dumps(value: Any) -> bytes:
-    """JSON as bytes; text that isn't valid Unicode is escaped."""
+    """Returns `value` as JSON. Text that isn't valid Unicode is escaped."""
     try:
         return orjson.dumps(value)
     except TypeError:

@@ -1,5 +1,5 @@
-"""A webhook's answer, before it becomes bytes. Three kinds of "no" that never mix: the object is wrong (422), it is not
-allowed (403), we or the cluster failed (500, 503)."""
+"""The answer of a webhook, before it becomes bytes. There are three kinds of negative answers: the object is invalid
+(422), the operation is not allowed (403), and this program or the cluster has failed (500, 503)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`code` and `reason` are those of a Kubernetes Status; `causes` stand beside a 422."""
+    """A verdict. `code` and `reason` are those of a Kubernetes Status, and `causes` the findings of a 422."""
 
     allowed: bool
     code: int = 200
@@ -38,7 +38,7 @@ class Verdict:
 
     @property
     def outcome(self) -> str:
-        """`allowed`, `patched`, `refused` or `failed`: a small fixed set, for metrics and logs."""
+        """`allowed`, `patched`, `refused` or `failed`, for metrics and logs."""
         if self.allowed:
             return "patched" if self.patch else "allowed"
         return "failed" if self.code >= 500 else "refused"
@@ -48,12 +48,12 @@ ALLOWED = Verdict(allowed=True)
 
 
 MOST_FINDINGS = 100
-"""Findings that an answer lists. Without a limit, a body of 1 MiB can get an answer of 60 MiB."""
+"""The most findings in an answer. Without a limit, the answer to a body of 1 MiB can have 60 MiB."""
 
 
 def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verdict:
-    """Allowed if there are no findings; otherwise 422 with all of them, or with the first ones and how many there are
-    besides."""
+    """Returns a 422 with the first MOST_FINDINGS findings and the number of further ones. Without findings, the request
+    is allowed."""
     if findings:
         causes = tuple(_listed(findings))
         return Verdict(False, 422, "Invalid", summary(causes), causes=causes, warnings=tuple(warnings))
