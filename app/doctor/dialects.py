@@ -5,11 +5,11 @@ from app.doctor.report import Check
 from app.kube.api import Client, NotFound, Object
 from app.objects.resource import Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN
+from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
 from app.rules.topology.coverage import CONDITION
 from app.rules.topology.dialect import Dialect
 
 SUBJECT = "dialect"
-GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 _SHOWN = 5
 
 

@@ -359,9 +359,12 @@ def compute_domain(one: ComputeDomain) -> Object:
     ]
     spec = {"numNodes": one.number, "channel": {"resourceClaimTemplate": {"name": one.template}}}
     status = {"status": "Ready" if one.ready else "NotReady", "nodes": nodes}
-    return made(
+    obj = made(
         "resource.nvidia.com/v1beta1", "ComputeDomain", one.namespace, one.name, one.uid, spec=spec, status=status
     )
+    if one.held_by:
+        obj["metadata"] |= {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": list(one.held_by)}
+    return obj
 
 
 def pod(one: Pod) -> Object:

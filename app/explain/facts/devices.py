@@ -6,7 +6,7 @@ from typing import Any
 
 from app.explain.facts.common import NOWHERE, Named, Object, Place, Ref, identity, place
 from app.explain.facts.selectors import Term, node_selector_terms
-from app.explain.facts.values import at, items, number, seconds_since_1970, text
+from app.explain.facts.values import at, items, number, seconds_since_1970, text, texts
 
 MOST_DEVICES = 32
 """A claim can't have more: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants, AllocationResultsMaxSize."""
@@ -94,6 +94,8 @@ class ComputeDomain(Named):
     ready: bool = False
     nodes: tuple[DomainNode, ...] = ()
     place: Place = NOWHERE
+    held_by: tuple[str, ...] = ()
+    """The finalizers, if it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,7 @@ def compute_domain(obj: Object) -> ComputeDomain:
         ready=status.get("status") == "Ready",
         nodes=_nodes(status.get("nodes"), "name"),
         place=place(metadata),
+        held_by=texts(metadata.get("finalizers")) if metadata.get("deletionTimestamp") else (),
     )
 
 

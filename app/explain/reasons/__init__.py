@@ -77,6 +77,7 @@ RULES: tuple[Rule, ...] = (
     Rule("PreemptionDelay", queue.preemption_delay, ("pod_groups",), _grouped),
     Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
     Rule("ChannelTaken", claims.channel_taken, ("pods", "claims", "nodes", ROOM, CHANNELS), _claims_and_waits),
+    Rule("DomainDeleted", claims.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
     Rule("DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
     Rule("BindingFailed", placement.binding_failed, ("pods", "events"), _waits),
     Rule(

@@ -13,6 +13,7 @@ from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import refs
 from app.explain.words import ago, counted, listed
+from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
 
 MOST_CONSUMERS = 256
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
@@ -185,6 +186,16 @@ def domain_not_ready(case: Case) -> Iterator[Reason]:
         evidence = (Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady"),)
         remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
         yield Reason("DomainNotReady", (domain.ref,), text, remedy, "platform", evidence)
+
+
+def domain_deleted(case: Case) -> Iterator[Reason]:
+    """Somebody has deleted a ComputeDomain of Grove, which keeps it by a finalizer and makes no other one."""
+    for domain in compute_domains_of(case):
+        if GROVE_FINALIZER in domain.held_by:
+            text = f"ComputeDomain {domain.name} was deleted: Grove's finalizer keeps it, and Grove makes no other one"
+            evidence = (Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by)),)
+            remedy = f"remove the finalizer {GROVE_FINALIZER}, then change the spec of the set, such as its replicas"
+            yield Reason("DomainDeleted", (domain.ref,), text, remedy, "platform", evidence)
 
 
 def _uses(pod: Pod, domain: ComputeDomain) -> bool:

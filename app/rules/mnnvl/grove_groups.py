@@ -19,6 +19,8 @@ from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_templ
 from app.rules.podcliqueset import PodCliqueSet
 
 GROVE_CLAIM = "mnnvl-claim"
+GROVE_FINALIZER = "grove.io/computedomain-finalizer"
+"""The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""
 MAX_LABEL = 63
 
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from app.explain.facts.devices import ClaimTemplate, Consumer
 from app.explain.facts.pods import PodClaim
+from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,
@@ -105,6 +106,15 @@ CLAIMS = (
         "2 of 16 nodes have their channel taken by sweep-3",
         "you",
         channels("gpu-12"),
+    ),
+    Row(
+        "DomainDeleted",
+        "Grove's finalizer keeps what somebody has deleted",
+        domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=(GROVE_FINALIZER,)),
+        "ComputeDomain llm-0-cd was deleted: Grove's finalizer keeps it, and Grove makes no other one",
+        "platform",
+        domain("gpu-00", "gpu-01", "gpu-02", "gpu-03", held_by=("example.com/other",)),
+        also=("NotAsPreferred",),
     ),
     Row(
         "DomainNotReady",

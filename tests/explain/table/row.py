@@ -110,7 +110,7 @@ def channels(*taken: str, own: bool = False) -> Changes:
     }
 
 
-def domain(*ready: str, number: int = 0) -> Changes:
+def domain(*ready: str, number: int = 0, held_by: tuple[str, ...] = ()) -> Changes:
     running = tuple(
         replace(p, waiting=("ContainerCreating",), claims=(TEMPLATED,))
         for p in placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
@@ -123,6 +123,7 @@ def domain(*ready: str, number: int = 0) -> Changes:
         "llm-0-template",
         False,
         tuple(DomainNode(n, n in ready) for n in nodes_of_gang()),
+        held_by=held_by,
     )
     return {
         "pods": running,

@@ -211,9 +211,8 @@ async def test_audit_reports_an_edited_constraint(api: ApiServer, clients: Users
     stored = await clients.admin.get(POD_GANG, "train-0", namespace)
     assert stored["spec"]["topologyConstraint"]["packConstraint"] == {"required": mistakes.RACK}
     text = await printed(api, "audit", "--namespace", namespace)
-    assert "PodGang" in text
-    assert "train-0" in text
-    print(text)
+    assert f"PodGang {namespace}/train-0" in text
+    assert f"is {{required: {mistakes.RACK}}}, and would be {{required: {mistakes.ZONE}}}" in text
 
 
 async def test_doctor_and_explain_report_a_deleted_computedomain(
@@ -226,7 +225,7 @@ async def test_doctor_and_explain_report_a_deleted_computedomain(
     await clients.user.delete(COMPUTE_DOMAIN, "train-0-fast", namespace)
     assert f"Grove makes no others: {namespace}/train-0-fast" in await printed(api, "doctor")
     text = await printed(api, "explain", "podcliqueset/train", "--namespace", namespace)
-    print(text)
+    assert "ComputeDomain train-0-fast was deleted: Grove's finalizer keeps it" in text
     path = f"/apis/resource.nvidia.com/v1beta1/namespaces/{namespace}/computedomains/train-0-fast"
     await clients.answer("user", "PATCH", path, {"metadata": {"finalizers": None}})
     assert await eventually(lambda: is_gone(clients.admin, COMPUTE_DOMAIN, "train-0-fast", namespace))
