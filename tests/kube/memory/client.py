@@ -213,9 +213,9 @@ class MemoryClient:
                 raise Gone("the provided continue parameter is too old", code=410, reason="Expired")
             rest, version = self._pages.pop(continue_token)
         else:
-            wanted = selection(namespace, label_selector, field_selector)
+            selected = selection(resource, namespace, label_selector, field_selector)
             stored = sorted(self._objects.get(resource, {}).items())
-            rest, version = [obj for _, obj in stored if wanted(obj)], self._version
+            rest, version = [obj for _, obj in stored if selected(obj)], self._version
         page, rest = (rest[:limit], rest[limit:]) if limit else (rest, [])
         token = f"page-{next(self._tokens)}" if rest else ""
         if token:
@@ -234,17 +234,17 @@ class MemoryClient:
         timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
         await self._begin(Call("watch", resource, namespace))
-        wanted = selection(namespace, label_selector, field_selector)
+        selected = selection(resource, namespace, label_selector, field_selector)
         since, cut = int(resource_version or 0), self._cut[0]
         if since == 0:
             since = self._version
-            for obj in [obj for _, obj in sorted(self._objects.get(resource, {}).items()) if wanted(obj)]:
+            for obj in [obj for _, obj in sorted(self._objects.get(resource, {}).items()) if selected(obj)]:
                 yield WatchEvent("ADDED", shown(obj, metadata_only))
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         while not self._is_cut(cut) and await self._changed_since(since, cut, deadline):
             for change in self._changes_since(since):
                 since = change.version
-                event = _event(change, wanted) if change.resource == resource else None
+                event = _event(change, selected) if change.resource == resource else None
                 if event is not None:
                     yield WatchEvent(event.type, shown(event.object, metadata_only))
         if not self._is_cut(cut):
@@ -474,10 +474,10 @@ def _kind_of(resource: Resource, served: Mapping[Resource, str], metadata_only: 
     return resource.kind, resource.api_version(served.get(resource))
 
 
-def _event(change: _Change, wanted: Callable[[Object], bool]) -> WatchEvent | None:
+def _event(change: _Change, selected: Callable[[Object], bool]) -> WatchEvent | None:
     """What a watch with a selection says of a change: an object that leaves the selection is DELETED for it."""
-    was = change.before is not None and wanted(change.before)
-    is_now = change.after is not None and wanted(change.after)
+    was = change.before is not None and selected(change.before)
+    is_now = change.after is not None and selected(change.after)
     if is_now:
         return WatchEvent("MODIFIED" if was else "ADDED", change.last)
     return WatchEvent("DELETED", change.last) if was else None

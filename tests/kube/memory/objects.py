@@ -5,10 +5,12 @@ from typing import Any
 
 import orjson
 
+from app.kube.answers import error_from_status
 from app.kube.api import Conflict, Forbidden, Key, Object, Patch, PatchKind
 from app.objects.jsonpatch import PatchError, apply_json_patch, apply_merge_patch
 from app.objects.resource import Resource
-from tests.kube.memory.selector import field_selector, label_selector
+from app.sandbox.objects import selectors
+from app.sandbox.objects.errors import ApiError
 
 
 def copy_of(obj: Object) -> Object:
@@ -30,15 +32,20 @@ def shown(obj: Object, metadata_only: bool) -> Object:
     return copy_of(obj)
 
 
-def selection(namespace: str | None, labels: str, fields: str) -> Callable[[Object], bool]:
-    has_labels, has_fields = label_selector(labels), field_selector(fields)
+def selection(resource: Resource, namespace: str | None, labels: str, fields: str) -> Callable[[Object], bool]:
+    """A predicate for the objects of a list or watch, by the selectors of the sandbox. Raises Forbidden for a malformed
+    selector."""
+    try:
+        field_selector = selectors.field_selector(fields, (resource.group, resource.plural))
+        matches = selectors.combined(selectors.label_selector(labels), field_selector)
+    except ApiError as error:
+        raise error_from_status(error.status(), error.code) from None
 
-    def wanted(obj: Object) -> bool:
-        metadata = obj["metadata"]
-        in_namespace = namespace is None or metadata.get("namespace") == namespace
-        return in_namespace and has_labels(metadata.get("labels") or {}) and has_fields(obj)
+    def selected(obj: Object) -> bool:
+        in_namespace = namespace is None or obj["metadata"].get("namespace") == namespace
+        return in_namespace and (matches is None or matches(obj))
 
-    return wanted
+    return selected
 
 
 def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
