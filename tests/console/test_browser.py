@@ -23,6 +23,9 @@ from app.sandbox.fleet import fleet
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 from tests.console.chromium import tab
+from tests.console.fake import Lists
+from tests.console.fake import console as fake_console
+from tests.console.objects import HOSTILE, hostile
 from tests.integration.system import connect, eventually
 
 if TYPE_CHECKING:
@@ -100,6 +103,21 @@ async def _has_topology(client: HttpClient) -> bool:
 
     pages = [await client.list(resource) for resource in (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)]
     return all(page.items for page in pages)
+
+
+async def test_names_of_any_length_fit_into_the_window(browser: "Browser") -> None:
+    """The pages of a console over lists in memory, shown without a server."""
+    paths = ["workloads", "topology", "topology?at=zone-a/block-a1", "findings"]
+    async with fake_console(Lists(hostile()), context=HOSTILE) as (client, _):
+        texts = {path: (await client.get(path)).text for path in paths}
+        style = (await client.get("static/console.css")).text
+    page = await browser.new_page(viewport={"width": 1024, "height": 800})
+    for path, text in texts.items():
+        await page.set_content(re.sub("<(link|script)[^>]*>", "", text))
+        await page.add_style_tag(content=style)
+        sizes = await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert sizes[0] <= sizes[1], path
+    await page.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
