@@ -19,7 +19,7 @@
       url.searchParams.set("fragment", "");
       const answer = await fetch(url, { headers: tag ? { "If-None-Match": tag } : {} });
       if (answer.ok) { tag = answer.headers.get("ETag") || ""; replace(await answer.text()); }
-      if (answer.ok || answer.status === 304) live("well", "● live");
+      if (answer.ok || answer.status === 304) main.querySelector(".lost") ? live("unknown", "? not up to date") : live("well", "● live");
       else live("unknown", "? no answer");
     } catch { live("unknown", "? console stopped"); }
     fetching = false;
