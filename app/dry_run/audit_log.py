@@ -115,11 +115,7 @@ def _missing(event: Mapping[str, Any], verb: str) -> str:
 
 
 def _review(
-    event: Mapping[str, Any],
-    write: Write,
-    target: Target,
-    obj: dict[str, Any] | None,
-    before: dict[str, Any] | None,
+    event: Mapping[str, Any], write: Write, target: Target, obj: dict[str, Any] | None, before: dict[str, Any] | None
 ) -> dict[str, Any]:
     ref = map_of(event.get("objectRef"))
     user = event.get("impersonatedUser") or event.get("user")

@@ -25,12 +25,7 @@ class LevelCoverageReconciler:
     name = "level-coverage"
 
     def __init__(
-        self,
-        client: Client,
-        topology: TopologyReader,
-        events: Recorder,
-        *,
-        now: Callable[[], datetime] = utc_now,
+        self, client: Client, topology: TopologyReader, events: Recorder, *, now: Callable[[], datetime] = utc_now
     ) -> None:
         self._client, self._topology, self._events, self._now = client, topology, events, now
 

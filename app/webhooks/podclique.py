@@ -67,12 +67,7 @@ class PodCliqueWebhook:
         return answer if isinstance(answer, Verdict) else await answer
 
     def _judge(
-        self,
-        request: Request,
-        member: Member,
-        own: MnnvlAnnotations,
-        pcs: PodCliqueSet | None,
-        warnings: list[str],
+        self, request: Request, member: Member, own: MnnvlAnnotations, pcs: PodCliqueSet | None, warnings: list[str]
     ) -> Verdict | Coroutine[Any, Any, Verdict]:
         inherited = _inherited(request, member, pcs)
         annotations = own.over(inherited)

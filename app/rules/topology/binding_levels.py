@@ -8,6 +8,7 @@ operator), and the CRD of KAI's Topology (at most 16 levels, `kubernetes.io/host
 """
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,18 +20,16 @@ from app.objects.fields import (
     duplicate,
     forbidden,
     invalid,
-    required,
     walk_list,
     walk_map,
     walk_maps,
-    wrong_type,
 )
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.kai import level_labels
-from app.rules.topology.levels import HOSTNAME_KEY, validate_key
+from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"
 """If this annotation is "true", a level or a binding may be removed while PodCliqueSets use it."""
@@ -74,10 +73,7 @@ def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
 
 
 def validate_binding(
-    obj: Mapping[str, Any],
-    old: Mapping[str, Any] | None,
-    kai: KaiTopology | None,
-    users: Sequence[PodCliqueSet],
+    obj: Mapping[str, Any], old: Mapping[str, Any] | None, kai: KaiTopology | None, users: Sequence[PodCliqueSet]
 ) -> tuple[list[FieldError], list[str]]:
     """Returns findings and warnings about a ClusterTopologyBinding that is written.
 
@@ -90,7 +86,7 @@ def validate_binding(
     references = walk_list(spec, "schedulerTopologyBindings", _SPEC, findings)
     if findings:
         return findings, []
-    findings = [*_validate_levels(levels), *_validate_references(references)]
+    findings = [*validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize), *_validate_references(references)]
     warnings: list[str] = []
     if not _refers_to_kai(references):
         findings += _validate_for_kai(levels)
@@ -143,33 +139,14 @@ def _how_to_allow() -> str:
     return f'Change these first, or annotate the binding with {ALLOW_IN_USE}: "true"'
 
 
-def _validate_levels(levels: Sequence[Any]) -> list[FieldError]:
-    findings: list[FieldError] = []
-    if not levels:
-        return [required(_LEVELS, "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}")]
-    domains: set[str] = set()
-    keys: set[str] = set()
-    for at, level in walk_maps(levels, _LEVELS, findings):
-        _validate_domain(level, at.child("domain"), domains, findings)
-        validate_key(level, at.child("key"), keys, findings)
-    return findings
+def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
+    if _DOMAIN.fullmatch(domain) and len(domain) <= MAX_DOMAIN:
+        return None
+    text = f"must be lowercase letters, digits and '-', begin with a letter, and have at most {MAX_DOMAIN} characters"
+    return invalid(at, domain, text)
 
 
-def _validate_domain(level: dict[str, Any], at: FieldPath, seen: set[str], findings: list[FieldError]) -> None:
-    domain = level.get("domain")
-    if domain is None or domain == "":
-        findings.append(required(at, "a name for this level, such as rack"))
-    elif not isinstance(domain, str):
-        findings.append(wrong_type(at, domain, "a string"))
-    elif not _DOMAIN.fullmatch(domain) or len(domain) > MAX_DOMAIN:
-        text = (
-            f"must be lowercase letters, digits and '-', begin with a letter, and have at most {MAX_DOMAIN} characters"
-        )
-        findings.append(invalid(at, domain, text))
-    elif domain in seen:
-        findings.append(duplicate(at, domain))
-    else:
-        seen.add(domain)
+_DOMAIN_RULE = TextRule("a name for this level, such as rack", _validate_domain)
 
 
 def _validate_references(references: Sequence[Any]) -> list[FieldError]:

@@ -1,6 +1,6 @@
 """Topology domains, and the levels of a ClusterTopology with their validation. Source: `rules/README.md`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,47 +94,55 @@ def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
     return findings
 
 
-def validate_levels(levels: Sequence[Any], path: FieldPath) -> list[FieldError]:
-    """Returns findings about `levels`, a list of maps with `domain` and `key`. `path` is the path of the list."""
+def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
+    return None if domain in _RANK else not_supported(at, domain, DOMAINS)
+
+
+def _validate_key(at: FieldPath, key: str) -> FieldError | None:
+    problem = f"must be no more than {MAX_KEY} characters" if len(key) > MAX_KEY else label_key_problem(key)
+    return None if problem is None else invalid(at, key, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """The rule for a text field. `hint` describes the text if it is missing. `validate` returns a finding about an
+    invalid one."""
+
+    hint: str
+    validate: Callable[[FieldPath, str], FieldError | None]
+
+
+DOMAIN_RULE = TextRule(f"one of {', '.join(DOMAINS)}", _validate_domain)
+_KEY_RULE = TextRule("the node label that holds this level, such as topology.kubernetes.io/rack", _validate_key)
+
+
+def validate_levels(
+    levels: Sequence[Any], path: FieldPath, domain_rule: TextRule = DOMAIN_RULE, most: int = MAX_LEVELS
+) -> list[FieldError]:
+    """Returns findings about `levels`, a list of at most `most` maps with `domain` and `key`. `path` is the path of the
+    list."""
     findings: list[FieldError] = []
     if not levels:
         return [required(path, "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}")]
-    if len(levels) > MAX_LEVELS:
-        findings.append(invalid(path, len(levels), f"must have at most {MAX_LEVELS} levels"))
+    if len(levels) > most:
+        findings.append(invalid(path, len(levels), f"must have at most {most} levels"))
     domains: set[str] = set()
     keys: set[str] = set()
     for at, level in walk_maps(levels, path, findings):
-        _validate_domain(level, at.child("domain"), domains, findings)
-        validate_key(level, at.child("key"), keys, findings)
+        _validate_text(level.get("domain"), at.child("domain"), domain_rule, domains, findings)
+        _validate_text(level.get("key"), at.child("key"), _KEY_RULE, keys, findings)
     return findings
 
 
-def _validate_domain(level: dict[str, Any], at: FieldPath, seen: set[str], findings: list[FieldError]) -> None:
-    domain = level.get("domain")
-    if domain is None or domain == "":
-        findings.append(required(at, f"one of {', '.join(DOMAINS)}"))
-    elif not isinstance(domain, str):
-        findings.append(wrong_type(at, domain, "a string"))
-    elif domain not in _RANK:
-        findings.append(not_supported(at, domain, DOMAINS))
-    elif domain in seen:
-        findings.append(duplicate(at, domain))
+def _validate_text(value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: list[FieldError]) -> None:
+    """Adds a problem of `value` to `findings`, or the valid value to `seen`."""
+    if value is None or value == "":
+        findings.append(required(at, rule.hint))
+    elif not isinstance(value, str):
+        findings.append(wrong_type(at, value, "a string"))
+    elif (finding := rule.validate(at, value)) is not None:
+        findings.append(finding)
+    elif value in seen:
+        findings.append(duplicate(at, value))
     else:
-        seen.add(domain)
-
-
-def validate_key(level: dict[str, Any], at: FieldPath, seen: set[str], findings: list[FieldError]) -> None:
-    """Validates the key of `level`, which is at the path `at`. Adds a problem to `findings`, or the key to `seen`."""
-    key = level.get("key")
-    if key is None or key == "":
-        findings.append(required(at, "the node label that holds this level, such as topology.kubernetes.io/rack"))
-    elif not isinstance(key, str):
-        findings.append(wrong_type(at, key, "a string"))
-    elif len(key) > MAX_KEY:
-        findings.append(invalid(at, key, f"must be no more than {MAX_KEY} characters"))
-    elif (problem := label_key_problem(key)) is not None:
-        findings.append(invalid(at, key, problem))
-    elif key in seen:
-        findings.append(duplicate(at, key))
-    else:
-        seen.add(key)
+        seen.add(value)
