@@ -84,7 +84,7 @@ class PodCliqueWebhook:
             reservation_warning(injection, pcs),
             allocation_warning(injection.mode, plan.claim, plan.device_class, classes),
         )
-        warnings = [*warnings, *filter(None, of_plan)]
+        warnings = [*warnings, *injection.warnings, *filter(None, of_plan)]
         if self._resources.is_ensured(plan, injection.mode):
             return patched(injection.patch, warnings=warnings)
         return self._ensure(request, plan, injection, warnings)

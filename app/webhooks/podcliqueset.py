@@ -8,6 +8,7 @@ from app.objects.fields import FieldError
 from app.rules.kinds import COMPUTE_DOMAIN
 from app.rules.mnnvl.grove_groups import ignored_annotations, validate_groups
 from app.rules.mnnvl.preflight import Placement, preflight_warnings
+from app.rules.mnnvl.set_annotations import validate_annotations
 from app.rules.mnnvl.template import Template, read_template
 from app.rules.topology.capacity import capacity_warnings, required_levels
 from app.rules.topology.constraints import ignored
@@ -20,8 +21,8 @@ class PodCliqueSetWebhook:
     def __call__(self, request: Request) -> Verdict:
         findings, warnings = self._constraints(request)
         template = read_template(request.object, request.namespace)
-        grouped, stored = self._groups(request, template)
-        findings = [*findings, *grouped]
+        annotated, stored = self._annotations(request, template)
+        findings = [*findings, *annotated]
         return judged(findings, [*warnings, *stored, *([] if findings else self._warnings(request, template))])
 
     def _constraints(self, request: Request) -> tuple[list[FieldError], list[str]]:
@@ -33,10 +34,12 @@ class PodCliqueSetWebhook:
                 return [], [ignored(missing.message)]
             raise
 
-    def _groups(self, request: Request, template: Template) -> tuple[list[FieldError], list[str]]:
+    def _annotations(self, request: Request, template: Template) -> tuple[list[FieldError], list[str]]:
+        findings, stored = validate_annotations(template, request.old)
         if not self._topology.dialect().reads_groups:
-            return [], []
-        return validate_groups(template, request.old, self._sets.namesakes(request.namespace))
+            return findings, stored
+        grouped, remaining = validate_groups(template, request.old, self._sets.namesakes(request.namespace))
+        return [*findings, *grouped], [*stored, *remaining]
 
     def _warnings(self, request: Request, template: Template) -> list[str]:
         dialect = self._topology.dialect()

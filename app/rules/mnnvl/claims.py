@@ -25,6 +25,8 @@ from app.rules.mnnvl.plan import (
     Member,
     Plan,
     Scope,
+    device_class_of,
+    is_device_class,
     plan_of,
     possible_scopes,
     read_plan,
@@ -79,13 +81,13 @@ def plan_injection(
     spec = walk_map(obj, "spec", _ROOT, findings)
     pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
     gpu_containers = _gpu_containers(pod_spec, findings)
-    plan = read_plan(member, annotations, findings)
-    if plan is None:
+    stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
+    plan, warnings = _plan(member, annotations, stored, findings)
+    if plan is None or findings:
         return Injection(findings=tuple(findings))
     if not gpu_containers:
         return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
     position, entry = _claim_entry(pod_spec, findings)
-    stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
     mode = _stored_form(member, entry or stored) or claim_mode  # Grove's operator removes the entry from the spec
     if entry is not None and entry != claim_entry(plan, mode):
         scope = scope_of_entry(member, entry) if entry == stored else None
@@ -96,7 +98,23 @@ def plan_injection(
     if findings:
         return Injection(findings=tuple(findings))
     patch = _operations(pod_spec, None if entry else claim_entry(plan, mode), gpu_containers)
-    return Injection(plan, mode, tuple(patch), int_of(spec.get("replicas"), 1))
+    return Injection(plan, mode, tuple(patch), int_of(spec.get("replicas"), 1), warnings=warnings)
+
+
+def _plan(
+    member: Member, annotations: MnnvlAnnotations, stored: Entry | None, findings: list[FieldError]
+) -> tuple[Plan | None, tuple[str, ...]]:
+    """Returns the plan of a PodClique, None if there are new findings, and warnings. If `stored` is its claim before an
+    UPDATE, the plan is that of this claim while the annotations are invalid, so that Grove can still scale it."""
+    problems: list[FieldError] = []
+    plan = read_plan(member, annotations, problems)
+    scope = scope_of_entry(member, stored)
+    if plan is not None or scope is None:
+        findings += problems
+        return plan, ()
+    device_class = device_class_of(annotations)
+    kept = plan_of(member, scope, device_class if is_device_class(device_class) else DEFAULT_DEVICE_CLASS)
+    return kept, tuple(f"the stored claim of the PodClique stays: {problem}" for problem in problems)
 
 
 def _no_gpu(name: str) -> str:

@@ -281,6 +281,31 @@ def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> N
     assert finding.field == "spec.podSpec.resourceClaims[0]"
 
 
+@pytest.mark.parametrize("mode", ["shared", "template"])
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize(
+    ("invalid", "problem"),
+    [
+        ({"scope": "node"}, "metadata.annotations[grove.io/mnnvl-scope]: Unsupported value"),
+        ({"scope": "scalingGroupReplica"}, "metadata.labels[grove.io/pcsg-name]: Required value"),
+        ({"device_class": "No Class"}, "metadata.annotations[grove.io/mnnvl-device-class]: Invalid value"),
+    ],
+)
+def test_annotations_that_became_invalid_keep_the_stored_claim(
+    invalid: dict[str, str], problem: str, reset: bool, mode: Any
+) -> None:
+    stored = patched(clique(), mode)
+    annotated = clique(**invalid)  # type: ignore[arg-type]
+    updated = annotated if reset else {**stored, "metadata": annotated["metadata"]}
+    kept = injection_into(updated, "ns", "shared", stored)
+    assert kept.plan is not None
+    assert (kept.findings, kept.plan.base_name, kept.mode) == ((), "pcs-0", mode)
+    assert kept.plan.device_class == "compute-domain.nvidia.com"
+    assert apply(updated, list(kept.patch))["spec"] == stored["spec"]
+    assert kept.warnings[0].startswith(f"the stored claim of the PodClique stays: {problem}")
+    assert injection_into(annotated, "ns", "shared").findings != ()
+
+
 def test_annotations_above_count_unless_the_clique_has_its_own() -> None:
     above = MnnvlAnnotations("true", "clique", "theirs")
     bare = {**clique(), "metadata": {**clique()["metadata"], "annotations": {}}}

@@ -1,0 +1,85 @@
+"""Our MNNVL annotations in a PodCliqueSet."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.mnnvl.set_annotations import validate_annotations
+from app.rules.mnnvl.template import read_template
+
+GPUS = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}
+
+
+def annotations(values: dict[str, Any]) -> dict[str, Any]:
+    return {f"grove.io/mnnvl-{key.replace('_', '-')}": value for key, value in values.items()}
+
+
+def clique(name: str, pod_spec: Any = GPUS, **values: Any) -> dict[str, Any]:
+    return {"name": name, "annotations": annotations(values), "spec": {"podSpec": pod_spec}}
+
+
+def pcs(*cliques: dict[str, Any], pool: Any = None, **values: Any) -> dict[str, Any]:
+    """A set whose clique `leader` is in the scaling group `pool`."""
+    group = {"name": "pool", "cliqueNames": ["leader"], "annotations": annotations(pool or {})}
+    template = {"cliques": list(cliques), "podCliqueScalingGroups": [group]}
+    return {"metadata": {"name": "train", "annotations": annotations(values)}, "spec": {"template": template}}
+
+
+WORKER, LEADER = clique("worker"), clique("leader")
+SCOPE, CLASS = "metadata.annotations[grove.io/mnnvl-scope]", "metadata.annotations[grove.io/mnnvl-device-class]"
+SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
+
+
+@pytest.mark.parametrize(
+    ("obj", "findings"),
+    [
+        pytest.param(pcs(WORKER, LEADER), [], id="no annotations"),
+        pytest.param(pcs(WORKER, LEADER, enabled="true"), [], id="the defaults"),
+        pytest.param(pcs(WORKER, LEADER, enabled="true", scope="", device_class=""), [], id="empty values"),
+        pytest.param(
+            pcs(WORKER, LEADER, enabled="true", scope="node", device_class="No Class"),
+            [
+                f'{SCOPE}: Unsupported value: "node": {SUPPORTED}',
+                f'{CLASS}: Invalid value: "No Class": must be the name of a DeviceClass, such as '
+                f"compute-domain.nvidia.com",
+            ],
+            id="values of the set that nobody supports, each once",
+        ),
+        pytest.param(pcs(WORKER, enabled="false", scope="node"), [], id="MNNVL is disabled"),
+        pytest.param(pcs(clique("worker", enabled="false"), enabled="true", scope="node"), [], id="opted out"),
+        pytest.param(pcs(clique("router", {}), enabled="true", scope="node"), [], id="no GPUs"),
+        pytest.param(
+            pcs(LEADER, enabled="true", pool={"scope": "node"}),
+            [
+                f"spec.template.podCliqueScalingGroups[0].annotations[grove.io/mnnvl-scope]: Unsupported value: "
+                f'"node": {SUPPORTED}'
+            ],
+            id="a value of a scaling group",
+        ),
+        pytest.param(
+            pcs(WORKER, clique("leader", scope="node"), enabled="true"),
+            [f'spec.template.cliques[1].annotations[grove.io/mnnvl-scope]: Unsupported value: "node": {SUPPORTED}'],
+            id="a value of a clique",
+        ),
+        pytest.param(pcs(LEADER, enabled="true", scope="scalingGroupReplica"), [], id="a scope for scaling groups"),
+        pytest.param(
+            pcs(LEADER, WORKER, enabled="true", scope="scalingGroupReplica"),
+            [
+                f'{SCOPE}: Invalid value: "scalingGroupReplica": clique "worker" is in no scaling group; give it '
+                f"another scope"
+            ],
+            id="a scope for scaling groups, and a clique in none",
+        ),
+    ],
+)
+def test_findings(obj: dict[str, Any], findings: list[str]) -> None:
+    found, warnings = validate_annotations(read_template(obj), None)
+    assert ([str(finding) for finding in found], warnings) == (findings, [])
+
+
+def test_what_was_stored_before_is_a_warning() -> None:
+    old = pcs(WORKER, enabled="true", scope="node")
+    new = pcs(WORKER, enabled="true", scope="node", device_class="No Class")
+    found, warnings = validate_annotations(read_template(new), old)
+    assert [finding.field for finding in found] == [CLASS]
+    assert warnings == [f'stored before, and allowed to stay: {SCOPE}: Unsupported value: "node": {SUPPORTED}']
