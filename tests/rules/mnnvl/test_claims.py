@@ -295,7 +295,7 @@ def test_annotations_that_became_invalid_keep_the_stored_claim(
     invalid: dict[str, str], problem: str, reset: bool, mode: Any
 ) -> None:
     stored = patched(clique(), mode)
-    annotated = clique(**invalid)  # type: ignore[arg-type]
+    annotated = clique(**invalid)
     updated = annotated if reset else {**stored, "metadata": annotated["metadata"]}
     kept = injection_into(updated, "ns", "shared", stored)
     assert kept.plan is not None
