@@ -15,18 +15,22 @@ async def claims_of_pods(clients: Users, namespace: str) -> tuple[int, dict[str,
         references = {claim["name"]: claim["resourceClaimName"] for claim in pod["spec"].get("resourceClaims", [])}
         used = [claim["name"] for each in pod["spec"]["containers"] for claim in each["resources"].get("claims", [])]
         name = references["mnnvl"].removesuffix("-mnnvl-claim") if used == ["mnnvl"] else f"{references or ''}"
-        assert claims.setdefault(pod["metadata"]["labels"]["grove.io/podclique"], name) == name
+        clique = pod["metadata"]["labels"]["grove.io/podclique"]
+        claims[clique] = name if claims.get(clique, name) == name else "different claims"
     return len(pods), claims
 
 
 async def owners(clients: Users, namespace: str) -> dict[str, str]:
-    """The PodGang that owns both the ComputeDomain and the claim, by their base name."""
+    """The PodGang that owns both the ComputeDomain and the claim of a base name; "nobody" if they differ."""
     pairs = []
     for resource, suffix in ((COMPUTE_DOMAIN, "-cd"), (RESOURCE_CLAIM, "-mnnvl-claim")):
         items = (await clients.admin.list(resource, namespace, limit=0)).items
         pairs.append({obj["metadata"]["name"].removesuffix(suffix): _owner(obj) for obj in items})
-    assert pairs[0].keys() == pairs[1].keys()
-    return {name: owner for name, owner in pairs[0].items() if pairs[1][name] == owner}
+    domains, claims = pairs
+    return {
+        name: domains[name] if domains.get(name) == claims.get(name) else "nobody"
+        for name in sorted(domains.keys() | claims.keys())
+    }
 
 
 def _owner(obj: Object) -> str:
