@@ -81,6 +81,11 @@ class GroveOperator:
         return self._process is not None and self._process.returncode is None
 
     @property
+    def webhooks(self) -> str:
+        """The URL below which its webhooks are."""
+        return f"https://localhost:{self._ports['webhooks']}/webhooks"
+
+    @property
     def log(self) -> str:
         return (self._folder / "log").read_text()
 
@@ -158,7 +163,7 @@ class GroveOperator:
                     {
                         "name": f"{path}.grove.example",
                         "admissionReviewVersions": ["v1"],
-                        "clientConfig": {"url": f"https://localhost:{self._ports['webhooks']}/webhooks/{path}"},
+                        "clientConfig": {"url": f"{self.webhooks}/{path}"},
                         "failurePolicy": "Fail",
                         "sideEffects": "None",
                         "rules": [
