@@ -57,8 +57,8 @@ class Cluster:
         """Returns the served version of each API in NEIGHBOURS, and the dialect in force."""
         if self.discovery is None or not self.discovery.known:
             return {}
-        served = {resource: self.discovery.served_version(resource) for resource in NEIGHBOURS}
-        notes = {f"api/{resource}": version or NOT_INSTALLED for resource, version in served.items()}
+        versions = {resource: self.discovery.served_version(resource) for resource in NEIGHBOURS}
+        notes = {f"api/{resource}": version or NOT_INSTALLED for resource, version in versions.items()}
         return {**notes, "dialect": self.facts.dialect().name}
 
     def gauges(self) -> Iterator[Gauge]:

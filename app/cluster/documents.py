@@ -58,14 +58,14 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
 
 
 class DocumentObjects:
-    """`Objects` over documents in memory. Documents of a kind that is not used here are left out, and those whose
-    metadata no API server stores: without a name, or with a label that is not a string. Created objects are kept."""
+    """`Objects` over documents in memory. Documents are left out if their kind is not used here, or if no API server
+    would store their metadata, for example without a name. Created objects are kept."""
 
     def __init__(self, documents: Iterable[Object]) -> None:
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._versions = itertools.count(1)
         self._serves_bindings = False
-        """Whether there was a ClusterTopologyBinding among the documents, or a PodCliqueSet in its words."""
+        """Whether the documents contain a ClusterTopologyBinding, or a PodCliqueSet that uses one."""
         for document in documents:
             self.add(document)
 
@@ -136,14 +136,14 @@ class DocumentObjects:
 
 
 def _can_be_stored(metadata: Mapping[str, Any]) -> bool:
-    """Whether `metadata` is of the types that an API server asks for, as far as it is read here."""
+    """Whether the parts of `metadata` that are read here have the types that an API server requires."""
     name, namespace = metadata.get("name"), metadata.get("namespace") or ""
     maps = (metadata.get("labels") or {}, metadata.get("annotations") or {})
     owners = metadata.get("ownerReferences") or []
     return (
         isinstance(name, str)
         and isinstance(namespace, str)
-        and all(isinstance(given, dict) and _are_texts(given.values()) for given in maps)
+        and all(isinstance(entries, dict) and _are_texts(entries.values()) for entries in maps)
         and isinstance(owners, list)
         and all(isinstance(owner, dict) and _are_texts(map(owner.get, ("kind", "name", "uid"))) for owner in owners)
     )

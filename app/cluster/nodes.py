@@ -1,4 +1,4 @@
-"""Which labels of nodes are kept: those of the levels of every topology and the configured ones."""
+"""The labels of nodes: those that are kept, and how many nodes have equal ones."""
 
 import asyncio
 from collections import Counter
@@ -18,16 +18,16 @@ ALWAYS = (GPU_COUNT, NVLINK_DOMAIN)
 """The labels for warnings about room and about NVLink domains."""
 
 
-KEPT = 100
-"""For how many sets of keys the nodes are kept in groups."""
+MOST_GROUPINGS = 100
+"""The most sets of keys for which groups of nodes are cached."""
 
 
 class NodeKeys:
     """The keys of the labels to keep: those in ALWAYS and `configured`, and those of the levels of the ClusterTopology
     `topology_name` and of all ClusterTopologyBindings.
 
-    `changed` is set if a key was added, so that nodes have to be listed again. `nodes` looks at all labels, even those
-    that are not kept yet.
+    `changed` is set if a key was added, so that nodes have to be listed again. `nodes` groups by any label, even if it
+    is not kept yet.
     """
 
     def __init__(self, topology_name: str, configured: tuple[str, ...]) -> None:
@@ -47,21 +47,21 @@ class NodeKeys:
         return {intern(key): intern(labels[key]) for key in self._keys if key in labels}
 
     def nodes(self, keys: Collection[str]) -> Nodes:
-        """Returns how many nodes have equal labels of these keys, except `kubernetes.io/hostname`."""
-        asked = frozenset(keys)
-        if asked not in self._nodes:
-            if len(self._nodes) >= KEPT:
+        """Returns the nodes grouped by their labels of these keys, except `kubernetes.io/hostname`."""
+        grouping = frozenset(keys)
+        if grouping not in self._nodes:
+            if len(self._nodes) >= MOST_GROUPINGS:
                 self._nodes.clear()
-            self._nodes[asked] = Nodes(self._groups(asked))
-        return self._nodes[asked]
+            self._nodes[grouping] = Nodes(self._groups(grouping))
+        return self._nodes[grouping]
 
-    def _groups(self, asked: Collection[str]) -> Iterator[tuple[dict[str, str], int]]:
+    def _groups(self, grouping: Collection[str]) -> Iterator[tuple[dict[str, str], int]]:
         groups: Counter[tuple[tuple[str, str], ...]] = Counter()
         for keys, nodes in self._nodes_with.values():
-            places = [place for place, key in enumerate(keys) if key in asked]
-            counts = Counter(tuple(values[place] for place in places) for values in nodes.values())
+            positions = [position for position, key in enumerate(keys) if key in grouping]
+            counts = Counter(tuple(values[position] for position in positions) for values in nodes.values())
             for texts, count in counts.items():
-                groups[tuple(zip((keys[place] for place in places), texts, strict=True))] += count
+                groups[tuple(zip((keys[position] for position in positions), texts, strict=True))] += count
         return ((dict(pairs), count) for pairs, count in groups.items())
 
     def node_changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
@@ -69,8 +69,7 @@ class NodeKeys:
             self._forget(key[1])
 
     def _note(self, node: str, labels: Mapping[str, str]) -> None:
-        """Records the labels of a node. Equal texts are stored once, and so are equal sets of keys, which most nodes
-        have in common."""
+        """Records the labels of a node. Equal texts and equal sets of keys are stored only once."""
         pairs = [pair for pair in sorted(labels.items()) if pair[0] != HOSTNAME_KEY]
         keys, values = tuple(intern(key) for key, _ in pairs), tuple(intern(value) for _, value in pairs)
         if self._keys_of.get(node) == keys and self._nodes_with[keys][1][node] == values:

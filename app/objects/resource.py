@@ -28,49 +28,31 @@ class Resource:
 
 
 NODE = Resource("", "nodes", "Node", False, ("v1",), optional=False)
-
 CONFIG_MAP = Resource("", "configmaps", "ConfigMap", True, ("v1",), optional=False)
-
 DEPLOYMENT = Resource("apps", "deployments", "Deployment", True, ("v1",), optional=False)
-
 POD = Resource("", "pods", "Pod", True, ("v1",), optional=False)
-
 EVENT = Resource("events.k8s.io", "events", "Event", True, ("v1",), optional=False)
-
 SECRET = Resource("", "secrets", "Secret", True, ("v1",), optional=False)
-
 LEASE = Resource("coordination.k8s.io", "leases", "Lease", True, ("v1",), optional=False)
-
 CRD = Resource("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", False, ("v1",), False)
-
 NAMESPACE = Resource("", "namespaces", "Namespace", False, ("v1",), optional=False)
-
 SERVICE = Resource("", "services", "Service", True, ("v1",), optional=False)
-
 ENDPOINT_SLICE = Resource("discovery.k8s.io", "endpointslices", "EndpointSlice", True, ("v1",), optional=False)
 
-_REVIEWS = "authorization.k8s.io"
-
+_REVIEWS, _REGISTRATION = "authorization.k8s.io", "admissionregistration.k8s.io"
 ACCESS_REVIEW = Resource(_REVIEWS, "subjectaccessreviews", "SubjectAccessReview", False, ("v1",), optional=False)
-
 SELF_ACCESS_REVIEW = Resource(
     _REVIEWS, "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, ("v1",), optional=False
 )
-
 MUTATING_WEBHOOKS = Resource(
-    "admissionregistration.k8s.io",
-    "mutatingwebhookconfigurations",
-    "MutatingWebhookConfiguration",
-    False,
-    ("v1",),
-    optional=False,
+    _REGISTRATION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False, ("v1",), optional=False
+)
+VALIDATING_WEBHOOKS = Resource(
+    _REGISTRATION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, ("v1",), optional=False
 )
 
-VALIDATING_WEBHOOKS = Resource(
-    "admissionregistration.k8s.io",
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
-    False,
-    ("v1",),
-    optional=False,
+OF_KUBERNETES = (
+    *(NODE, POD, EVENT, SECRET, CONFIG_MAP, DEPLOYMENT, LEASE, CRD, NAMESPACE, SERVICE, ENDPOINT_SLICE),
+    *(ACCESS_REVIEW, SELF_ACCESS_REVIEW, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
 )
+"""All of these resources."""

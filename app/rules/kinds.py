@@ -1,23 +1,6 @@
 """The resources that this program reads or writes."""
 
-from app.objects.resource import (
-    ACCESS_REVIEW,
-    CONFIG_MAP,
-    CRD,
-    DEPLOYMENT,
-    ENDPOINT_SLICE,
-    EVENT,
-    LEASE,
-    MUTATING_WEBHOOKS,
-    NAMESPACE,
-    NODE,
-    POD,
-    SECRET,
-    SELF_ACCESS_REVIEW,
-    SERVICE,
-    VALIDATING_WEBHOOKS,
-    Resource,
-)
+from app.objects.resource import OF_KUBERNETES, Resource
 
 CLUSTER_TOPOLOGY = Resource("grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",))
 CLUSTER_TOPOLOGY_BINDING = Resource(
@@ -45,49 +28,12 @@ WORKLOAD = Resource("scheduling.k8s.io", "workloads", "Workload", True, ("v1beta
 K8S_POD_GROUP = Resource("scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2"))
 PRIORITY_CLASS = Resource("scheduling.k8s.io", "priorityclasses", "PriorityClass", False, ("v1",), optional=False)
 
-ALL: tuple[Resource, ...] = (
-    NODE,
-    POD,
-    EVENT,
-    SECRET,
-    CONFIG_MAP,
-    DEPLOYMENT,
-    LEASE,
-    CRD,
-    NAMESPACE,
-    SERVICE,
-    ENDPOINT_SLICE,
-    ACCESS_REVIEW,
-    SELF_ACCESS_REVIEW,
-    MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
-    CLUSTER_TOPOLOGY,
-    CLUSTER_TOPOLOGY_BINDING,
-    POD_CLIQUE_SET,
-    POD_CLIQUE,
-    POD_CLIQUE_SCALING_GROUP,
-    POD_GANG,
-    KAI_TOPOLOGY,
-    POD_GROUP,
-    COMPUTE_DOMAIN,
-    RESOURCE_CLAIM,
-    DEVICE_CLASS,
-    WORKLOAD,
-    K8S_POD_GROUP,
-    PRIORITY_CLASS,
-)
+_GROVE = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_CLIQUE, POD_GANG)
 
-NEIGHBOURS: tuple[Resource, ...] = (
-    CLUSTER_TOPOLOGY,
-    CLUSTER_TOPOLOGY_BINDING,
-    POD_CLIQUE_SET,
-    POD_CLIQUE,
-    POD_GANG,
-    KAI_TOPOLOGY,
-    POD_GROUP,
-    COMPUTE_DOMAIN,
-    RESOURCE_CLAIM,
-    WORKLOAD,
-    K8S_POD_GROUP,
-)
+_SCHEDULING = (KAI_TOPOLOGY, POD_GROUP, COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD, K8S_POD_GROUP)
+
+NEIGHBOURS: tuple[Resource, ...] = (*_GROVE, *_SCHEDULING)
 """The APIs of the systems that this product runs beside. Each of them may be missing from a cluster."""
+
+ALL: tuple[Resource, ...] = (*OF_KUBERNETES, *NEIGHBOURS, POD_CLIQUE_SCALING_GROUP, DEVICE_CLASS, PRIORITY_CLASS)
+"""The resources that the server uses."""

@@ -39,10 +39,10 @@ class Surroundings(Protocol):
         """Returns the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Returns the labels of nodes that stored levels refer to. Empty if the nodes are not known."""
+        """Returns the nodes grouped by the labels that are kept. Empty if the nodes are not known."""
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        """Returns the labels of the nodes that have these keys, whether a stored level refers to them or not."""
+        """Returns the nodes grouped by their labels of these keys, whether a stored level refers to them or not."""
 
 
 @dataclass(frozen=True, slots=True)
