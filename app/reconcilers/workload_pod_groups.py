@@ -46,6 +46,7 @@ class PodGroupWriter:
         self, namespace: str, group: Group, desired: Object, common_owner: Mapping[str, Any] | None
     ) -> tuple[Object | None, float | None]:
         cached = self._caches.pod_groups.get(namespace, group.pod_group_name)
+        version = self._caches.pod_groups.resource_version(namespace, group.pod_group_name)
         stored = cached.view() if cached else await self._create(namespace, desired)
         if not is_of_group(stored, group):
             return None, None
@@ -53,7 +54,8 @@ class PodGroupWriter:
         references = owners_to_write(stored, common_owner)
         if references is not None:
             patch["metadata"] = {**patch.get("metadata", {}), "ownerReferences": references}
-        return stored, await self._correct(namespace, stored, patch) if patch else None
+        version = stored["metadata"].get("resourceVersion", version)  # the cache keeps it beside the object
+        return stored, await self._correct(namespace, stored, version, patch) if patch else None
 
     async def _create(self, namespace: str, desired: Object) -> Object:
         """Returns the stored PodGroup: the created one, or an existing one of the same name."""
@@ -66,8 +68,9 @@ class PodGroupWriter:
         self._caches.pod_groups.note(stored)
         return stored
 
-    async def _correct(self, namespace: str, stored: Object, patch: Object) -> float | None:
-        """Writes `patch`. If another writer keeps undoing it, returns the seconds until the next try instead."""
+    async def _correct(self, namespace: str, stored: Object, version: str | None, patch: Object) -> float | None:
+        """Writes `patch` if the PodGroup still has the resourceVersion `version`; else raises Conflict. If another
+        writer keeps undoing the patch, returns the seconds until the next try instead."""
         name, uid = stored["metadata"]["name"], stored["metadata"]["uid"]
         counted = same(f"{namespace}/{name}", patch)
         pause = self._rewrites.pause(counted)
@@ -76,8 +79,9 @@ class PodGroupWriter:
             self.report(stored, "fight", Remark("PodGroupContested", note))
             return pause
         self.report(stored, "fight", None)
-        patch_of_uid = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
-        self._caches.pod_groups.note(await self._client.patch(POD_GROUP, name, patch_of_uid, namespace))
+        preconditions = {"uid": uid, "resourceVersion": version}
+        patch = {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
+        self._caches.pod_groups.note(await self._client.patch(POD_GROUP, name, patch, namespace))
         self._rewrites.count(counted)
         return None
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from app.cluster.stores import fill
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
-from app.kube.api import Forbidden, Object
+from app.kube.api import Conflict, Forbidden, Object
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
@@ -266,6 +267,21 @@ def test_a_podgroup_that_was_made_anew_by_somebody_else_is_not_patched() -> None
             assert world.pod_groups() == {"w-g": 2}
 
     virtual.run(story())
+
+
+async def test_a_podgroup_that_changed_behind_the_cache_is_not_patched() -> None:
+    """The minimum of the Workload was changed while an administrator replaced it by minSubGroup. KAI allows only one of
+    the two."""
+    world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+    for fact, store in world.caches.stores:
+        fill(store, world.client.objects(fact.resource) if fact.resource in (POD, WORKLOAD) else ())
+    key = ("ns", "w/w/g/")
+    await world.reconciler.reconcile(key)
+    await world.client.patch(POD_GROUP, "w-g", {"spec": {"minMember": None, "minSubGroup": 1}}, "ns")
+    fill(world.caches.workloads, [workload("w", {"g": 3})])
+    with pytest.raises(Conflict):
+        await world.reconciler.reconcile(key)
+    assert [stored["spec"].get("minMember") for stored in world.client.objects(POD_GROUP)] == [None]
 
 
 def test_every_pod_that_waits_hears_of_it_up_to_ten_of_a_group_and_each_once() -> None:
