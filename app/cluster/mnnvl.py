@@ -147,7 +147,7 @@ class ClusterMnnvl:
             state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
         if plan.owner.uid and plan.owner.uid != pcs.uid:
-            raise Unavailable(f'the PodClique belongs to a former PodCliqueSet "{plan.owner.name}", made anew since')
+            raise Unavailable(f'the PodClique belongs to a former PodCliqueSet "{pcs.name}", which was created again')
         return Owner(pcs.name, pcs.uid)
 
     async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:

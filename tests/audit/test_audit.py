@@ -167,7 +167,7 @@ async def test_left_in_peace(objects: list[Object]) -> None:
     [
         pytest.param(
             [train(), gang(), domain(train())],
-            'not adopted: PodGang "train-0" should own it, and the reconciler has not made it so yet',
+            'not adopted: PodGang "train-0" should own it, and the reconciler has not made it the owner yet',
             id="not adopted for long",
         ),
         pytest.param(
@@ -180,7 +180,7 @@ async def test_left_in_peace(objects: list[Object]) -> None:
         ),
         pytest.param(
             [train(), gang(), domain(changed(builders.pod_gang("other", {}), uid="other"))],
-            'controlled by something else than PodGang "train-0", which uses it',
+            'controlled by another object than PodGang "train-0", which uses it',
             id="somebody else's",
         ),
     ],
@@ -283,7 +283,7 @@ async def test_what_cannot_be_decided_is_no_finding_but_is_told() -> None:
     client.fail_next("get", kinds.COMPUTE_DOMAIN, Forbidden("not you", code=403))
     auditor = auditing(client, CONFIGURED)
     (found,) = [one async for one in auditor.findings(None)]
-    assert (found.code, found.remedy) == (500, "Look at what stands in the way, and run the audit again.")
+    assert (found.code, found.remedy) == (500, "Correct the problem, and run the audit again.")
     assert (auditor.tally.counts["PodClique"], auditor.tally.exit_code) == (Count(1, 0, 1), 2)
 
 

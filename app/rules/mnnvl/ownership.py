@@ -174,10 +174,10 @@ def ownership_problem(resource: MnnvlResource, gang: Gang | None, *, set_exists:
         return _without_gang(resource, set_exists=set_exists)
     state = ownership(resource, gang)
     if state == "adoptable":
-        message = f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made it so yet'
-        return OwnershipProblem(message, "See whether a replica leads (/readyz?verbose) and what its log says.", True)
+        message = f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made it the owner yet'
+        return OwnershipProblem(message, "Check whether a replica leads (/readyz?verbose), and read its log.", True)
     if state == "foreign":
-        message = f'controlled by something else than PodGang "{gang.name}", which uses it'
+        message = f'controlled by another object than PodGang "{gang.name}", which uses it'
         return OwnershipProblem(message, "Remove the controller in its ownerReferences that is not its PodGang.")
     return None
 
@@ -186,6 +186,8 @@ def _without_gang(resource: MnnvlResource, *, set_exists: bool) -> OwnershipProb
     gang_name = f'PodGang "{resource.place.podgang}"' if resource.place.podgang else "the PodGang of its labels"
     message = f"orphaned: {gang_name} does not exist"
     if set_exists:
-        return OwnershipProblem(message, "It goes with its PodCliqueSet; delete it before where no Pod uses it.", True)
+        return OwnershipProblem(
+            message, "It is deleted with its PodCliqueSet. Delete it before if no Pod uses it.", True
+        )
     message += f', and neither does PodCliqueSet "{resource.place.pcs}"'
-    return OwnershipProblem(message, "Delete it, unless the garbage collector is quicker.")
+    return OwnershipProblem(message, "Delete it, unless the garbage collector has done so.")

@@ -26,8 +26,8 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             GANG,
             True,
             OwnershipProblem(
-                'not adopted: PodGang "train-0" should own it, and the reconciler has not made it so yet',
-                "See whether a replica leads (/readyz?verbose) and what its log says.",
+                'not adopted: PodGang "train-0" should own it, and the reconciler has not made it the owner yet',
+                "Check whether a replica leads (/readyz?verbose), and read its log.",
                 settling=True,
             ),
             id="waits",
@@ -37,7 +37,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             GANG,
             True,
             OwnershipProblem(
-                'controlled by something else than PodGang "train-0", which uses it',
+                'controlled by another object than PodGang "train-0", which uses it',
                 "Remove the controller in its ownerReferences that is not its PodGang.",
             ),
             id="foreign",
@@ -48,7 +48,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             True,
             OwnershipProblem(
                 'orphaned: PodGang "train-0" does not exist',
-                "It goes with its PodCliqueSet; delete it before where no Pod uses it.",
+                "It is deleted with its PodCliqueSet. Delete it before if no Pod uses it.",
                 settling=True,
             ),
             id="without its PodGang",
@@ -59,7 +59,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             False,
             OwnershipProblem(
                 'orphaned: the PodGang of its labels does not exist, and neither does PodCliqueSet "train"',
-                "Delete it, unless the garbage collector is quicker.",
+                "Delete it, unless the garbage collector has done so.",
             ),
             id="without anything",
         ),
