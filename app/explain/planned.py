@@ -18,9 +18,10 @@ from app.explain.facts.grove import (
     pod_clique_set,
 )
 from app.explain.facts.pods import Shape, shape
-from app.explain.facts.values import at, items, mapping, text
+from app.explain.facts.values import at, text
 from app.explain.index import Index
 from app.explain.levels import Topology
+from app.objects.shape import map_of, maps_of
 
 PLACEMENT = ("LevelUnknown", "MinAboveReplicas", "NeverFits", "NoDomainFits", "OtherResource", "NodesUnfit")
 """The reasons that can hold for a set before it exists."""
@@ -50,8 +51,8 @@ def planned(index: Index, document: Mapping[str, Any]) -> tuple[Facts, PodClique
 
 def _shapes(document: Mapping[str, Any]) -> dict[str, Shape]:
     """What a pod of each clique template asks of a node."""
-    templates = items(at(document, "spec", "template").get("cliques"))
-    return {text(item, "name"): shape(mapping(at(item, "spec").get("podSpec"))) for item in templates}
+    templates = maps_of(at(document, "spec", "template").get("cliques"))
+    return {text(item, "name"): shape(map_of(at(item, "spec").get("podSpec"))) for item in templates}
 
 
 class _Plan:

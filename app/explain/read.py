@@ -11,10 +11,11 @@ from typing import Any
 from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM, Facts, projected
 from app.explain.facts.common import Ref, place
 from app.explain.facts.pods import Pod
-from app.explain.facts.values import at, items, text
+from app.explain.facts.values import at, text
 from app.explain.reading import PAGE, Reading, collector_paused
 from app.kube.api import Object, Reader
 from app.objects.resource import EVENT, NODE, POD, Resource
+from app.objects.shape import maps_of
 from app.rules import kinds
 
 MOST_GETS = 12
@@ -93,8 +94,8 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
 
 def _above(obj: Object) -> tuple[str, str] | None:
     """(kind, name) of an owner that may have the label, or of a pod that has reserved a claim."""
-    owners = [(owner.get("kind", ""), owner.get("name", "")) for owner in items(obj["metadata"].get("ownerReferences"))]
-    consumers = [("Pod", text(consumer, "name")) for consumer in items(at(obj, "status").get("reservedFor"))]
+    owners = [(text(o, "kind"), text(o, "name")) for o in maps_of(obj["metadata"].get("ownerReferences"))]
+    consumers = [("Pod", text(consumer, "name")) for consumer in maps_of(at(obj, "status").get("reservedFor"))]
     return next((above for above in (*owners, *consumers) if above[0] in _OBJECTS), None)
 
 

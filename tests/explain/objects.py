@@ -280,10 +280,8 @@ def pod_group(one: KaiPodGroup) -> Object:
 def said(one: Said) -> Object:
     details: Object = {"name": one.queue} if one.queue else {}
     for name, amounts in (
-        ("queueResourceLimits", one.limit),
         ("queueDeservedResources", one.quota),
         ("queueAllocatedResources", one.allocated),
-        ("podGroupRequestedResources", one.asked),
     ):
         details |= {name: quantities(amounts.items())} if amounts else {}
     found: Object = {"reason": one.reason, "message": one.message}
@@ -296,7 +294,7 @@ def workload(one: Workload) -> Object:
 
 
 def workload_group(one: WorkloadGroup) -> Object:
-    reference = {"workload": {"workloadName": one.workload, "podGroupTemplateName": one.template}}
+    reference = {"workload": {"workloadName": one.workload, "podGroupTemplateName": "workers"}}
     spec: Object = {"podGroupTemplateRef": reference} if one.workload else {}
     return made("scheduling.k8s.io/v1alpha2", "PodGroup", one.namespace, one.name, spec=spec)
 
@@ -354,9 +352,7 @@ def claim_template(one: ClaimTemplate) -> Object:
 
 
 def compute_domain(one: ComputeDomain) -> Object:
-    nodes = [
-        {"name": n.name, "status": "Ready" if n.ready else "NotReady", "cliqueID": "c", "index": 0} for n in one.nodes
-    ]
+    nodes = [{"name": n.name, "status": "Ready" if n.ready else "NotReady", "index": 0} for n in one.nodes]
     spec = {"numNodes": one.number, "channel": {"resourceClaimTemplate": {"name": one.template}}}
     status = {"status": "Ready" if one.ready else "NotReady", "nodes": nodes}
     obj = made(

@@ -11,8 +11,13 @@ README = (Path(__file__).parents[2] / "app" / "explain" / "README.md").read_text
 
 def rows() -> list[tuple[str, set[str], set[str]]]:
     """(id, who, needs) of each row."""
-    found = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", README, re.MULTILINE)
-    return [(id, set(who.strip().split(", ")), set(needs.strip().split(", "))) for id, who, needs in found]
+    matches = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", README, re.MULTILINE)
+    return [(id, set(who.strip().split(", ")), _expanded(needs.strip().split(", "))) for id, who, needs in matches]
+
+
+def _expanded(needs: list[str]) -> set[str]:
+    both = {"topologies", "kai_topologies"}
+    return (set(needs) - {"levels"}) | (both if "levels" in needs else set())
 
 
 def test_ids_are_in_the_order_of_the_rules() -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from app.explain.facts.values import mapping, text
+from app.explain.facts.values import text
+from app.objects.shape import map_of
 from app.rules import labels
 
 Object = Mapping[str, Any]
@@ -86,7 +87,7 @@ _place = lru_cache(maxsize=65536)(Place)
 
 def place(metadata: Object) -> Place:
     """From the labels of both vocabularies: the design's and those that Grove's operator writes."""
-    of = mapping(metadata.get("labels"))
+    of = map_of(metadata.get("labels"))
     return _place(
         text(of, labels.PCS_NAME) or text(of, labels.GROVE_PCS_NAME),
         text(of, labels.PCS_REPLICA) or text(of, labels.GROVE_PCS_REPLICA),

@@ -6,7 +6,8 @@ from typing import Any
 
 from app.explain.facts.common import NOWHERE, Named, Object, Place, Ref, identity, place
 from app.explain.facts.selectors import Term, node_selector_terms
-from app.explain.facts.values import at, items, number, seconds_since_1970, text, texts
+from app.explain.facts.values import at, seconds_since_1970, text, texts
+from app.objects.shape import int_of, maps_of
 
 MOST_DEVICES = 32
 """A claim can't have more: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants, AllocationResultsMaxSize."""
@@ -80,7 +81,6 @@ class DomainNode:
 
     name: str
     ready: bool
-    clique: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Event:
 def resource_claim(obj: Object) -> ResourceClaim:
     metadata, status = at(obj, "metadata"), at(obj, "status")
     allocation = at(status, "allocation")
-    results = items(at(allocation, "devices").get("results"))
+    results = maps_of(at(allocation, "devices").get("results"))
     return ResourceClaim(
         *identity(metadata),
         classes=_classes(at(obj, "spec")),
@@ -134,7 +134,7 @@ def resource_claim(obj: Object) -> ResourceClaim:
         nodes=node_selector_terms(at(allocation, "nodeSelector")),
         consumers=tuple(
             Consumer(text(item, "name"), text(item, "uid"))
-            for item in items(status.get("reservedFor"))
+            for item in maps_of(status.get("reservedFor"))
             if item.get("resource", "pods") == "pods"
         ),
         place=place(metadata),
@@ -148,14 +148,14 @@ def claim_template(obj: Object) -> ClaimTemplate:
 def _classes(spec: Object) -> tuple[str, ...]:
     """The DeviceClass of each device; v1beta1 has it on the request itself. Of a request for all devices, one is
     counted. One of several alternatives (`firstAvailable`) need not exist, so those are left out."""
-    requests = [at(item, "exactly") or item for item in items(at(spec, "devices").get("requests"))]
-    counts = [(text(item, "deviceClassName"), number(item.get("count"), 1)) for item in requests]
+    requests = [at(item, "exactly") or item for item in maps_of(at(spec, "devices").get("requests"))]
+    counts = [(text(item, "deviceClassName"), int_of(item.get("count"), 1)) for item in requests]
     return tuple(name for name, count in counts if name for _ in range(min(count, MOST_DEVICES)))
 
 
 def device_class(obj: Object) -> DeviceClass:
     """Selectors are CEL. They are read for the driver and the type of device that they compare, and not evaluated."""
-    selectors = items(at(obj, "spec").get("selectors"))
+    selectors = maps_of(at(obj, "spec").get("selectors"))
     expressions = " ".join(text(at(item, "cel"), "expression") for item in selectors)
     driver, of_type = _DRIVER.search(expressions), _TYPE.search(expressions)
     is_gpu = driver is not None and _is_gpu(driver[1], of_type[1] if of_type else "")
@@ -165,9 +165,9 @@ def device_class(obj: Object) -> DeviceClass:
 def resource_slice(obj: Object) -> ResourceSlice:
     spec = at(obj, "spec")
     driver, pool = text(spec, "driver"), at(spec, "pool")
-    devices = [(text(item, "name"), at(item, "basic") or item) for item in items(spec.get("devices"))]
+    devices = [(text(item, "name"), at(item, "basic") or item) for item in maps_of(spec.get("devices"))]
     gpus = (name for name, device in devices if _is_gpu(driver, text(at(device, "attributes", "type"), "string")))
-    name, generation = text(at(obj, "metadata"), "name"), number(pool.get("generation"))
+    name, generation = text(at(obj, "metadata"), "name"), int_of(pool.get("generation"))
     return ResourceSlice(name, driver, text(pool, "name"), generation, text(spec, "nodeName"), tuple(gpus))
 
 
@@ -180,7 +180,7 @@ def compute_domain(obj: Object) -> ComputeDomain:
     metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
     return ComputeDomain(
         *identity(metadata),
-        number=number(spec.get("numNodes")),
+        number=int_of(spec.get("numNodes")),
         template=text(at(spec, "channel", "resourceClaimTemplate"), "name"),
         ready=status.get("status") == "Ready",
         nodes=_nodes(status.get("nodes"), "name"),
@@ -194,9 +194,7 @@ def domain_clique(obj: Object) -> DomainClique:
 
 
 def _nodes(value: Any, name: str) -> tuple[DomainNode, ...]:
-    return tuple(
-        DomainNode(text(item, name), item.get("status") == "Ready", text(item, "cliqueID")) for item in items(value)
-    )
+    return tuple(DomainNode(text(item, name), item.get("status") == "Ready") for item in maps_of(value))
 
 
 def event(obj: Object) -> Event:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from app.explain.facts.common import NOWHERE, UNBOUND, Condition, Named, Object, Place, Told, identity, place
 from app.explain.facts.pods import NO_SHAPE, PodClaim, Shape, pod_claims, shape
-from app.explain.facts.values import at, items, number, seconds_since_1970, text, texts
+from app.explain.facts.values import at, seconds_since_1970, text, texts
+from app.objects.shape import int_of, maps_of
 from app.rules.topology.levels import Level, read_levels
 
 TOPOLOGY_NAME = ("grove.io/topology-name", "kai.scheduler/topology")
@@ -143,13 +144,13 @@ def cluster_topology(obj: Object) -> ClusterTopology:
 def cluster_topology_binding(obj: Object) -> ClusterTopology:
     """A ClusterTopologyBinding: the order of its list is the order of its levels."""
     _, name, uid = identity(at(obj, "metadata"))
-    levels = (Level(text(item, "domain"), text(item, "key")) for item in items(at(obj, "spec").get("levels")))
+    levels = (Level(text(item, "domain"), text(item, "key")) for item in maps_of(at(obj, "spec").get("levels")))
     drifts = [
         text(status, "message") or "not in sync"
-        for status in items(at(obj, "status").get("schedulerTopologyStatuses"))
+        for status in maps_of(at(obj, "status").get("schedulerTopologyStatuses"))
         if status.get("schedulerName") == KAI and status.get("inSync") is False
     ]
-    bindings = items(at(obj, "spec").get("schedulerTopologyBindings"))
+    bindings = maps_of(at(obj, "spec").get("schedulerTopologyBindings"))
     bound = [text(item, "topologyReference") for item in bindings if item.get("schedulerName") == KAI]
     return ClusterTopology(
         "ClusterTopologyBinding",
@@ -167,19 +168,19 @@ def pod_clique_set(obj: Object) -> PodCliqueSet:
     template = at(spec, "template")
     return PodCliqueSet(
         *identity(metadata),
-        replicas=number(spec.get("replicas"), 1),
+        replicas=int_of(spec.get("replicas"), 1),
         asked=_asked(template, "spec.template"),
         cliques=tuple(
             _clique_template(item, f"spec.template.cliques[{position}]")
-            for position, item in enumerate(items(template.get("cliques")))
+            for position, item in enumerate(maps_of(template.get("cliques")))
         ),
         groups=tuple(
             _group_template(item, f"spec.template.podCliqueScalingGroups[{position}]")
-            for position, item in enumerate(items(template.get("podCliqueScalingGroups")))
+            for position, item in enumerate(maps_of(template.get("podCliqueScalingGroups")))
         ),
         conditions=tuple(
             Condition(*(text(item, key) for key in ("type", "status", "reason", "message")))
-            for item in items(at(obj, "status").get("conditions"))
+            for item in maps_of(at(obj, "status").get("conditions"))
         ),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
     )
@@ -188,17 +189,17 @@ def pod_clique_set(obj: Object) -> PodCliqueSet:
 def pod_clique(obj: Object) -> PodClique:
     metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
     pod_spec = at(spec, "podSpec")
-    replicas = number(spec.get("replicas"), 1)
+    replicas = int_of(spec.get("replicas"), 1)
     return PodClique(
         *identity(metadata),
         place=place(metadata),
         replicas=replicas,
-        minimum=number(spec.get("minAvailable"), replicas),
-        scheduled=number(status.get("scheduledReplicas")),
+        minimum=int_of(spec.get("minAvailable"), replicas),
+        scheduled=int_of(status.get("scheduledReplicas")),
         shape=shape(pod_spec),
         claims=pod_claims(pod_spec),
         scheduler=text(pod_spec, "schedulerName"),
-        errors=tuple(text(item, "description") for item in items(status.get("lastErrors"))),
+        errors=tuple(text(item, "description") for item in maps_of(status.get("lastErrors"))),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
     )
 
@@ -214,15 +215,15 @@ def pod_gang(obj: Object) -> PodGang:
         parts=tuple(
             GangPart(
                 text(item, "name"),
-                number(item.get("minReplicas"), 1),
-                frozenset(text(pod, "name") for pod in items(item.get("podReferences"))),
+                int_of(item.get("minReplicas"), 1),
+                frozenset(text(pod, "name") for pod in maps_of(item.get("podReferences"))),
                 _told(item),
             )
-            for item in items(spec.get("podgroups"))
+            for item in maps_of(spec.get("podgroups"))
         ),
         groups=tuple(
             GangGroup(text(item, "name"), texts(item.get("podGroupNames")), _told(item))
-            for item in items(spec.get("topologyConstraintGroupConfigs"))
+            for item in maps_of(spec.get("topologyConstraintGroupConfigs"))
         ),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
     )
@@ -240,16 +241,16 @@ def _asked(holder: Object, path: str) -> Asked:
 
 def _clique_template(item: Object, path: str) -> CliqueTemplate:
     spec = at(item, "spec")
-    replicas = number(spec.get("replicas"), 1)
-    return CliqueTemplate(text(item, "name"), replicas, number(spec.get("minAvailable"), replicas), _asked(item, path))
+    replicas = int_of(spec.get("replicas"), 1)
+    return CliqueTemplate(text(item, "name"), replicas, int_of(spec.get("minAvailable"), replicas), _asked(item, path))
 
 
 def _group_template(item: Object, path: str) -> GroupTemplate:
     return GroupTemplate(
         text(item, "name"),
         texts(item.get("cliqueNames")),
-        number(item.get("replicas"), 1),
-        number(item.get("minAvailable"), 1),
+        int_of(item.get("replicas"), 1),
+        int_of(item.get("minAvailable"), 1),
         _asked(item, path),
     )
 

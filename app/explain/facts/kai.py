@@ -1,12 +1,13 @@
 """KAI's objects, and those of the Kubernetes Workload API."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.explain.facts.common import NOWHERE, UNBOUND, Amounts, Named, Object, Place, Told, identity, place
 from app.explain.facts.pods import NODE_POOL
-from app.explain.facts.values import amounts, at, duration, items, number, seconds_since_1970, text
+from app.explain.facts.values import amounts, at, duration, seconds_since_1970, text
+from app.objects.shape import int_of, maps_of
 
 GPU = ("nvidia.com/gpu", "gpu")
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
@@ -37,10 +38,8 @@ class Said:
     reason: str
     message: str
     queue: str = ""
-    limit: Amounts = field(default_factory=dict)
     quota: Amounts = field(default_factory=dict)
     allocated: Amounts = field(default_factory=dict)
-    asked: Amounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +100,17 @@ class WorkloadGroup:
     namespace: str
     name: str
     workload: str = ""
-    template: str = ""
 
 
 def kai_topology(obj: Object) -> KaiTopology:
     metadata = at(obj, "metadata")
-    levels = items(at(obj, "spec").get("levels"))
+    levels = maps_of(at(obj, "spec").get("levels"))
     return KaiTopology(
         name=text(metadata, "name"),
         keys=tuple(filter(None, (text(level, "nodeLabel") for level in levels))),
         owners=tuple(
             (text(owner, "kind"), text(owner, "name"), text(owner, "uid"))
-            for owner in items(metadata.get("ownerReferences"))
+            for owner in maps_of(metadata.get("ownerReferences"))
         ),
         aliases={text(level, "alias"): text(level, "nodeLabel") for level in levels if level.get("alias")},
     )
@@ -121,12 +119,12 @@ def kai_topology(obj: Object) -> KaiTopology:
 def kai_pod_group(obj: Object) -> KaiPodGroup:
     metadata, spec = at(obj, "metadata"), at(obj, "spec")
     constraint = at(spec, "topologyConstraint")
-    subgroups = items(spec.get("subGroups"))
+    subgroups = maps_of(spec.get("subGroups"))
     return KaiPodGroup(
         *identity(metadata),
-        owners=tuple(text(owner, "uid") for owner in items(metadata.get("ownerReferences"))),
+        owners=tuple(text(owner, "uid") for owner in maps_of(metadata.get("ownerReferences"))),
         place=place(metadata),
-        minimum=number(spec.get("minMember"), 1),
+        minimum=int_of(spec.get("minMember"), 1),
         queue=text(spec, "queue"),
         preemptibility=text(spec, "preemptibility"),
         delay=duration(spec.get("preemptionDelay")),
@@ -138,7 +136,7 @@ def kai_pod_group(obj: Object) -> KaiPodGroup:
             SubGroup(
                 text(item, "name"),
                 text(item, "parent"),
-                number(item.get("minMember")),
+                int_of(item.get("minMember")),
                 _told(at(item, "topologyConstraint")),
             )
             for item in subgroups
@@ -148,7 +146,7 @@ def kai_pod_group(obj: Object) -> KaiPodGroup:
     )
 
 
-def _topology_of(subgroups: list[Object]) -> str:
+def _topology_of(subgroups: Iterable[Object]) -> str:
     names = (text(at(item, "topologyConstraint"), "topology") for item in subgroups)
     return next(filter(None, names), "")
 
@@ -161,7 +159,7 @@ def _said(status: Object) -> tuple[Said, ...]:
     """The reasons of the last UnschedulableOnNodePool condition of each node pool; the condition's own words if it has
     no reasons, as in older releases."""
     latest: dict[str, Object] = {}
-    for condition in items(status.get("schedulingConditions")):
+    for condition in maps_of(status.get("schedulingConditions")):
         if condition.get("type") == "UnschedulableOnNodePool":
             latest[text(condition, "nodePool")] = condition
     return tuple(
@@ -173,7 +171,7 @@ def _said(status: Object) -> tuple[Said, ...]:
 
 
 def _reasons(condition: Object) -> list[Said]:
-    reasons = items(condition.get("reasons"))
+    reasons = maps_of(condition.get("reasons"))
     if not reasons and (condition.get("message") or condition.get("reason")):
         return [Said(text(condition, "reason"), text(condition, "message"))]
     return [_reason(item, at(item, "details", "queueDetails")) for item in reasons]
@@ -184,10 +182,8 @@ def _reason(item: Object, details: Object) -> Said:
         text(item, "reason"),
         text(item, "message"),
         text(details, "name"),
-        amounts(details.get("queueResourceLimits")),
         amounts(details.get("queueDeservedResources")),
         amounts(details.get("queueAllocatedResources")),
-        amounts(details.get("podGroupRequestedResources")),
     )
 
 
@@ -219,7 +215,7 @@ def gpus(values: Amounts) -> int:
 def workload(obj: Object) -> Workload:
     """`podGroups` of Kubernetes 1.35, `podGroupTemplates` since 1.36."""
     metadata, spec = at(obj, "metadata"), at(obj, "spec")
-    groups = items(spec.get("podGroupTemplates")) or items(spec.get("podGroups"))
+    groups = maps_of(spec.get("podGroupTemplates")) or maps_of(spec.get("podGroups"))
     return Workload(*identity(metadata)[:2], tuple(text(item, "name") for item in groups))
 
 
@@ -227,4 +223,4 @@ def workload_group(obj: Object) -> WorkloadGroup:
     metadata = at(obj, "metadata")
     reference = at(obj, "spec", "podGroupTemplateRef")
     named = at(reference, "workload") or reference
-    return WorkloadGroup(*identity(metadata)[:2], text(named, "workloadName"), text(named, "podGroupTemplateName"))
+    return WorkloadGroup(*identity(metadata)[:2], text(named, "workloadName"))

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 from app.explain.facts.common import Amounts, Labels, Named, Object
 from app.explain.facts.selectors import Taint, taints
-from app.explain.facts.values import amounts, at, items, text
+from app.explain.facts.values import amounts, at, text
+from app.objects.shape import maps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Node(Named):
 
 def node(obj: Object) -> Node:
     metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
-    ready = [item.get("status") == "True" for item in items(status.get("conditions")) if item.get("type") == "Ready"]
+    ready = [item.get("status") == "True" for item in maps_of(status.get("conditions")) if item.get("type") == "Ready"]
     return Node(
         name=sys.intern(text(metadata, "name")),
         labels=_interned(at(metadata, "labels")),

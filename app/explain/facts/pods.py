@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from app.explain.facts.common import NOWHERE, Named, Object, Place, identity, place
 from app.explain.facts.selectors import Term, Toleration, node_selector, required_affinity, tolerations
-from app.explain.facts.values import amounts, at, items, number, seconds_since_1970, text, texts
+from app.explain.facts.values import amounts, at, seconds_since_1970, text, texts
+from app.objects.shape import int_of, maps_of
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
@@ -77,14 +78,14 @@ class Pod(Named):
 def pod(obj: Object) -> Pod:
     metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
     labels, annotations = at(metadata, "labels"), at(metadata, "annotations")
-    owners = items(metadata.get("ownerReferences"))
+    owners = maps_of(metadata.get("ownerReferences"))
     return Pod(
         *identity(metadata),
         place=place(metadata),
         owner=next((text(owner, "uid") for owner in owners if owner.get("controller") is True), ""),
         node=sys.intern(text(spec, "nodeName")),
         scheduler=sys.intern(text(spec, "schedulerName") or "default-scheduler"),
-        gates=tuple(sys.intern(text(gate, "name")) for gate in items(spec.get("schedulingGates"))),
+        gates=tuple(sys.intern(text(gate, "name")) for gate in maps_of(spec.get("schedulingGates"))),
         shape=shape(spec),
         phase=sys.intern(text(status, "phase") or "Pending"),
         unscheduled=_unscheduled(status),
@@ -96,7 +97,7 @@ def pod(obj: Object) -> Pod:
         workload_group=text(at(spec, "schedulingGroup"), "podGroupName"),  # since 1.36
         queue=text(labels, QUEUE),
         pool=text(labels, NODE_POOL),
-        priority=number(spec.get("priority")),
+        priority=int_of(spec.get("priority")),
         preemptibility=text(labels, PREEMPTIBILITY),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         finalizers=texts(metadata.get("finalizers")),
@@ -108,7 +109,7 @@ def pod_claims(spec: Object, status: Object | None = None) -> tuple[PodClaim, ..
     """The claims of a pod spec; those made from templates have the name that the pod's status gives."""
     generated = {
         text(item, "name"): text(item, "resourceClaimName")
-        for item in items((status or {}).get("resourceClaimStatuses"))
+        for item in maps_of((status or {}).get("resourceClaimStatuses"))
     }
     return tuple(
         PodClaim(
@@ -116,7 +117,7 @@ def pod_claims(spec: Object, status: Object | None = None) -> tuple[PodClaim, ..
             text(item, "resourceClaimName") or generated.get(text(item, "name"), ""),
             text(item, "resourceClaimTemplateName"),
         )
-        for item in items(spec.get("resourceClaims"))
+        for item in maps_of(spec.get("resourceClaims"))
     )
 
 
@@ -140,11 +141,11 @@ def pod_requests(spec: Object) -> dict[str, int]:
     """The requests of a pod as the scheduler counts them: containers and sidecars together, or the largest moment of
     the init containers if that is more, plus overhead; a request of the pod itself replaces them. One of `pods`."""
     total: dict[str, int] = {}
-    for container in items(spec.get("containers")):
+    for container in maps_of(spec.get("containers")):
         _add(total, _requests(container))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in items(spec.get("initContainers")):
+    for container in maps_of(spec.get("initContainers")):
         requests = _requests(container)
         if container.get("restartPolicy") == "Always":
             _add(sidecars, requests)
@@ -183,12 +184,12 @@ def _raise(total: dict[str, int], least: Mapping[str, int]) -> None:
 
 def _unscheduled(status: Object) -> str:
     """The scheduler's words in the condition PodScheduled, if it is False."""
-    for condition in items(status.get("conditions")):
+    for condition in maps_of(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return text(condition, "message") or text(condition, "reason")
     return ""
 
 
 def _waiting(status: Object) -> tuple[str, ...]:
-    states = (at(container, "state", "waiting") for container in items(status.get("containerStatuses")))
+    states = (at(container, "state", "waiting") for container in maps_of(status.get("containerStatuses")))
     return tuple(dict.fromkeys(sys.intern(text(state, "reason")) for state in states if state.get("reason")))

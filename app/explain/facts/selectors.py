@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts.values import at, items, mapping, text, texts
+from app.explain.facts.values import at, text, texts
+from app.objects.shape import map_of, maps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Toleration:
 
 def node_selector_terms(selector: Mapping[str, Any]) -> tuple[Term, ...]:
     """The terms of a NodeSelector, matchExpressions and matchFields alike: the only field is metadata.name."""
-    return tuple(_term(term) for term in items(selector.get("nodeSelectorTerms")))
+    return tuple(_term(term) for term in maps_of(selector.get("nodeSelectorTerms")))
 
 
 def required_affinity(spec: Mapping[str, Any]) -> tuple[Term, ...]:
@@ -48,7 +49,7 @@ def required_affinity(spec: Mapping[str, Any]) -> tuple[Term, ...]:
 
 
 def node_selector(spec: Mapping[str, Any]) -> Term:
-    wished = mapping(spec.get("nodeSelector"))
+    wished = map_of(spec.get("nodeSelector"))
     return tuple(Requirement(key, "In", (str(value),)) for key, value in sorted(wished.items()))
 
 
@@ -56,7 +57,7 @@ def taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
     """The taints that keep pods away."""
     return tuple(
         Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect"))
-        for taint in items(spec.get("taints"))
+        for taint in maps_of(spec.get("taints"))
         if taint.get("effect") in ("NoSchedule", "NoExecute")
     )
 
@@ -64,12 +65,12 @@ def taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
 def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(text(item, "key"), text(item, "operator") or "Equal", text(item, "value"), text(item, "effect"))
-        for item in items(spec.get("tolerations"))
+        for item in maps_of(spec.get("tolerations"))
     )
 
 
 def _term(term: Mapping[str, Any]) -> Term:
-    expressions = [*items(term.get("matchExpressions")), *items(term.get("matchFields"))]
+    expressions = [*maps_of(term.get("matchExpressions")), *maps_of(term.get("matchFields"))]
     return tuple(
         Requirement(text(item, "key"), text(item, "operator"), texts(item.get("values"))) for item in expressions
     )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from app.objects.shape import list_of, map_of, text_of
+
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?")
 _DURATION = re.compile(r"([0-9.]+)(h|ms|m|s)")
@@ -13,33 +15,19 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: Any) -> list[Mapping[str, Any]]:
-    """The maps of a list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def texts(value: Any) -> tuple[str, ...]:
     """The strings of a list."""
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+    return tuple(item for item in list_of(value) if isinstance(item, str))
 
 
 def text(holder: Mapping[str, Any], key: str) -> str:
-    value = holder.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def number(value: Any, default: int = 0) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
+    return text_of(holder.get(key))
 
 
 def at(obj: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """The map at a path of an object, empty if there is none."""
     for step in path:
-        obj = mapping(obj.get(step))
+        obj = map_of(obj.get(step))
     return obj
 
 
@@ -59,7 +47,7 @@ def amounts(value: Any) -> dict[str, int]:
     """A map of quantities in thousandths."""
     return {
         name: thousandths(quantity)
-        for name, quantity in mapping(value).items()
+        for name, quantity in map_of(value).items()
         if isinstance(quantity, str | int | float)
     }
 
