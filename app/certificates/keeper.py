@@ -98,7 +98,7 @@ class CertificateReconciler:
         self._bundles = CaBundles(client, settings.configurations, (settings.namespace, settings.service), clock)
         self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
         self._place = f"{settings.namespace}/{settings.secret}"
-        self._known: Holdings | None = None
+        self._holdings: Holdings | None = None
         self._shown: Shown | None = None
         self._problems: list[str] = []
 
@@ -111,10 +111,10 @@ class CertificateReconciler:
 
     @property
     def ca_not_after(self) -> datetime | None:
-        return inspect(self._known.ca.cert_pem).not_after if self._known else None
+        return inspect(self._holdings.ca.cert_pem).not_after if self._holdings else None
 
     def ca_bundle(self) -> bytes | None:
-        return self._known.bundle_pem if self._known else None
+        return self._holdings.bundle_pem if self._holdings else None
 
     def all_keys(self) -> list[Key]:
         return [(self.settings.namespace, self.settings.secret)]
@@ -138,7 +138,7 @@ class CertificateReconciler:
         holdings = self._usable(secret)
         failed = None
         if holdings is not None and not self._missing_trust(secret, holdings):
-            self._known = holdings
+            self._holdings = holdings
             failed = await self._bundles.publish(holdings.bundle_pem)
             self._problems += self._bundles.problems
             self._show(holdings)
@@ -157,7 +157,7 @@ class CertificateReconciler:
 
     def _usable(self, secret: Object | None) -> Holdings | None:
         if secret is None or not secret.get("data"):
-            if self._known is not None:
+            if self._holdings is not None:
                 self._problems.append(f"Secret {self._place} is gone or empty")
             return None
         try:
@@ -186,8 +186,8 @@ class CertificateReconciler:
         now, infos = self._now(), [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
         begin = max(info.not_before for info in infos)
         if now < begin and self._serves_well():
-            what = f"the certificate of Secret {self._place} is not valid before {begin.isoformat()}"
-            self._problems.append(f"{what}: see whether the clocks of the nodes differ")
+            message = f"the certificate of Secret {self._place} is not valid before {begin.isoformat()}"
+            self._problems.append(f"{message}: see whether the clocks of the nodes differ")
             return False
         return now <= infos[0].not_after
 
@@ -207,8 +207,8 @@ class CertificateReconciler:
     def _step(self, secret: Object | None, holdings: Holdings | None) -> Step | None:
         settings, now = self.settings, self._now()
         if holdings is None:
-            if self._known is not None:
-                return Step("restore", self._known)
+            if self._holdings is not None:
+                return Step("restore", self._holdings)
             # Other replicas may still show certificates that these CAs signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))
             return Step("issue", rotated("issue", None, settings.names, now, settings.terms, carried))

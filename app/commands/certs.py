@@ -82,9 +82,9 @@ def _name(text: str) -> str:
 
 def _make(arguments: argparse.Namespace) -> int:
     directory: Path = arguments.directory
-    there = [name for name in MODES if (directory / name).exists()]
-    if there:
-        raise UnusableInput(f"{directory} has {', '.join(there)} already; nothing is written over")
+    existing = [name for name in MODES if (directory / name).exists()]
+    if existing:
+        raise UnusableInput(f"{directory} has {', '.join(existing)} already; nothing is written over")
     if arguments.days > arguments.ca_days:
         raise UnusableInput("--days must not be more than --ca-days: a certificate ends with its CA")
     terms = Terms(arguments.ca_days, arguments.days)

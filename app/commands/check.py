@@ -75,14 +75,14 @@ def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str
             before = name
         for line in describe(judgement):
             print(f"  {line}")
-    given = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
-    print(f"\n{given} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook")
+    judged_count = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
+    print(f"\n{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook")
     if outcomes["failed"]:
         print(
             f"{outcomes['failed']} without a verdict: put what they need (a ClusterTopology, a PodCliqueSet) among the "
             f"documents, or give --config"
         )
-    elif not given:
+    elif not judged_count:
         print("nothing was judged: see whether apiVersion and kind are right")
 
 

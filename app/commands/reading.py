@@ -7,9 +7,9 @@ from app.cluster.connect import how_to_renew
 from app.commands.options import UNUSABLE
 
 
-def unreadable(what: str, problem: Exception, arguments: argparse.Namespace) -> int:
+def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
     """Prints why the cluster can't be read, and how to renew credentials that are not accepted. Gives the exit code."""
-    print(f"{what}: {problem}", file=sys.stderr)
+    print(f"{failure}: {problem}", file=sys.stderr)
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
     if command:
         print(f"renew your credentials: {command}", file=sys.stderr)

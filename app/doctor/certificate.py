@@ -84,21 +84,21 @@ def _target(client: Mapping[str, Any]) -> Target:
 
 async def read_shown(client: Client, namespace: str, name: str) -> Shown:
     """`tls.crt` of the Secret of the serving certificate."""
-    what = f"Secret {namespace}/{name}"
+    secret = f"Secret {namespace}/{name}"
     try:
         data = (await client.get(SECRET, name, namespace)).get("data") or {}
         return Shown(base64.b64decode(data["tls.crt"], validate=True))
     except NotFound:
-        return Shown(None, f"{what} does not exist")
+        return Shown(None, f"{secret} does not exist")
     except ClusterError as error:
-        return Shown(None, f"{what} can't be read: {error.message}", is_readable=False)
+        return Shown(None, f"{secret} can't be read: {error.message}", is_readable=False)
     except (KeyError, TypeError, binascii.Error):
-        return Shown(None, f"{what} has no tls.crt that can be read")
+        return Shown(None, f"{secret} has no tls.crt that can be read")
 
 
-def check_stored(shown: Shown, what: str, mode: CertificateMode, now: datetime) -> list[Check]:
-    """Whether the Secret `what` (namespace/name) has a certificate that is valid now."""
-    namespace, _, name = what.partition("/")
+def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime) -> list[Check]:
+    """Whether `secret` (namespace/name) has a certificate that is valid now."""
+    namespace, _, name = secret.partition("/")
     keeper = _STORED[mode].format(namespace=namespace, name=name)
     if shown.tls_crt is None:
         if not shown.is_readable:
@@ -107,11 +107,11 @@ def check_stored(shown: Shown, what: str, mode: CertificateMode, now: datetime) 
     try:
         end = inspect(split_bundle(shown.tls_crt)[0]).not_after
     except (ValueError, IndexError):
-        return [Check(SUBJECT, "problem", f"tls.crt of Secret {what} is no PEM certificate", keeper)]
+        return [Check(SUBJECT, "problem", f"tls.crt of Secret {secret} is no PEM certificate", keeper)]
     if end <= now:
-        message = f"the certificate of Secret {what} expired at {end.isoformat()}"
+        message = f"the certificate of Secret {secret} expired at {end.isoformat()}"
         return [Check(SUBJECT, "problem", message, keeper)]
-    return [Check(SUBJECT, "ok", f"the certificate of Secret {what} is valid until {end.isoformat()}")]
+    return [Check(SUBJECT, "ok", f"the certificate of Secret {secret} is valid until {end.isoformat()}")]
 
 
 async def check_bundle(

@@ -34,10 +34,10 @@ async def check_claims(client: Client, configuration: Configuration) -> list[Che
 
 
 def _never_allocated(name: str, claims: list[str]) -> Check:
-    rest = f" and {len(claims) - _SHOWN} more" if len(claims) > _SHOWN else ""
+    more = f" and {len(claims) - _SHOWN} more" if len(claims) > _SHOWN else ""
     message = (
         f'ResourceClaims can never be allocated, because DeviceClass "{name}" does not exist: '
-        f"{', '.join(sorted(claims)[:_SHOWN])}{rest}"
+        f"{', '.join(sorted(claims)[:_SHOWN])}{more}"
     )
     remedy = (
         "Create the DeviceClass, or use mnnvl.claimMode: auto and make their PodCliques anew, which then get claims "

@@ -13,8 +13,8 @@ SUBJECT = "APIs"
 def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:
     """A problem for each CRD of `groups` that is not established, by the name of the CRD; a warning if it is, but under
     fewer names than it asks for."""
-    known = [crd for crd in crds if crd["spec"]["group"] in groups]
-    checks = {crd["metadata"]["name"]: _check(crd, known) for crd in known}
+    in_groups = [crd for crd in crds if crd["spec"]["group"] in groups]
+    checks = {crd["metadata"]["name"]: _check(crd, in_groups) for crd in in_groups}
     return {name: check for name, check in checks.items() if check is not None}
 
 

@@ -53,18 +53,18 @@ async def examine(patient: Patient) -> list[Check]:
     answering, endpoints = await _service(patient, installed)
     checks += answering
     settings = configuration.certificates
-    deployed = replicas.check_replicas(client, settings.namespace, __version__)
-    checks += await _attempted(replicas.SUBJECT, deployed)
+    replica_checks = replicas.check_replicas(client, settings.namespace, __version__)
+    checks += await _attempted(replicas.SUBJECT, replica_checks)
     checks += await _attempted(certificate.SUBJECT, _certificates(patient, installed, endpoints))
     cluster_topology = configuration.cluster_topology
-    granted = permissions.check_permissions(client, permissions.needs_of(configuration), patient.account)
-    checks += await _attempted(permissions.SUBJECT, granted)
-    leads = leader.check_leader(client, configuration.leader_election, patient.now)
-    checks += await _attempted(leader.SUBJECT, leads)
-    there = topology.check_topology(
+    permission_checks = permissions.check_permissions(client, permissions.needs_of(configuration), patient.account)
+    checks += await _attempted(permissions.SUBJECT, permission_checks)
+    leader_checks = leader.check_leader(client, configuration.leader_election, patient.now)
+    checks += await _attempted(leader.SUBJECT, leader_checks)
+    topology_checks = topology.check_topology(
         client, cluster_topology.name, enabled=cluster_topology.enabled, levels=configuration.levels
     )
-    checks += await _attempted(topology.SUBJECT, there)
+    checks += await _attempted(topology.SUBJECT, topology_checks)
     checks += await _attempted(dialects.SUBJECT, dialects.check_dialects(client))
     checks += await _attempted(claims.SUBJECT, claims.check_claims(client, configuration))
     return checks + await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
@@ -124,8 +124,8 @@ async def _certificates(patient: Patient, installed: list[Object], endpoints: li
     shown = await certificate.read_shown(patient.client, settings.namespace, settings.secret_name)
     checks: list[Check] = []
     if service.is_called(installed) or settings.mode == "self-managed":
-        what = f"{settings.namespace}/{settings.secret_name}"
-        checks += certificate.check_stored(shown, what, settings.mode, patient.now)
+        secret = f"{settings.namespace}/{settings.secret_name}"
+        checks += certificate.check_stored(shown, secret, settings.mode, patient.now)
     for bundle in bundles:
         checks += await certificate.check_bundle(bundle, endpoints, shown, patient.shake, patient.now)
     return checks

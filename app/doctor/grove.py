@@ -56,8 +56,8 @@ async def check_grove(client: Client, configuration: Configuration) -> list[Chec
     ]
 
 
-def _unknown(what: str, error: ClusterError, configuration: Configuration) -> Check:
-    message = f"its {what} could not be read: {error.message}"
+def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Check:
+    message = f"its {part} could not be read: {error.message}"
     remedy = "Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps."
     return Check(SUBJECT, "unknown", message, f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.")
 

@@ -21,18 +21,18 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
     """One check of the Lease; `now` is in UTC. ClusterError if the Lease can't be read."""
     if not settings.enabled:
         return [Check(SUBJECT, "ok", "leader election is off: the only replica reconciles")]
-    what, remedy = f"Lease {settings.namespace}/{settings.name}", _LOGS.format(**_named(settings))
+    title, remedy = f"Lease {settings.namespace}/{settings.name}", _LOGS.format(**_named(settings))
     try:
         spec = (await client.get(LEASE, settings.name, settings.namespace)).get("spec") or {}
     except NotFound:
-        message = f"{what} does not exist: no replica has led, and nothing is reconciled"
+        message = f"{title} does not exist: no replica has led, and nothing is reconciled"
         return [Check(SUBJECT, "problem", message, remedy)]
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
     if not holder:
-        return [Check(SUBJECT, "problem", f"{what} is held by nobody: nothing is reconciled", remedy)]
+        return [Check(SUBJECT, "problem", f"{title} is held by nobody: nothing is reconciled", remedy)]
     end = timedelta(seconds=spec.get("leaseDurationSeconds") or 0) + _SLACK
     if not renewed or datetime.fromisoformat(renewed) + end < now:
-        message = f"{what} was last renewed at {renewed} by {holder}: nothing has been reconciled since"
+        message = f"{title} was last renewed at {renewed} by {holder}: nothing has been reconciled since"
         return [Check(SUBJECT, "problem", message, remedy)]
     return [Check(SUBJECT, "ok", f"{holder} leads")]
 

@@ -120,15 +120,15 @@ def needs_of(configuration: Configuration) -> list[Need]:
 async def check_permissions(client: Client, needs: Sequence[Need], account: Account | None) -> list[Check]:
     """Reviews the access of `account`, or of this process if it is None. Raises ClusterError, also if this process may
     not review the access of others."""
-    who, missing = "you" if account is None else str(account), list[Check]()
+    subject, missing = "you" if account is None else str(account), list[Check]()
     for need in needs:
         refused = [verb for verb in need.verbs if not await _is_allowed(client, need, verb, account)]
         if refused:
-            message = f"{who} may not {', '.join(refused)} {need}: {need.purpose}"
+            message = f"{subject} may not {', '.join(refused)} {need}: {need.purpose}"
             remedy = f"{_REMEDY} {_NAMED.format(name=need.name)}" if need.name else _REMEDY
             missing.append(Check(SUBJECT, "warning" if need.optional else "problem", message, remedy))
     count = sum(len(need.verbs) for need in needs)
-    return missing or [Check(SUBJECT, "ok", f"{who} may do all that is needed ({count} verbs)")]
+    return missing or [Check(SUBJECT, "ok", f"{subject} may do all that is needed ({count} verbs)")]
 
 
 async def _is_allowed(client: Client, need: Need, verb: str, account: Account | None) -> bool:

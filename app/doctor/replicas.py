@@ -27,16 +27,16 @@ async def check_replicas(client: Client, namespace: str, version: str) -> list[C
 
 
 async def _readiness(client: Client, namespace: str, deployment: Object) -> Check:
-    what = f"Deployment {namespace}/{NAME}"
+    title = f"Deployment {namespace}/{NAME}"
     desired = deployment["spec"].get("replicas", 1)
     ready = (deployment.get("status") or {}).get("readyReplicas") or 0
     if desired == 0:
         remedy = f"Switch it on: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
-        return Check(SUBJECT, "problem", f"{what} is scaled to 0 replicas: nobody answers", remedy)
+        return Check(SUBJECT, "problem", f"{title} is scaled to 0 replicas: nobody answers", remedy)
     if ready >= desired:
-        return Check(SUBJECT, "ok", f"{what} has {ready} of {desired} replicas ready")
+        return Check(SUBJECT, "ok", f"{title} has {ready} of {desired} replicas ready")
     reasons = sorted({reason async for reason in _reasons(client, namespace, deployment)})
-    message = f"{what} has {ready} of {desired} replicas ready{': ' if reasons else ''}{'; '.join(reasons)}"
+    message = f"{title} has {ready} of {desired} replicas ready{': ' if reasons else ''}{'; '.join(reasons)}"
     remedy = f"See kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs deployment/{NAME}."
     return Check(SUBJECT, "warning" if ready else "problem", message, remedy)
 

@@ -36,28 +36,28 @@ def is_called(configurations: Iterable[Object]) -> bool:
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[list[Check], list[Endpoint]]:
     """Checks of the Service, and its ready endpoints. Raises ClusterError if they cannot be read."""
-    what = f"Service {namespace}/{name}"
+    title = f"Service {namespace}/{name}"
     try:
         service = await client.get(SERVICE, name, namespace)
     except NotFound:
-        return [Check(SUBJECT, "problem", f"{what} does not exist", _ABSENT)], []
+        return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
     port = next((item for item in service["spec"].get("ports") or () if item.get("port") == _PORT), None)
     if port is None:
-        message = f"{what} has no port {_PORT}, which the webhook configurations name"
+        message = f"{title} has no port {_PORT}, which the webhook configurations name"
         return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
     selector = f"kubernetes.io/service-name={name}"
     slices = (await client.list(ENDPOINT_SLICE, namespace, label_selector=selector, limit=0)).items
     ready = [endpoint for item in slices for endpoint in _ready(item, port.get("name") or "")]
-    return [_judge(what, len(ready))], ready
+    return [_judge(title, len(ready))], ready
 
 
-def _judge(what: str, ready: int) -> Check:
+def _judge(title: str, ready: int) -> Check:
     if ready == 0:
-        return Check(SUBJECT, "problem", f"{what} has no ready endpoint", _UNREADY)
+        return Check(SUBJECT, "problem", f"{title} has no ready endpoint", _UNREADY)
     if ready == 1:
-        message = f"{what} has 1 ready endpoint: nobody answers while it restarts"
+        message = f"{title} has 1 ready endpoint: nobody answers while it restarts"
         return Check(SUBJECT, "warning", message, "Run two replicas or more.")
-    return Check(SUBJECT, "ok", f"{what} has {ready} ready endpoints")
+    return Check(SUBJECT, "ok", f"{title} has {ready} ready endpoints")
 
 
 def _ready(endpoint_slice: Object, port_name: str) -> Iterator[Endpoint]:

@@ -36,13 +36,13 @@ async def _binding(client: Client, name: str, dialect: Dialect, configured: Sequ
     if configured is None:
         message = "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them"
         return [Check(SUBJECT, "ok", message)]
-    what = f"ClusterTopologyBinding {name}"
+    title = f"ClusterTopologyBinding {name}"
     try:
         current = dialect.read_levels(await client.get(CLUSTER_TOPOLOGY_BINDING, name))
     except NotFound:
-        message = f"{what} does not exist: PodCliqueSets that name it in topologyName are rejected"
+        message = f"{title} does not exist: PodCliqueSets that name it in topologyName are rejected"
         return [Check(SUBJECT, "problem", message, _LEADER)]
-    message = f"{what}: {_listed(current)}"
+    message = f"{title}: {_listed(current)}"
     if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
         return [Check(SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy)]
@@ -82,21 +82,21 @@ def _ready(name: str, topology: Object) -> Check:
     status, message = ready.get("status"), ready.get("message") or "nothing has been said of it yet"
     if status == "True":
         return Check(SUBJECT, "ok", f"ClusterTopology {name} is Ready")
-    what = f"ClusterTopology {name} is not Ready: {message}"
-    return Check(SUBJECT, "problem" if status == "False" else "warning", what, _LEADER)
+    title = f"ClusterTopology {name} is not Ready: {message}"
+    return Check(SUBJECT, "problem" if status == "False" else "warning", title, _LEADER)
 
 
 async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
-    what = f"KAI Topology {name}"
+    title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs have this
     try:
         stored = await client.get(KAI_TOPOLOGY, name)
     except NotFound:
-        return [Check(SUBJECT, "problem", f"{what} does not exist", _LEADER)]
+        return [Check(SUBJECT, "problem", f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):
-        message = f"{what} is not controlled by ClusterTopology {name}, and so is left as it is"
+        message = f"{title} is not controlled by ClusterTopology {name}, and so is left as it is"
         return [Check(SUBJECT, "problem", message, "Delete it; it is made anew.")]
     if level_labels(stored) != level_labels(desired_kai_topology(topology, DESIGN.read_levels(topology))):
-        return [Check(SUBJECT, "problem", f"{what} has other levels than the ClusterTopology", _LEADER)]
-    return [Check(SUBJECT, "ok", f"{what} has the same levels")]
+        return [Check(SUBJECT, "problem", f"{title} has other levels than the ClusterTopology", _LEADER)]
+    return [Check(SUBJECT, "ok", f"{title} has the same levels")]

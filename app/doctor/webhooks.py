@@ -19,9 +19,9 @@ Object = Mapping[str, Any]
 def check_webhooks(installed: Object | None, desired: Object, others: Iterable[Object] = ()) -> list[Check]:
     """The checks of a webhook configuration. `installed` is the stored one, or None. `others` are the stored
     configurations of the same kind, one of which may have the webhooks under another name."""
-    what = f"{desired['kind']} {desired['metadata']['name']}"
+    title = f"{desired['kind']} {desired['metadata']['name']}"
     if installed is None:
-        return [_missing(what, desired, others)]
+        return [_missing(title, desired, others)]
     stored = {webhook["name"]: webhook for webhook in installed.get("webhooks") or ()}
     ours = {webhook["name"]: webhook for webhook in desired["webhooks"]}
     checks: list[Check] = []
@@ -29,21 +29,21 @@ def check_webhooks(installed: Object | None, desired: Object, others: Iterable[O
         if name in stored:
             checks += _check(stored[name], ours[name])
         else:
-            checks.append(Check(SUBJECT, "problem", f"{what} has no {name}", _INSTALL))
+            checks.append(Check(SUBJECT, "problem", f"{title} has no {name}", _INSTALL))
     checks += [
-        Check(SUBJECT, "warning", f"{what} has {name}, which this version doesn't serve", _INSTALL)
+        Check(SUBJECT, "warning", f"{title} has {name}, which this version doesn't serve", _INSTALL)
         for name in stored
         if name not in ours
     ]
     return checks
 
 
-def _missing(what: str, desired: Object, others: Iterable[Object]) -> Check:
+def _missing(title: str, desired: Object, others: Iterable[Object]) -> Check:
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
-        return Check(SUBJECT, "problem", f"{what} is not installed: nothing is checked or injected", _INSTALL)
-    message = f"{what} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is written"
+        return Check(SUBJECT, "problem", f"{title} is not installed: nothing is checked or injected", _INSTALL)
+    message = f"{title} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is written"
     remedy = f"Set certificates.webhookConfigurations to {names[0]} in the configuration, or rename that one."
     return Check(SUBJECT, "problem", message, remedy)
 

@@ -1,4 +1,4 @@
-"""Where the API server is and with which identity it is called: in a Pod, or from a kubeconfig."""
+"""The address of the API server and the identity for its calls: those of a Pod, or of a kubeconfig."""
 
 import os
 import ssl
@@ -16,7 +16,7 @@ TOKEN_SECONDS = 60.0
 
 
 class Credentials(Protocol):
-    """One API server and one identity."""
+    """An API server and an identity."""
 
     @property
     def host(self) -> str:
@@ -28,23 +28,23 @@ class Credentials(Protocol):
 
     @property
     def server_hostname(self) -> str | None:
-        """The name to check the server's certificate against, if it isn't the one in `host`."""
+        """The name for which the certificate of the server is verified, if it is not that in `host`."""
         ...
 
     def ssl_context(self) -> ssl.SSLContext | None: ...
 
     async def authorization(self) -> str | None:
-        """The Authorization header for the next request. Tokens are read again when they have been rotated."""
+        """The Authorization header for the next request. A rotated token is read again."""
         ...
 
     async def renew(self) -> None:
-        """Called after a 401: reads tokens again, runs exec plugins again."""
+        """Reads the token or runs the exec plugin again. Called after a 401."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlainCredentials:
-    """A server that is reached without TLS or with a given context, and a fixed token or none."""
+    """A server without TLS or with a given `context`, and a fixed token or none."""
 
     host: str
     token: str = ""
@@ -63,8 +63,8 @@ class PlainCredentials:
 
 
 class PodCredentials:
-    """The service account that Kubernetes mounts into a Pod. The token file is read again once a minute, because the
-    kubelet replaces it before it expires."""
+    """The service account that Kubernetes mounts into a Pod. The token is read again every minute, because the kubelet
+    replaces it before it expires."""
 
     proxy: str | None = None
     server_hostname: str | None = None
@@ -83,7 +83,7 @@ class PodCredentials:
         return f"Bearer {self._token}"
 
     async def renew(self) -> None:
-        """Reads the token. Unavailable if there is none."""
+        """Reads the token. Raises Unavailable if there is none."""
         try:
             token = self._token_file.read_text().strip()
         except (OSError, ValueError) as error:
@@ -94,12 +94,12 @@ class PodCredentials:
 
 
 def is_in_cluster() -> bool:
-    """Whether this process runs in a Pod, to which Kubernetes gives the address of its API server."""
+    """Whether this process runs in a Pod, in which Kubernetes sets the address of the API server."""
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
-    """The credentials that Kubernetes mounts into a Pod at `directory`. ClusterError if there are none."""
+    """The credentials that Kubernetes mounts into a Pod at `directory`. Raises ClusterError if there are none."""
     if not is_in_cluster():
         raise ClusterError("no credentials for the cluster: this is no Pod, so give --kubeconfig FILE")
     name, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")

@@ -43,7 +43,7 @@ class Discovery:
         self._read, self._interval, self._settle, self._random = read, interval, settle, random
         self._served: dict[Resource, str] = {r: r.versions[0] for r in self.resources if not r.optional}
         self._lists: dict[GroupVersion, frozenset[str]] = {}
-        self._known = asyncio.Event()
+        self._has_refreshed = asyncio.Event()
         self._refreshing = asyncio.Lock()
         self._triggered = asyncio.Event()
         self._changed = asyncio.Event()
@@ -57,11 +57,11 @@ class Discovery:
     @property
     def known(self) -> bool:
         """Whether a refresh has succeeded."""
-        return self._known.is_set()
+        return self._has_refreshed.is_set()
 
     async def until_known(self) -> None:
         """Returns when a refresh has succeeded. Until then, a resource that does not count as served may be served."""
-        await self._known.wait()
+        await self._has_refreshed.wait()
 
     def served_version(self, resource: Resource) -> str | None:
         return self._served.get(resource)
@@ -124,7 +124,7 @@ class Discovery:
             for group_version in self._known_versions() & served_groups:
                 lists[group_version] = await self._plurals(group_version)
             self._lists = lists
-            self._known.set()
+            self._has_refreshed.set()
             self.problem = ""
             self._set_served({r: version for r in self.resources if (version := _best(r, lists)) is not None})
 
@@ -133,7 +133,7 @@ class Discovery:
         its list raises NotServed. For commands that read each resource once. Raises ClusterError."""
         groups = _group_versions(await self._read("/apis")) | {("", "v1")}
         versions = {r: [version for version in r.versions if (r.group, version) in groups] for r in self.resources}
-        self._known.set()
+        self._has_refreshed.set()
         self._set_served({resource: served[0] for resource, served in versions.items() if served})
 
     def _known_versions(self) -> set[GroupVersion]:

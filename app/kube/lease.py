@@ -79,8 +79,8 @@ class Elector:
         self._client, self._namespace, self._name, self._identity = client, namespace, name, identity
         self._timing = timing or LeaseTiming()
         self._clock, self._now, self._random, self._stop_process = clock, now, random, stop_process
-        self._seen: Object | None = None
-        self._seen_at = -math.inf
+        self._lease: Object | None = None
+        self._observed_at = -math.inf
         self._renewed_at = -math.inf
         self._leading = False
         self._complaint = ""
@@ -93,7 +93,7 @@ class Elector:
     @property
     def holder(self) -> str:
         """The holder of the lease when it was last read, or ""."""
-        return _holder(self._seen)
+        return _holder(self._lease)
 
     async def lead(self, work: Work) -> None:
         """Runs `work` while this candidate leads, until `work` returns or raises. If the lease is lost, the work is
@@ -128,10 +128,10 @@ class Elector:
             return False
         begun = self._clock()
         async with asyncio.timeout(self._timing.attempt):
-            if self._seen is None or not self._seen["metadata"].get("resourceVersion"):
+            if self._lease is None or not self._lease["metadata"].get("resourceVersion"):
                 written = await self._client.create(LEASE, self._new_lease(), self._namespace)
             else:
-                written = await self._write(self._seen, self._taken(self._seen))
+                written = await self._write(self._lease, self._taken(self._lease))
         self._note_renewal(written, begun)
         return True
 
@@ -141,21 +141,21 @@ class Elector:
         try:
             lease = await self._client.get(LEASE, self._name, self._namespace)
         except NotFound:
-            if self._seen is not None:
+            if self._lease is not None:
                 metadata = {"name": self._name, "namespace": self._namespace}
-                self._seen = {**self._seen, "metadata": metadata}
+                self._lease = {**self._lease, "metadata": metadata}
             return
         self._observe(lease)
 
     def _observe(self, lease: Object) -> None:
-        if self._seen is None or _version(lease) != _version(self._seen):
-            self._seen, self._seen_at = lease, self._clock()
+        if self._lease is None or _version(lease) != _version(self._lease):
+            self._lease, self._observed_at = lease, self._clock()
 
     def _is_free(self) -> bool:
-        if self._seen is None or not self.holder or self.holder == self._identity:
+        if self._lease is None or not self.holder or self.holder == self._identity:
             return True
-        duration = float(self._seen["spec"].get("leaseDurationSeconds") or self._timing.lease)
-        return self._clock() >= self._seen_at + duration
+        duration = float(self._lease["spec"].get("leaseDurationSeconds") or self._timing.lease)
+        return self._clock() >= self._observed_at + duration
 
     async def _lead_once(self, work: Work) -> None:
         self._leading = True
@@ -215,9 +215,9 @@ class Elector:
                 async with asyncio.timeout(self._timing.attempt):
                     if stale:
                         await self._look_again()
-                    assert self._seen is not None
+                    assert self._lease is not None
                     begun = self._clock()
-                    self._note_renewal(await self._write(self._seen, self._renewed()), begun)
+                    self._note_renewal(await self._write(self._lease, self._renewed()), begun)
             except NotFound:
                 raise Lost("the lease was deleted") from None
             except Conflict:
@@ -242,10 +242,10 @@ class Elector:
         try:
             async with asyncio.timeout(self._timing.attempt):
                 await self._look_again()
-                assert self._seen is not None
+                assert self._lease is not None
                 stamp = self._stamp()
                 released = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": stamp, "renewTime": stamp}
-                self._observe(await self._write(self._seen, released))
+                self._observe(await self._write(self._lease, released))
         except (ClusterError, TimeoutError, Lost) as error:
             log.info("lease %s/%s not released: %s", self._namespace, self._name, error)
 
@@ -253,8 +253,8 @@ class Elector:
         self._observe(written)
         self._renewed_at = begun
 
-    async def _write(self, seen: Object, spec: Object) -> Object:
-        patch = {"metadata": {"resourceVersion": _version(seen)}, "spec": spec}
+    async def _write(self, current: Object, spec: Object) -> Object:
+        patch = {"metadata": {"resourceVersion": _version(current)}, "spec": spec}
         return await self._client.patch(LEASE, self._name, patch, self._namespace)
 
     def _renewed(self) -> Object:
@@ -264,8 +264,8 @@ class Elector:
             "renewTime": self._stamp(),
         }
 
-    def _taken(self, seen: Object) -> Object:
-        transitions = int(_spec(seen).get("leaseTransitions") or 0) + (self.holder != self._identity)
+    def _taken(self, current: Object) -> Object:
+        transitions = int(_spec(current).get("leaseTransitions") or 0) + (self.holder != self._identity)
         return {**self._renewed(), "acquireTime": self._stamp(), "leaseTransitions": transitions}
 
     def _new_lease(self) -> Object:

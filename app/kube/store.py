@@ -45,7 +45,7 @@ class WatchStore(Generic[T]):
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
         self._clock = clock
         self._entries: dict[Key, tuple[Version, T]] = {}
-        self._seen: Version = 0
+        self._version: Version = 0
         self._noted: set[Key] = set()
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
@@ -98,7 +98,7 @@ class WatchStore(Generic[T]):
     def note(self, obj: Object) -> None:
         """Stores `obj`, unless the watch is past its version: it may have been deleted since."""
         version = _version(obj)
-        if not _is_older(self._seen, version):
+        if not _is_older(self._version, version):
             return
         self._noted.add(_key(obj))
         self._take(obj, version)
@@ -109,7 +109,7 @@ class WatchStore(Generic[T]):
             self._set(key, None)
         self._noted.clear()
         self._synced.clear()
-        self._seen, self._last_sign, self._served = 0, None, True
+        self._version, self._last_sign, self._served = 0, None, True
 
     # Writes by the watch.
 
@@ -122,7 +122,7 @@ class WatchStore(Generic[T]):
         """Applies an event of the watch or a bookmark. Returns the resourceVersion from which to continue."""
         self.sign_of_life()
         version = _version(event.object)
-        self._seen = version
+        self._version = version
         if event.type == "BOOKMARK":
             return version
         self._noted.discard(_key(event.object))
@@ -139,7 +139,7 @@ class WatchStore(Generic[T]):
         """Empties the store, because the cluster does not serve the resource. The store then counts as synced."""
         for key in self.known_keys():
             self._set(key, None)
-        self._served, self.problem, self._seen = False, "", 0
+        self._served, self.problem, self._version = False, "", 0
         self._synced.set()
 
     def fail(self, problem: str, error: ClusterError) -> None:
@@ -168,7 +168,7 @@ class WatchStore(Generic[T]):
                 self._set(key, None)
 
     def _list_done(self, resource_version: str) -> None:
-        self._seen = _number(resource_version)
+        self._version = _number(resource_version)
         self._served, self.problem = True, ""
         self._synced.set()
         self.sign_of_life()

@@ -1,5 +1,5 @@
-"""Metrics. The counters of the admission path are plain integers that a scrape turns into Prometheus samples: a
-client library's locks would cost as much as a rule."""
+"""Metrics. The counters of the admission path are integers, which a scrape converts to Prometheus samples. The locks of
+a client library would take as long as a rule."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,11 +16,11 @@ BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 PREFIX = "grove_admission"
 
 _BATCH = 256
-"""Verdicts are counted many at a time, at the latest by a scrape. Counted one by one, between two requests, each takes
-several times as long, because the code and data for it are no longer in the processor's caches."""
+"""The number of verdicts that are counted together, unless a scrape comes earlier. Counting them one by one would take
+several times as long, because the code and data would not be in the processor caches."""
 
 Gauges = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
-"""Read at scrape time: (name without prefix, help, labels, value)."""
+"""Returns name without prefix, help text, labels and value of each metric, for a scrape."""
 
 
 @dataclass(slots=True)
@@ -34,11 +34,11 @@ class _Series:
 
 
 class Metrics(Collector):
-    """Counts verdicts; at a scrape adds what `gauges` read."""
+    """Counts verdicts and steps of reconcilers. A scrape also has the metrics of `add_gauges`."""
 
     def __init__(self) -> None:
         self._judged: list[tuple[str, str, bool, Verdict, float]] = []
-        """Path, operation, dry run, verdict and seconds of what is not counted yet."""
+        """Path, operation, dry run, verdict and seconds of the verdicts that are not counted yet."""
         self._requests: dict[tuple[str, str, str, int, bool], int] = {}
         self._durations: dict[str, _Series] = {}
         self._panics: dict[str, int] = {}
@@ -67,12 +67,12 @@ class Metrics(Collector):
         self._judged.clear()
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
-        """One step of a reconciler."""
+        """Counts a step of a reconciler."""
         self._steps[reconciler, result] = self._steps.get((reconciler, result), 0) + 1
         self._step_durations.setdefault(reconciler, _Series()).add(seconds)
 
     def exposition(self) -> bytes:
-        """The Prometheus text format."""
+        """All metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -119,8 +119,8 @@ class Metrics(Collector):
         yield from families.values()
 
 
-def _histogram(what: str, span: str, label: str, durations: Mapping[str, _Series]) -> Metric:
-    family = HistogramMetricFamily(f"{PREFIX}_{what}_duration_seconds", f"Time from {span}.", labels=[label])
+def _histogram(subject: str, span: str, label: str, durations: Mapping[str, _Series]) -> Metric:
+    family = HistogramMetricFamily(f"{PREFIX}_{subject}_duration_seconds", f"Time from {span}.", labels=[label])
     for value, series in durations.items():
         total, buckets = 0, []
         for bound, count in zip((*BUCKETS, float("inf")), series.counts, strict=True):

@@ -1,7 +1,7 @@
-"""Composition root: builds everything, starts it in order, stops it in the reverse order. No rules here.
+"""The composition root: creates all parts of the server, and starts and stops them in order.
 
-Start: certificate -> caches and listener -> leader-only work, since our own webhooks judge what it writes.
-Stop: not ready -> the lead is given back -> drain -> listener -> log.
+Start: certificate, caches and listener, work of the leader, whose writes our own webhooks admit.
+Stop: not ready, release of the lease, drain, listener, log.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """What `serve` was asked for. With `objects`, these are the facts and there is no cluster; else the cluster is that
-    of `kubeconfig` and `context`, or the one that this Pod runs in."""
+    """The settings of the command. With `objects`, these are the facts, and there is no cluster. Otherwise the cluster
+    is that of `kubeconfig` and `context`, or of this Pod."""
 
     configuration: Configuration
     certificates: Path
@@ -53,9 +53,9 @@ class ServeSettings:
 
 
 async def serve(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or SIGINT. OSError if the port can't be had or the certificate can't be used,
-    ClusterError if there are no credentials for a cluster, CreationFailed if the managed ClusterTopology can't be
-    made; any other task that ends takes the process down."""
+    """Serves until SIGTERM or SIGINT. Raises OSError if the port is in use or the certificate is not usable,
+    ClusterError if there are no credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be
+    created. If any other task fails, the process ends."""
     server = settings.configuration.server
     with alone(CreationFailed):
         await _serve(settings, server)
@@ -63,7 +63,7 @@ async def serve(settings: ServeSettings) -> None:
 
 @contextlib.contextmanager
 def alone(kind: type[Exception]) -> Iterator[None]:
-    """Where the only thing that went wrong in the block's tasks is of `kind`, raises that, without its groups."""
+    """If the only exception of the tasks in the block is of `kind`, raises it without exception groups."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -92,7 +92,8 @@ async def _serve(settings: ServeSettings, server: Server) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that listens, the cluster that it reads, and its candidate for the lead (None without a cluster)."""
+    """A server that listens, the cluster that it reads, and its candidate for leader election (None without a
+    cluster)."""
 
     cluster: Cluster
     listener: Listener
@@ -102,7 +103,7 @@ class Running:
     leading: "asyncio.Task[None] | None"
 
     async def stop_leading(self) -> None:
-        """Ends the leader's work and gives the lease back, so that another replica goes on at once."""
+        """Ends the work of the leader and releases the lease, so that another replica can continue at once."""
         if self.leading is not None:
             self.leading.cancel()
             await asyncio.wait({self.leading})
@@ -116,8 +117,8 @@ async def serving(
     client: HttpClient | None = None,
     readable: bool = False,
 ) -> AsyncIterator[Running]:
-    """The server over `cluster`, while the block runs. With `client`, watches of it fill the caches and this process
-    can lead. The end of any task of the server ends the block. A `readable` log of verdicts is for people."""
+    """Runs the server over `cluster`. With `client`, its watches fill the caches, and this process can lead. If a task
+    of the server ends, the block ends. A `readable` log of verdicts is for people."""
     metrics = Metrics()
     source = certificate_source(configuration, certificates, client, metrics)
     sock = bind(configuration.server.host, configuration.server.port)
@@ -165,7 +166,8 @@ def _app(
 async def leading(
     configuration: Configuration, cluster: Cluster, client: HttpClient | None, metrics: Metrics
 ) -> AsyncIterator[Leader | None]:
-    """Our candidate for the lead, with a client of its own: the reconcilers' many calls don't hold a verdict up."""
+    """The candidate for leader election. It has its own client, so that the calls of reconcilers do not delay
+    verdicts."""
     if client is None:
         yield None
         return
@@ -177,8 +179,8 @@ async def leading(
 
 @contextlib.asynccontextmanager
 async def connected(settings: ServeSettings) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
-    """The cluster that `settings` name and its client, with its connections closed at the end. Without a cluster the
-    facts are documents, and there is no client."""
+    """The cluster of `settings` and its client, whose connections are closed at the end. Without a cluster, the facts
+    are documents, and there is no client."""
     configuration = settings.configuration
     if settings.objects is not None:
         yield documents.cluster_of(configuration, settings.objects), None
@@ -190,7 +192,7 @@ async def connected(settings: ServeSettings) -> AsyncIterator[tuple[Cluster, Htt
 def certificate_source(
     configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
-    """OSError if there is none that can be used."""
+    """The source of the serving certificate. Raises OSError if there is no usable one."""
     client_cas = client_cas_of(configuration.server)
     if configuration.certificates.mode == "files":
         return file_source(directory, client_cas)

@@ -18,40 +18,41 @@ _FLUSH_LINES = 256
 _WAITING_CHUNKS = 200
 
 
-_Asked = tuple[str, str, str, str, bool]
-"""User, operation, namespace, name, and whether it is a dry run."""
+_Subject = tuple[str, str, str, str, bool]
+"""User, operation, namespace and name of a request, and whether it is a dry run."""
 
 
 class VerdictLog:
-    """One line per verdict on `stream`. Never the object, the patch or a secret: who, what, and how it was judged.
+    """Writes a line for each verdict to `stream`, with the user, the name of the object and the verdict, but never with
+    the object, the patch or a secret. A thread writes the lines, so that a slow reader does not delay responses.
 
-    Lines are made many at a time. Made one by one between two requests, they cost more than twice as much processor
-    time, because the code and data for them are no longer in its caches.
+    Lines are formatted together. Formatting them one by one would take more than twice the processor time, because the
+    code and data would not be in the processor caches.
     """
 
     def __init__(self, stream: BinaryIO, *, readable: bool = False) -> None:
-        """`readable` lines are short, for a terminal; else each line is JSON."""
+        """`readable` lines are short, for a terminal. Otherwise each line is JSON."""
         self._stream = stream
         self._form = self._readable if readable else self._line
-        self._records: list[tuple[float, str, str, _Asked | None, Verdict, float]] = []
+        self._records: list[tuple[float, str, str, _Subject | None, Verdict, float]] = []
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
         self.lost = 0
-        """Lines that were dropped, because the reader of the log was too slow for too long."""
+        """The number of lines that were dropped because the reader of the log was too slow."""
         self._second = 0
         self._prefix = ""
         self._thread = threading.Thread(target=self._write, name="verdict-log", daemon=True)
         self._thread.start()
 
     def record(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
-        asked: _Asked | None = None
+        subject: _Subject | None = None
         if request is not None:
-            asked = (request.username, request.operation, request.namespace, request.name, request.dry_run)
-        self._records.append((time.time(), path, uid, asked, verdict, seconds))
+            subject = (request.username, request.operation, request.namespace, request.name, request.dry_run)
+        self._records.append((time.time(), path, uid, subject, verdict, seconds))
         if len(self._records) >= _FLUSH_LINES or verdict.code >= 500:
             self.flush()
 
     def flush(self) -> None:
-        """Hands what is gathered to the writer."""
+        """Gives the formatted lines to the writing thread."""
         if self._records:
             records, self._records = self._records, []
             try:
@@ -60,17 +61,19 @@ class VerdictLog:
                 self.lost += len(records)
 
     def _readable(
-        self, at: float, path: str, uid: str, asked: _Asked | None, verdict: Verdict, seconds: float
+        self, at: float, path: str, uid: str, subject: _Subject | None, verdict: Verdict, seconds: float
     ) -> bytes:
-        user, operation, namespace, name, dry_run = asked or ("somebody", "a request", "", "", False)
-        what = "/".join(filter(None, (namespace, name)))
+        user, operation, namespace, name, dry_run = subject or ("somebody", "a request", "", "", False)
+        place = "/".join(filter(None, (namespace, name)))
         kind = path.rpartition("/")[2]
-        line = f"{time_of_day(at)}  {verdict.outcome:8} {operation} {kind} {what} by {user}"
+        line = f"{time_of_day(at)}  {verdict.outcome:8} {operation} {kind} {place} by {user}"
         line += " (dry run)" if dry_run else ""
         line += f": {verdict.message[:_MAX_MESSAGE]}" if verdict.message else ""
         return one_line(line).encode("utf-8", "replace")
 
-    def _line(self, at: float, path: str, uid: str, asked: _Asked | None, verdict: Verdict, seconds: float) -> bytes:
+    def _line(
+        self, at: float, path: str, uid: str, subject: _Subject | None, verdict: Verdict, seconds: float
+    ) -> bytes:
         line: dict[str, object] = {
             "time": self._timestamp(at),
             "level": "error" if verdict.code >= 500 else "info",
@@ -78,8 +81,8 @@ class VerdictLog:
             "path": path,
             "uid": uid,
         }
-        if asked is not None:
-            line["user"], line["operation"], line["namespace"], line["name"], line["dryRun"] = asked
+        if subject is not None:
+            line["user"], line["operation"], line["namespace"], line["name"], line["dryRun"] = subject
         line["verdict"] = verdict.outcome
         line["code"] = verdict.code
         line["ms"] = int(seconds * 1_000_000) / 1000
@@ -88,24 +91,24 @@ class VerdictLog:
         return dumps(line)
 
     def close(self) -> None:
-        """Writes everything and ends the thread."""
+        """Writes all lines and ends the thread."""
         self.flush()
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=5)
         self._thread.join(timeout=5)
 
     def _timestamp(self, now: float) -> str:
-        whole = int(now)
-        if whole != self._second:
-            self._second, self._prefix = whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-        return f"{self._prefix}.{int((now - whole) * 1000):03d}Z"
+        second = int(now)
+        if second != self._second:
+            self._second, self._prefix = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._prefix}.{int((now - second) * 1000):03d}Z"
 
     def _write(self) -> None:
         while (chunk := self._queue.get()) is not None:
             try:
                 self._stream.write(chunk)
                 self._stream.flush()
-            except (OSError, ValueError):  # the reader went away: verdicts matter more than their log
+            except (OSError, ValueError):  # the reader has closed the stream: the server continues without a log
                 continue
 
     def gauges(self) -> Iterable[Gauge]:

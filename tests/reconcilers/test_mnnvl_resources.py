@@ -183,7 +183,7 @@ async def test_what_is_deleted_again_and_again_is_left_alone_for_a_while() -> No
         await world.client.delete(COMPUTE_DOMAIN, "train-0-cd", "ns")
         gone = {**domain["metadata"], "resourceVersion": "999999"}
         world.stores[DOMAINS].apply(WatchEvent("DELETED", {**domain, "metadata": gone}))
-        world.stores[DOMAINS]._seen = 0
+        world.stores[DOMAINS]._version = 0
     assert await world.look() == 120.0
     assert await world.happened() == ["MnnvlResourcesContested", "MnnvlResourcesRestored"]
     assert await world.look(later=120.0) is None

@@ -171,11 +171,11 @@ class Admission:
 
     def _configured(self, table: tuple[str, str]) -> list[Hook]:
         changed = self._storage.table(table).changed
-        known = self._hooks.get(table)
-        if known is None or known[0] != changed:
+        cached = self._hooks.get(table)
+        if cached is None or cached[0] != changed:
             hooks = [hook for item in self._storage.table(table).items() for hook in hooks_of(item)]
-            known = self._hooks[table] = (changed, hooks)
-        return known[1]
+            cached = self._hooks[table] = (changed, hooks)
+        return cached[1]
 
     def _rule(self, hook: Hook, attributes: Attributes) -> Served | None:
         """The version in which the hook wants the request; None if no rule of it matches."""
