@@ -9,7 +9,7 @@ from collections.abc import Callable
 from app.cluster.mnnvl import ClusterMnnvl
 from app.cluster.readers import NotOurs, PodCliqueSetReader
 from app.cluster.table import BY_BASE, BY_SET
-from app.kube.api import Client, Key, NotFound, Object
+from app.kube.api import Client, Forbidden, Key, NotFound, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.notices import Notices
@@ -108,6 +108,10 @@ class MnnvlResourcesReconciler:
         except NotOurs as problem:
             self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
+        except Forbidden as rejection:
+            if not rejection.passes:
+                self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesMissing", rejection.message)
+            raise
         self._notices.forget(key)
         if created:
             self._rewrites.count(key)

@@ -10,7 +10,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
 from app.cluster.stores import Stores, fill
 from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, FOR_MNNVL, SETS
-from app.kube.api import Conflict, Object, Unavailable, WatchEvent
+from app.kube.api import Conflict, Forbidden, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -197,6 +197,27 @@ async def test_a_failing_api_server_is_asked_again() -> None:
         await world.look()
     assert await world.look() is None
     assert len(world.client.objects(RESOURCE_CLAIM)) == 1
+
+
+@pytest.mark.parametrize(
+    ("rejection", "events"),
+    [
+        (Forbidden("exceeded quota: claims", code=403), ["MnnvlResourcesMissing"]),
+        (Forbidden("spec.channel: Required value", code=422), ["MnnvlResourcesMissing"]),
+        (Forbidden("Unauthorized", code=401), []),
+    ],
+)
+async def test_what_the_api_server_rejects_is_reported_once_and_tried_again(
+    rejection: Forbidden, events: list[str]
+) -> None:
+    world = World(pcs(), clique())
+    for _ in range(2):
+        world.client.fail_next("create", COMPUTE_DOMAIN, rejection)
+        with pytest.raises(Forbidden):
+            await world.look()
+    assert await world.happened() == events
+    assert await world.look() is None
+    assert await world.happened() == [*events, "MnnvlResourcesRestored"]
 
 
 DELETE_BOTH = [("delete", "ResourceClaim"), ("delete", "ComputeDomain")]
