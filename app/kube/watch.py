@@ -90,7 +90,8 @@ async def run_store(
         except NotFound:
             store.count_restart("not_served")
             store.mark_not_served()
-            await _wait(served_changed, pace.not_served_retry)
+            is_served = client.served_version(resource) is not None  # another API server may be quicker than this one
+            await _wait(served_changed, backoff.next() if is_served else pace.not_served_retry)
         except Gone:
             store.count_restart("gone")
             await asyncio.sleep(backoff.next())

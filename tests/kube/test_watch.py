@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.kube.api import Forbidden, Gone, Object, Unavailable, WatchEvent
+from app.kube.api import Forbidden, Gone, NotFound, Object, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, Selection, list_into, run_store
@@ -207,6 +207,16 @@ async def test_a_resource_that_is_not_served_waits_for_discovery() -> None:
         installed.set()
         await asyncio.sleep(0.1)
         assert (store.synced, store.served) == (True, True)
+
+
+@in_virtual_time
+async def test_a_list_that_is_not_found_although_the_resource_is_served_is_soon_tried_again() -> None:
+    domain = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": {"name": "a"}}
+    client, store = MemoryClient([domain]), new_store()
+    client.fail_next("list", COMPUTE_DOMAIN, NotFound("the server could not find the requested resource", code=404))
+    async with running(client, store, COMPUTE_DOMAIN, served_changed=asyncio.Event().wait):
+        await asyncio.sleep(5)
+        assert (names(store), store.served) == (["a"], True)
 
 
 @in_virtual_time
