@@ -124,7 +124,6 @@ PODS: dict[str, Object] = {
         pytest.param("spec.hostNetwork=true", ["bound"], id="a truth"),
         pytest.param("spec.hostNetwork=false", ["new", "odd"], id="a truth that isn't set"),
         pytest.param("spec.schedulerName=default-scheduler", ["new", "odd"], id="the scheduler that isn't set"),
-        pytest.param("spec.restartPolicy=Always", ["bound", "new", "odd"], id="the policy that isn't set"),
     ],
 )
 def test_field_selectors(text: str, expected: list[str]) -> None:

@@ -16,24 +16,9 @@ _EQUALITY = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s*(?P<op>==|=|!=)\s*(?P<value
 _PRESENCE = re.compile(r"\s*(?P<op>!?)\s*(?P<key>[^\s!=<>,()]+)\s*")
 
 _FIELDS = {
-    ("", "pods"): (
-        "spec.nodeName",
-        "spec.schedulerName",
-        "spec.restartPolicy",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
-    ),
+    ("", "pods"): ("spec.nodeName", "spec.schedulerName", "spec.hostNetwork", "status.phase", "status.podIP"),
     ("", "events"): (
-        "involvedObject.kind",
-        "involvedObject.name",
-        "involvedObject.namespace",
-        "involvedObject.uid",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
+        *(f"involvedObject.{name}" for name in ("kind", "name", "namespace", "uid", "apiVersion", "fieldPath")),
         "reason",
         "type",
         "source",
@@ -43,9 +28,9 @@ _FIELDS = {
     ("", "namespaces"): ("status.phase",),
     ("", "secrets"): ("type",),
 }
+"""The fields that field selectors support, by resource, apart from the name and the namespace."""
 _DEFAULTS = {
     "spec.schedulerName": "default-scheduler",
-    "spec.restartPolicy": "Always",
     "spec.hostNetwork": "false",
     "spec.unschedulable": "false",
 }
