@@ -92,3 +92,4 @@ class Replica:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=10)
+        self._balancer.drop(self.port)  # it may have become ready in its last moment

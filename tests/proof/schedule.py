@@ -91,7 +91,8 @@ class Schedule:
                 await self._settle(admin, operator, foreign)
             except TimeoutError as stuck:
                 replicas = "; ".join(replica.state() for replica in self._replicas)
-                self.report.broken.append(f"after three minutes not yet {stuck}: {replicas}")
+                ports = len(self._balancer.ports)
+                self.report.broken.append(f"after three minutes not yet {stuck}, {ports} in service: {replicas}")
             finally:
                 for task in playing:
                     task.cancel()
