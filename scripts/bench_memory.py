@@ -1,7 +1,7 @@
 """Resident memory and start time of one server beside a cluster of 15,000 nodes, 10,000 PodGangs and 20,000 PodCliques.
 
 The API server is our sandbox, in a process of its own. Servers are started beside an empty cluster and beside the full
-one, which a leader has brought in step before; they follow, so that the difference is what the objects cost. They take
+one, which a leader has brought in step before: with a ComputeDomain and a ResourceClaim for each PodGang. They take
 their credentials from the files of a service account, as in a Pod. Calls are counted from a server's own metrics.
 """
 
@@ -58,6 +58,10 @@ HELD = {
 }
 
 
+SETTLE_SECONDS, PATIENCE = 5, 1200.0
+"""How long a server has nothing to do before its memory is read, and how long it may take until then."""
+
+
 @dataclass(frozen=True)
 class Started:
     """What one start took: seconds to `/readyz`, resident bytes, objects cached, and calls by (verb, resource)."""
@@ -68,6 +72,16 @@ class Started:
     calls: dict[tuple[str, str], int]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Three servers, one after the other: a leader that has to make MNNVL resources and to patch all PodGangs, one that
+    has nothing to do any more, and one that follows."""
+
+    working: Started
+    leading: Started
+    following: Started
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--api", type=Path, help=argparse.SUPPRESS)
@@ -76,19 +90,24 @@ def main() -> int:
     if arguments.api:
         asyncio.run(run_api(arguments.api, arguments.scale))
         return 0
-    (empty, _), (full, leading) = measured(0.0), measured(arguments.scale)
-    print(f"{'':28}{'empty':>12}{'full':>12}")
-    print(f"{'objects in caches':28}{empty.objects:12,}{full.objects:12,}")
-    print(f"{'resident, MiB':28}{empty.resident / 2**20:12.1f}{full.resident / 2**20:12.1f}")
-    print(f"{'ready after, s':28}{empty.seconds:12.2f}{full.seconds:12.2f}")
-    if leading is not None:
-        print(f"{'leading, after all patches':28}{'':12}{leading.resident / 2**20:12.1f}")
-    each = (full.resident - empty.resident) / max(1, full.objects - empty.objects)
-    print(f"{'bytes for each object':28}{'':12}{each:12,.0f}")
-    for (verb, resource), count in sorted(full.calls.items()):
+    empty, full = measured(0.0), measured(arguments.scale)
+    columns = (empty.following, full.following, empty.leading, full.leading)
+    print(f"{'':28}{'empty':>12}{'full':>12}{'empty, leads':>14}{'full, leads':>14}")
+    print("{:28}{:12,}{:12,}{:14,}{:14,}".format("objects in caches", *(one.objects for one in columns)))
+    print("{:28}{:12.1f}{:12.1f}{:14.1f}{:14.1f}".format("resident, MiB", *(one.resident / 2**20 for one in columns)))
+    print("{:28}{:12.2f}{:12.2f}{:14.2f}{:14.2f}".format("ready after, s", *(one.seconds for one in columns)))
+    each = [cost(empty.following, full.following), cost(empty.leading, full.leading)]
+    print("{:40}{:12,.0f}{:28,.0f}".format("bytes for each object", *each))
+    print(f"the leader that made and patched everything: {full.working.resident / 2**20:.1f} MiB")
+    for (verb, resource), count in sorted(full.leading.calls.items()):
         if verb == "list":
             print(f"  {verb} {resource}: {count} pages")
     return 0
+
+
+def cost(empty: Started, full: Started) -> float:
+    """Bytes for each object, everything counted."""
+    return (full.resident - empty.resident) / max(1, full.objects - empty.objects)
 
 
 def objects(scale: float) -> Iterator[dict[str, Any]]:
@@ -141,12 +160,35 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
             "spec": {"podgroups": groups},
         }
     for number in range(int(CLIQUES * scale)):
-        yield {
-            "apiVersion": "grove.io/v1alpha1",
-            "kind": "PodClique",
-            "metadata": {"name": f"clique-{number:05}", "namespace": "default"},
-            "spec": {"roleName": "worker", "replicas": 4, "podSpec": {"containers": [{"name": "main"}]}},
-        }
+        gang, clique = number // 2, ("leader", "worker")[number % 2]
+        yield pod_clique(f"training-job-{gang % sets:05}", gang // sets, clique)
+
+
+def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
+    """A PodClique that has the shared claim of its replica, so that a leader caches it."""
+    base = f"{pcs}-{replica}"
+    labels = {
+        "app.kubernetes.io/part-of": pcs,
+        "grove.io/podcliqueset-replica-index": str(replica),
+        "grove.io/podgang": base,
+    }
+    claim = {"name": "mnnvl", "resourceClaimName": f"{base}-mnnvl-claim"}
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}, "claims": [{"name": "mnnvl"}]}}
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodClique",
+        "metadata": {
+            "name": f"{base}-{clique}",
+            "namespace": "default",
+            "labels": labels,
+            "annotations": {"grove.io/mnnvl-enabled": "true"},
+        },
+        "spec": {
+            "roleName": clique,
+            "replicas": 4,
+            "podSpec": {"containers": [container], "resourceClaims": [claim]},
+        },
+    }
 
 
 async def run_api(directory: Path, scale: float) -> None:
@@ -159,21 +201,25 @@ async def run_api(directory: Path, scale: float) -> None:
     await asyncio.Event().wait()
 
 
-def measured(scale: float) -> tuple[Started, Started | None]:
+def measured(scale: float) -> Measured:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         api = [sys.executable, __file__, "--api", str(directory), "--scale", str(scale)]
         with process(api):
             until((directory / "loaded").exists)
             (directory / "config.yaml").write_text(CONFIGURATION)
-            leading = started(directory, settle=True) if scale else None
+            cliques = int(CLIQUES * scale)
+            working, leading = started(directory, cliques), started(directory, cliques)
             (directory / "config.yaml").write_text(CONFIGURATION + FOLLOWING)
-            return started(directory), leading
+            return Measured(working, leading, started(directory))
 
 
-def started(directory: Path, *, settle: bool = False) -> Started:
-    """Starts a server beside the API server, and looks at it once its caches are full, or (`settle`) once its
-    reconcilers have nothing left to do: what they write is there for the next one."""
+def started(directory: Path, cliques: int | None = None) -> Started:
+    """Starts a server beside the API server, and looks at it once its caches are full.
+
+    If it has to lead, `cliques` are the PodCliques that it caches then, which its metric does not count. By then, its
+    reconcilers have had nothing to do for a while, so that what they write is there for the next server.
+    """
     port = free_port()
     options = ["--config", str(directory / "config.yaml"), "--host", "127.0.0.1", "--port", str(port)]
     options += ["--certs", str(directory / "webhook"), "--log-level", "warning"]
@@ -185,12 +231,14 @@ def started(directory: Path, *, settle: bool = False) -> Started:
         with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
             until(lambda: is_ready(client))
             seconds = time.monotonic() - begin
-            time.sleep(3)
-            if settle:
-                until(lambda: not re.search(r"queue_depth\{[^}]*\} [1-9]", client.get("/metrics").text))
+            if cliques is not None:
+                until(lambda: "grove_admission_leader 1" in client.get("/metrics").text)
+            for _ in range(SETTLE_SECONDS):
+                time.sleep(1)
+                until(lambda: not re.search(r"queue_depth\{[^}]*\} [1-9]", client.get("/metrics").text), PATIENCE)
             text = client.get("/metrics").text
         resident = memory(server.pid, "VmRSS")
-    return Started(seconds, resident, cached_objects(text), api_calls(text))
+    return Started(seconds, resident, cached_objects(text) + (cliques or 0), api_calls(text))
 
 
 def service_account(directory: Path) -> dict[str, str]:
