@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -40,6 +41,8 @@ ODD: tuple[Any, ...] = (
 )
 _CHARACTERS = "aZ09-_./~: \n\x00é\u2028\U0001f600"
 _DEEP = 120
+MOST_PLACES, MOST_TEXT = 5000, 1000
+"""Values of a document, and characters of a text, beyond which nothing is repeated any more."""
 
 
 class Vocabulary:
@@ -57,9 +60,11 @@ class Vocabulary:
         """A copy of `document` with a few changes."""
         changed = copy.deepcopy(document)
         for _ in range(random.choice((1, 1, 1, 2, 3, 6))):
-            places = list(_places(changed))
+            places = list(islice(_places(changed), MOST_PLACES))
             if not places:
                 return _odd(random)
+            if len(places) == MOST_PLACES:
+                break
             random.choice(self._changes)(self, *random.choice(places), random)
         return changed
 
@@ -94,7 +99,7 @@ class Vocabulary:
 
     def _other(self, holder: Any, step: Any, random: Random) -> None:
         """A value from another place of the same object, so that names meet."""
-        others = list(_places(holder))
+        others = list(islice(_places(holder), MOST_PLACES))
         other, at = random.choice(others)
         holder[step] = copy.deepcopy(other[at])
 
@@ -165,6 +170,6 @@ def _changed_text(text: str, random: Random) -> str:
             text[at:],
             text.upper(),
             f"{text}-{random.randint(0, 3)}",
-            text * random.choice((2, 20)),
+            text * (random.choice((2, 20)) if len(text) < MOST_TEXT else 1),
         )
     )
