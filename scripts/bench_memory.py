@@ -1,8 +1,8 @@
 """Resident memory and start time of one server beside a cluster of 15,000 nodes, 10,000 PodGangs and 20,000 PodCliques.
 
 The API server is our sandbox, in a process of its own. Servers are started beside an empty cluster and beside the full
-one, which a leader has brought in step before: with a ComputeDomain and a ResourceClaim for each PodGang. They take
-their credentials from the files of a service account, as in a Pod. Calls are counted from a server's own metrics.
+one, which a leader has brought in step. It has a ComputeDomain and a ResourceClaim for each PodGang too. They take their
+credentials from the files of a service account, as in a Pod. Calls are counted from a server's own metrics.
 """
 
 import argparse
@@ -23,6 +23,13 @@ import httpx
 import yaml
 from bench_common import ENVIRONMENT, api_calls, cached_objects, memory, process, until
 
+from app.kube.client import HttpClient
+from app.kube.credentials import from_kubeconfig
+from app.kube.transport import Limits
+from app.rules.kinds import ALL, COMPUTE_DOMAIN, POD_GANG
+from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
+from app.rules.mnnvl.ownership import read_gang
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, plan_of, read_member
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 
@@ -49,7 +56,10 @@ sys.exit(main())
 """
 """Runs the command with the service account's files in the folder that is its first argument."""
 
-FOLLOWING = "leaderElection: {name: held}\n"
+ELECTION = "leaderElection: {{name: {}, leaseSeconds: 900, renewSeconds: 600}}\n"
+"""Long, because the API server of a busy machine is slow."""
+
+FOLLOWING = ELECTION.format("held")
 HELD = {
     "apiVersion": "coordination.k8s.io/v1",
     "kind": "Lease",
@@ -74,8 +84,8 @@ class Started:
 
 @dataclass(frozen=True)
 class Measured:
-    """Three servers, one after the other: a leader that has to make MNNVL resources and to patch all PodGangs, one that
-    has nothing to do any more, and one that follows."""
+    """Three servers, one after the other: a leader that has to patch all PodGangs, one that has nothing to do any more,
+    and one that follows."""
 
     working: Started
     leading: Started
@@ -98,7 +108,7 @@ def main() -> int:
     print("{:28}{:12.2f}{:12.2f}{:14.2f}{:14.2f}".format("ready after, s", *(one.seconds for one in columns)))
     each = [cost(empty.following, full.following), cost(empty.leading, full.leading)]
     print("{:40}{:12,.0f}{:28,.0f}".format("bytes for each object", *each))
-    print(f"the leader that made and patched everything: {full.working.resident / 2**20:.1f} MiB")
+    print(f"the leader that patched all PodGangs: {full.working.resident / 2**20:.1f} MiB")
     for (verb, resource), count in sorted(full.leading.calls.items()):
         if verb == "list":
             print(f"  {verb} {resource}: {count} pages")
@@ -191,12 +201,25 @@ def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
     }
 
 
+def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
+    """The ComputeDomain and the claim of a stored PodGang, which owns them."""
+    pcs, _, replica = gang["metadata"]["name"].rpartition("-")
+    plan = plan_of(read_member(pod_clique(pcs, int(replica), "leader"), "default"), "replica", DEFAULT_DEVICE_CLASS)
+    owner = read_gang(gang, "default").reference()
+    made = [desired_compute_domain(plan, COMPUTE_DOMAIN.versions[0]), desired_claim(plan, "v1")]
+    return [{**one, "metadata": {**one["metadata"], "ownerReferences": [owner]}} for one in made]
+
+
 async def run_api(directory: Path, scale: float) -> None:
     """The API server's process: loads the objects, says that it is ready, and stays."""
     sandbox = Sandbox(state_dir=directory)
     await sandbox.start()
     await sandbox.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}])
     await sandbox.apply([HELD, *(objects(scale) if scale else ())])
+    async with HttpClient(await from_kubeconfig(sandbox.kubeconfig, "admin"), ALL, Limits(qps=10_000)) as client:
+        await client.discovery.refresh()
+        gangs = (await client.list(POD_GANG, "default", limit=0)).items
+        await sandbox.apply([made for gang in gangs for made in mnnvl_resources(gang)])
     (directory / "loaded").touch()
     await asyncio.Event().wait()
 
@@ -207,20 +230,20 @@ def measured(scale: float) -> Measured:
         api = [sys.executable, __file__, "--api", str(directory), "--scale", str(scale)]
         with process(api):
             until((directory / "loaded").exists)
-            (directory / "config.yaml").write_text(CONFIGURATION)
             cliques = int(CLIQUES * scale)
-            working, leading = started(directory, cliques), started(directory, cliques)
-            (directory / "config.yaml").write_text(CONFIGURATION + FOLLOWING)
-            return Measured(working, leading, started(directory))
+            working, leading = started(directory, "first", cliques), started(directory, "second", cliques)
+            return Measured(working, leading, started(directory, "held"))
 
 
-def started(directory: Path, cliques: int | None = None) -> Started:
-    """Starts a server beside the API server, and looks at it once its caches are full.
+def started(directory: Path, lease: str, cliques: int | None = None) -> Started:
+    """Starts a server beside the API server, and looks at it once its caches are full. The name of its Lease decides
+    whether it leads.
 
     If it has to lead, `cliques` are the PodCliques that it caches then, which its metric does not count. By then, its
     reconcilers have had nothing to do for a while, so that what they write is there for the next server.
     """
     port = free_port()
+    (directory / "config.yaml").write_text(CONFIGURATION + ELECTION.format(lease))
     options = ["--config", str(directory / "config.yaml"), "--host", "127.0.0.1", "--port", str(port)]
     options += ["--certs", str(directory / "webhook"), "--log-level", "warning"]
     environment = {**ENVIRONMENT, **service_account(directory)}
