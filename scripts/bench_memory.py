@@ -1,8 +1,8 @@
 """Resident memory and start time of one server beside a cluster of 15,000 nodes, 10,000 PodGangs and 20,000 PodCliques.
 
 The API server is our sandbox, in a process of its own. Servers are started beside an empty cluster and beside the full
-one, which a leader has brought in step. It has a ComputeDomain and a ResourceClaim for each PodGang too. They take their
-credentials from the files of a service account, as in a Pod. Calls are counted from a server's own metrics.
+one, which a leader has brought in step. It has a ComputeDomain and a ResourceClaim for each PodGang too. Servers take
+their credentials from the files of a service account, as in a Pod. Calls are counted from a server's own metrics.
 """
 
 import argparse
