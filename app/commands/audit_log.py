@@ -1,4 +1,4 @@
-"""Reads audit logs for `check`: what this version would have said of what people did."""
+"""Reads audit logs for `check`: the verdicts that this version would have given on past requests."""
 
 import gzip
 import io
@@ -34,8 +34,8 @@ _DAMAGED = (OSError, EOFError, zlib.error)
 
 
 def is_audit_log(name: str) -> bool:
-    """Whether a file or standard input (-), gzip or not, begins with an audit event. False if it can't be read. Nothing
-    is taken from standard input."""
+    """Whether a file or standard input (-), gzip or not, begins with an audit event. False if it cannot be read.
+    Standard input is not consumed."""
     if name == "-":
         return _is_audit_log_piped()
     try:

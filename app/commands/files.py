@@ -11,8 +11,8 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def files_in(names: Sequence[str], is_taken: Callable[[str], bool]) -> list[str]:
-    """`names` with the files of a directory in place of it, by name: documents, and others for which `is_taken`
-    holds. UnusableInput for a directory without such files."""
+    """`names`, in which a directory is replaced by its files in the order of their names: documents, and other files
+    for which `is_taken` is true. Raises UnusableInput for a directory without such files."""
     return [file for name in names for file in _files(name, is_taken)]
 
 

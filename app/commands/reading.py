@@ -8,7 +8,7 @@ from app.commands.options import UNUSABLE
 
 
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
-    """Prints why the cluster can't be read, and how to renew credentials that are not accepted. Gives the exit code."""
+    """Prints why the cluster cannot be read, and how to renew rejected credentials. Returns the exit code."""
     print(f"{failure}: {problem}", file=sys.stderr)
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
     if command:

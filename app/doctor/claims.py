@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 async def check_claims(client: Client, configuration: Configuration) -> list[Check]:
-    """The configured form of claims, and those that are stored. ClusterError if something can't be read."""
+    """Checks of the configured form of claims, and of the stored claims. Raises ClusterError."""
     classes = {obj["metadata"]["name"] for obj in await _listed(client, DEVICE_CLASS)}
     checks: list[Check] = []
     if configuration.mnnvl.claim_mode == "shared" and unallocatable([DEFAULT_DEVICE_CLASS], classes):

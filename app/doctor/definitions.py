@@ -11,8 +11,8 @@ SUBJECT = "APIs"
 
 
 def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:
-    """A problem for each CRD of `groups` that is not established, by the name of the CRD; a warning if it is, but under
-    fewer names than it asks for."""
+    """A problem for each CRD of `groups` that is not established, by the name of the CRD, and a warning for each one
+    that is established with fewer names than its spec has."""
     in_groups = [crd for crd in crds if crd["spec"]["group"] in groups]
     checks = {crd["metadata"]["name"]: _check(crd, in_groups) for crd in in_groups}
     return {name: check for name, check in checks.items() if check is not None}
@@ -42,7 +42,7 @@ def _conditions(crd: Object) -> dict[str, Object]:
 
 
 def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
-    """The CRDs of the same group that have a name which `crd` asks for."""
+    """The CRDs of the same group that have a name of the spec of `crd`."""
     requested = set(_names(crd["spec"]["names"]))
     return [
         other["metadata"]["name"]

@@ -18,7 +18,7 @@ _LOGS = (
 
 
 async def check_leader(client: Client, settings: LeaderElection, now: datetime) -> list[Check]:
-    """One check of the Lease; `now` is in UTC. ClusterError if the Lease can't be read."""
+    """A check of the Lease. `now` is in UTC. Raises ClusterError if the Lease cannot be read."""
     if not settings.enabled:
         return [Check(SUBJECT, "ok", "leader election is off: the only replica reconciles")]
     title, remedy = f"Lease {settings.namespace}/{settings.name}", _LOGS.format(**_named(settings))

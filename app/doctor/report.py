@@ -1,4 +1,4 @@
-"""What a doctor says: checks, each with a status and, if something is to be done, a remedy."""
+"""The results of checks, each with a status and, for a problem, a remedy; the exit code and the output."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -115,7 +115,7 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
 
 async def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Credentials:
     """The credentials of one context of a kubeconfig (default: $KUBECONFIG or ~/.kube/config, and its current context).
-    ClusterError if it can't be read."""
+    Raises ClusterError if it cannot be read."""
     from app.kube.kubeconfig import KubeconfigCredentials
 
     credentials = KubeconfigCredentials(None if path is None else str(path), context or None)

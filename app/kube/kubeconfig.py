@@ -33,7 +33,7 @@ _LOGINS = {
     "oci": "oci session authenticate",
     "tsh": "tsh login",
 }
-"""The command that renews the credentials of well-known exec plugins, which don't ask for a password themselves."""
+"""The commands that renew the credentials of known exec plugins, which are not interactive themselves."""
 
 _PROVIDERS = {"gcp": "gcloud auth login", "azure": "az login"}
 """The same for auth providers, the predecessors of exec plugins."""
@@ -61,7 +61,7 @@ class KubeconfigCredentials:
         self._renewing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Reads the file. ClusterError if it can't be read."""
+        """Reads the file. Raises ClusterError if it cannot be read."""
         try:
             await self._read()
         except _UNREADABLE as error:
@@ -120,7 +120,7 @@ class KubeconfigCredentials:
 
 
 def namespace_of(path: Path | None = None, context: str | None = None) -> str:
-    """The namespace that kubectl would use: that of the kubeconfig's context, or else `default`."""
+    """The namespace that kubectl uses: that of the context, or `default`."""
     try:
         contexts, active = list_kube_config_contexts(str(path) if path else None)
     except _UNREADABLE:
@@ -141,9 +141,9 @@ def context_of(path: Path | None = None, context: str | None = None) -> str:
 
 
 def renewal_of(path: Path | None = None, context: str | None = None) -> str:
-    """The command that renews the credentials of a kubeconfig's context: the login command of a well-known exec plugin,
-    or else the plugin itself with its subcommands, which asks for what it needs if a person runs it. "" if there is no
-    exec plugin, as with a token or a certificate, or if the file can't be read."""
+    """The command that renews the credentials of a context: the login command of a known exec plugin, or the plugin
+    itself with its subcommands, which is interactive if a person runs it. "" if there is no exec plugin, as for a token
+    or a certificate, or if the file cannot be read."""
     try:
         user = _named_user_of(path, context)[1]
         if "auth-provider" in user:
@@ -163,8 +163,8 @@ def renewal_of(path: Path | None = None, context: str | None = None) -> str:
 
 
 def user_in_words(path: Path | None = None, context: str | None = None) -> str:
-    """What a kubeconfig's context authenticates with: `the token of user dev`, or for a certificate also when it ends:
-    `the certificate of user dev, which ended at 2026-11-20 10:00 UTC`. "" if the file can't be read."""
+    """The credentials of a context, such as `the token of user dev`. A certificate is shown with its end, as in
+    `the certificate of user dev, which ended at 2026-11-20 10:00 UTC`. "" if the file cannot be read."""
     try:
         name, user = _named_user_of(path, context)
         kinds = [kind for key, kind in _KINDS.items() if key in user]
@@ -184,8 +184,8 @@ def _end_of_certificate(user: Any) -> str:
 
 
 def _named_user_of(path: Path | None, context: str | None) -> tuple[str, Any]:
-    """The user of a context: its name, and its entries as a node of the merged kubeconfig. One of `_UNREADABLE` if
-    there is none."""
+    """The name of the user of a context, and its entries as a node of the merged kubeconfig. Raises one of
+    `_UNREADABLE` if there is none."""
     merged: Any = KubeConfigMerger(str(path or KUBE_CONFIG_DEFAULT_LOCATION)).config
     chosen = merged["contexts"].get_with_name(context or merged["current-context"])
     name = str(chosen["context"]["user"])

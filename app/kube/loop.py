@@ -164,7 +164,7 @@ class Loop:
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
-            await asyncio.sleep(0)  # a step without a call does not give way to verdicts, and there may be thousands
+            await asyncio.sleep(0)  # lets verdicts run between steps without a call, of which there may be thousands
 
     async def _step(self, key: Key) -> None:
         clock = asyncio.get_running_loop().time

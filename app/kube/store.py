@@ -40,7 +40,7 @@ class WatchStore(Generic[T]):
         self.error: ClusterError | None = None
         """The error that `problem` is about, if it is one of the API server."""
         self.total: int | None = None
-        """How many objects the last list that was begun has, if the API server has said so."""
+        """The number of objects of the last list that was started, if the API server gives it."""
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
         self._clock = clock

@@ -66,8 +66,8 @@ def etcd_flags(url: str, data: str) -> list[str]:
 
 def api_flags(etcd: str, port: int, pair: tuple[Path, Path], data: str, unserved: Collection[str]) -> list[str]:
     """The flags of kube-apiserver. `etcd` is a URL, `pair` the serving certificate and its key, `data` the folder with
-    tokens.csv, and `unserved` are group versions. The two plugins that are disabled rely on controllers that don't run:
-    one makes service accounts, the other removes the taint `not-ready` from nodes."""
+    tokens.csv, and `unserved` are group versions. The disabled plugins need controllers that do not run: one creates
+    service accounts, the other removes the taint `not-ready` from nodes."""
     certificate, key = pair
     return [
         f"--etcd-servers={etcd}",

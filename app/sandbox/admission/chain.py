@@ -178,7 +178,7 @@ class Admission:
         return cached[1]
 
     def _rule(self, hook: Hook, attributes: Attributes) -> Served | None:
-        """The version in which the hook wants the request; None if no rule of it matches."""
+        """The version of the request for the hook, or None if none of its rules matches."""
         versions = [attributes.served]
         if hook.equivalent:
             versions += [item for item in self._registry.versions(attributes.served) if item is not attributes.served]
