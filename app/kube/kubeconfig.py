@@ -7,6 +7,7 @@ APIs, which need 38 MiB and half of the start-up time of a server that runs in a
 import asyncio
 import base64
 import itertools
+import logging
 import shlex
 import ssl
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ from kubernetes_asyncio.config.kube_config import (
 )
 
 from app.kube.api import ClusterError, Unavailable
+
+logging.getLogger("kubernetes_asyncio.config.kube_config").disabled = True  # what it logs is raised too
 
 _LOGINS = {
     "aws": "aws sso login",

@@ -49,7 +49,7 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, help
     whose = f" of {value}" if value else ""
     cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
     verb, them = ("has", "it") if len(nodes) == 1 else ("have", "them")
-    fits = f"; with {them} it fits" if helps else ""
+    fits = f"; with {them} it fits" if helps and len(nodes) > 1 else "; with it the gang fits" if helps else ""
     text = (
         f"{counted(len(nodes), 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves {them} out of every "
         f"gang with a constraint{cost}"
