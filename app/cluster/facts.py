@@ -1,7 +1,7 @@
 """The readers that webhooks use, over the stores of facts."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeKeys, NodeSummary
@@ -27,11 +27,14 @@ from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Topology
 
+AnyStore = TypeVar("AnyStore", bound=Store[Any])
 
-def ready(store: Store[Any], resource: object) -> None:
-    """Raises Unavailable until `store` has its first list. `resource` names it in the message."""
+
+def ready(store: AnyStore, resource: object) -> AnyStore:
+    """Returns `store`. Unavailable until it has its first list. `resource` names it in the message."""
     if not store.synced:
         raise Unavailable(f"the cache of {resource} is not filled yet; try again in a few seconds")
+    return store
 
 
 class CachedFacts:
@@ -61,8 +64,7 @@ class CachedFacts:
     def topology(self) -> Topology:
         if self._disabled is not None:
             return self._disabled
-        ready(self._stores[TOPOLOGIES], "ClusterTopologies")
-        levels = self._stores[TOPOLOGIES].get("", self._name)
+        levels = ready(self._stores[TOPOLOGIES], "ClusterTopologies").get("", self._name)
         if not levels:
             raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{self._name}" does not exist yet; the operator '
@@ -74,19 +76,17 @@ class CachedFacts:
 
     def bindings(self) -> Mapping[str, Levels]:
         """Unavailable also if discovery has found the API of bindings and they are not listed yet."""
-        store = self._stores[BINDINGS]
-        ready(store, "ClusterTopologyBindings")
+        store = ready(self._stores[BINDINGS], "ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
             raise Unavailable("the cache of ClusterTopologyBindings is not filled yet; try again in a few seconds")
         return {name: levels for _, name in store.known_keys() if (levels := store.get("", name)) is not None}
 
     def kai_topology(self, name: str) -> KaiTopology | None:
-        ready(self._stores[KAI_TOPOLOGIES], "KAI Topologies")
-        return self._stores[KAI_TOPOLOGIES].get("", name)
+        return ready(self._stores[KAI_TOPOLOGIES], "KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
-        ready(self._stores[SETS], "PodCliqueSets")
-        return sorted(self._stores[SETS].by_index(OF_BINDING, ("", binding)), key=lambda pcs: (pcs.namespace, pcs.name))
+        sets = ready(self._stores[SETS], "PodCliqueSets").by_index(OF_BINDING, ("", binding))
+        return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
 
     def nodes(self) -> Nodes:
         return self._summary.nodes()
@@ -114,18 +114,17 @@ class CachedFacts:
     def is_served(self, resource: Resource) -> bool:
         return self._client.served_version(resource) is not None
 
-    def namesakes(self, namespace: str) -> list[PodCliqueSet]:
-        ready(self._stores[SETS], "PodCliqueSets")
-        return sorted(self._stores[SETS].by_index(OF_NAMESPACE, (namespace, "")), key=lambda pcs: pcs.name)
+    def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
+        sets = ready(self._stores[SETS], "PodCliqueSets").by_index(OF_NAMESPACE, (namespace, ""))
+        return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        ready(self._stores[SETS], "PodCliqueSets")
-        return self._stores[SETS].get(namespace, name)
+        return ready(self._stores[SETS], "PodCliqueSets").get(namespace, name)
 
-    def sets_naming(self, domains: Collection[str]) -> list[PodCliqueSet]:
-        ready(self._stores[SETS], "PodCliqueSets")
-        sets = [pcs for pcs in self._stores[SETS].values() if not pcs.domains.isdisjoint(domains)]
-        return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
+    def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
+        sets = ready(self._stores[SETS], "PodCliqueSets").values()
+        matching = [pcs for pcs in sets if not pcs.domains.isdisjoint(domains)]
+        return sorted(matching, key=lambda pcs: (pcs.namespace, pcs.name))
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         cached = self.cached_set(namespace, name)
@@ -137,9 +136,7 @@ class CachedFacts:
             return None
 
     def device_classes(self) -> Collection[str]:
-        ready(self._stores[DEVICE_CLASSES], "DeviceClasses")
-        return self._stores[DEVICE_CLASSES].values()
+        return ready(self._stores[DEVICE_CLASSES], "DeviceClasses").values()
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
-        ready(self._stores[NODES], "Nodes")
-        return self._stores[NODES].get("", name)
+        return ready(self._stores[NODES], "Nodes").get("", name)

@@ -46,8 +46,7 @@ class ClusterMnnvl:
 
     def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
         for needed in self._needed(plan, mode):
-            ready(needed.store, needed.resource)
-            stored = needed.store.get(plan.namespace, needed.name)
+            stored = ready(needed.store, needed.resource).get(plan.namespace, needed.name)
             if stored is None or not self._is_sound(stored, plan):
                 return False
         return True
@@ -62,12 +61,12 @@ class ClusterMnnvl:
         return any(self._is_cached(owner, plan) for owner in stored.owners)
 
     def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
-        ready(self._gangs, "PodGangs")
+        gangs = ready(self._gangs, "PodGangs")
         cached: PodCliqueSet | Gang | None = None
         if owner.kind == POD_CLIQUE_SET.kind:
             cached = self._sets.cached_set(plan.namespace, owner.name)
         elif owner.kind == POD_GANG.kind:
-            cached = self._gangs.get(plan.namespace, owner.name)
+            cached = gangs.get(plan.namespace, owner.name)
         is_current = cached is not None and cached.uid == owner.uid and not cached.deleting
         return is_current and not self._is_doomed(cached, plan)
 
@@ -211,8 +210,7 @@ class ClusterMnnvl:
         keys = (gang.namespace, gang.name), replica_key(gang.namespace, gang.place)
         resources: list[MnnvlResource] = []
         for resource, store in self._stores.items():
-            ready(store, resource)
-            indexed = (stored for key in keys for stored in store.by_index(OF_GANG, key))
+            indexed = (stored for key in keys for stored in ready(store, resource).by_index(OF_GANG, key))
             resources += [stored for stored in indexed if belongs_to(stored, gang)]
         return sorted(resources, key=lambda stored: (stored.kind, stored.name))
 

@@ -8,7 +8,7 @@ from app.objects.resource import Resource
 from app.rules.mnnvl.ownership import Gang, MnnvlResource
 from app.rules.mnnvl.plan import ClaimMode, Plan
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.dialect import Dialect, Surroundings
+from app.rules.topology.dialect import Dialect, TopologyFacts
 from app.rules.topology.levels import Topology
 
 
@@ -16,8 +16,8 @@ class TopologyMissing(Unavailable):
     """The managed ClusterTopology does not exist, or not yet."""
 
 
-class TopologyReader(Surroundings, Protocol):
-    """The topologies of the cluster. The methods of Surroundings raise Unavailable while the cache that they need
+class TopologyReader(TopologyFacts, Protocol):
+    """The topologies of the cluster. The methods of TopologyFacts raise Unavailable while the cache that they need
     isn't ready."""
 
     def dialect(self) -> Dialect:
@@ -39,7 +39,7 @@ class PodCliqueSetReader(Protocol):
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Returns a set from the cache, or None. Unavailable while the cache isn't ready."""
 
-    def namesakes(self, namespace: str) -> list[PodCliqueSet]:
+    def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
         """Returns the cached sets of `namespace` with MNNVL groups of Grove. Unavailable while the cache isn't
         ready."""
 

@@ -38,7 +38,7 @@ class PodCliqueSetWebhook:
         findings, stored = validate_annotations(template, request.old)
         if not self._topology.dialect().reads_groups:
             return findings, stored
-        grouped, remaining = validate_groups(template, request.old, self._sets.namesakes(request.namespace))
+        grouped, remaining = validate_groups(template, request.old, self._sets.sets_with_groups(request.namespace))
         return [*findings, *grouped], [*stored, *remaining]
 
     def _warnings(self, request: Request, template: Template) -> list[str]:

@@ -215,7 +215,7 @@ def test_bindings_and_what_refers_to_them() -> None:
     assert facts.bindings() == {"gb200": (Level("rack", "k/rack"),)}
     assert [pcs.name for pcs in facts.users_of("gb200")] == ["using"]
     assert facts.users_of("other") == []
-    assert [pcs.name for pcs in facts.namesakes("ml")] == ["using"]
+    assert [pcs.name for pcs in facts.sets_with_groups("ml")] == ["using"]
     found = facts.kai_topology("gb200")
     assert found is not None
     assert found.keys == ("k/rack",)

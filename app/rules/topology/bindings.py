@@ -18,7 +18,7 @@ from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.binding_levels import refusal_to_delete, validate_binding
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.dialect import LevelsVerdict, Surroundings
+from app.rules.topology.dialect import LevelsVerdict, TopologyFacts
 from app.rules.topology.drift import drifted_constraints
 from app.rules.topology.levels import Level, Topology
 from app.rules.topology.pack_updates import is_unchanged, needs_names, validate_change
@@ -48,30 +48,30 @@ class Bindings:
             if isinstance(level.get("domain"), str) and isinstance(level.get("key"), str)
         )
 
-    def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
-        return around.bindings()
+    def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
+        return facts.bindings()
 
     def validate_levels(
         self,
         obj: Mapping[str, Any],
         old: Mapping[str, Any] | None,
         operation: str,
-        around: Surroundings,
+        facts: TopologyFacts,
         *,
         managed: bool,
     ) -> LevelsVerdict:
         name = str(map_of(obj.get("metadata")).get("name", ""))
         if operation == "DELETE":
-            refusal, warnings = refusal_to_delete(obj, around.users_of(name))
+            refusal, warnings = refusal_to_delete(obj, facts.users_of(name))
             return LevelsVerdict(refusal, warnings=warnings)
-        users = around.users_of(name) if operation == "UPDATE" else ()
-        findings, warnings = validate_binding(obj, old, around.kai_topology(name), users)
+        users = facts.users_of(name) if operation == "UPDATE" else ()
+        findings, warnings = validate_binding(obj, old, facts.kai_topology(name), users)
         if not findings:
-            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes_with)]
+            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)]
         return LevelsVerdict(findings=findings, warnings=warnings)
 
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
         """Grove allows hardly any change of a constraint. Problems of constraints that an update does not change are
         warnings, so that workloads stay scalable if their binding has changed. As in Grove, a stored set that lacks a
@@ -81,7 +81,7 @@ class Bindings:
         stored = read_packings(old or {}, [])
         if findings or not (packings.constraints or stored.constraints):
             return findings, []
-        bindings = around.bindings()
+        bindings = facts.bindings()
         warnings = packing_warnings(packings, bindings.get)
         findings = validate_packings(packings, bindings.get, sorted(bindings))
         if old is None:
@@ -97,21 +97,21 @@ class Bindings:
         return old is not None and is_unchanged(read_packings(obj, []), read_packings(old, []))
 
     def placement(
-        self, obj: Mapping[str, Any], around: Surroundings
+        self, obj: Mapping[str, Any], facts: TopologyFacts
     ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
         packings = read_packings(obj, [])
         name = next(iter(effective_names(packings, []).values()), "")
-        levels = around.bindings().get(name, ()) if name else ()
+        levels = facts.bindings().get(name, ()) if name else ()
         return levels, {packing.owner: packing.required for packing in packings.constraints if packing.required}
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return []
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
         return []
 
-    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
-        levels = around.bindings().get(pcs.topology_name)
+    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
+        levels = facts.bindings().get(pcs.topology_name)
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:

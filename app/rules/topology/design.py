@@ -18,7 +18,7 @@ from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.constraints import is_unchanged, read_constraints, validate_pod_clique_set
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.dialect import LevelsVerdict, Surroundings
+from app.rules.topology.dialect import LevelsVerdict, TopologyFacts
 from app.rules.topology.levels import Level, Topology, read_levels, validate_cluster_topology
 from app.rules.topology.podgang import constraint_changes, validate_shape
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
@@ -35,8 +35,8 @@ class Design:
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         return read_levels(value_at(obj, ("spec", "levels")))
 
-    def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
-        topology = around.topology()
+    def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
+        topology = facts.topology()
         return {topology.name: topology.levels} if topology.enabled else {}
 
     def validate_levels(
@@ -44,7 +44,7 @@ class Design:
         obj: Mapping[str, Any],
         old: Mapping[str, Any] | None,
         operation: str,
-        around: Surroundings,
+        facts: TopologyFacts,
         *,
         managed: bool,
     ) -> LevelsVerdict:
@@ -55,39 +55,39 @@ class Design:
         if managed and operation != "CREATE":
             remaining = {level.domain for level in self.read_levels(obj)} if operation == "UPDATE" else set()
             removed = {level.domain for level in self.read_levels(old or obj)} - remaining
-            warning = removed_levels_warning(removed, around.sets_naming(removed)) if removed else None
+            warning = removed_levels_warning(removed, facts.sets_with_domains(removed)) if removed else None
             warnings += [] if warning is None else [warning]
         if operation != "DELETE":
-            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), around.nodes_with)]
+            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)]
         return LevelsVerdict(warnings=warnings)
 
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
         findings: list[FieldError] = []
         constraints = read_constraints(obj, findings)
         if findings or not constraints.all:
             return findings, []
-        return validate_pod_clique_set(constraints, old, around.topology())
+        return validate_pod_clique_set(constraints, old, facts.topology())
 
     def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
         return is_unchanged(read_constraints(obj, []), old)
 
     def placement(
-        self, obj: Mapping[str, Any], around: Surroundings
+        self, obj: Mapping[str, Any], facts: TopologyFacts
     ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
         constraints = read_constraints(obj, []).all
-        levels = around.topology().levels if constraints else ()
+        levels = facts.topology().levels if constraints else ()
         return levels, {constraint.owner: constraint.domain for constraint in constraints}
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return validate_shape(gang)
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
         """Returns no changes if the set has a constraint of the dialect `bindings`, whose PodGangs Grove writes."""
-        return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, around.topology())
+        return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, facts.topology())
 
-    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
+    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
         return []
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
@@ -104,7 +104,7 @@ class Unserved(Design):
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return []
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
         return []
 
 

@@ -19,7 +19,7 @@ from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import Level, Topology
 
 
-class Surroundings(Protocol):
+class TopologyFacts(Protocol):
     """The facts of the cluster that the rules of a dialect need. A method raises an error while its fact is not known
     yet, except for facts about nodes."""
 
@@ -35,7 +35,7 @@ class Surroundings(Protocol):
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
         """Returns the PodCliqueSets whose constraints refer to the ClusterTopologyBinding `binding`, sorted by name."""
 
-    def sets_naming(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
+    def sets_with_domains(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
         """Returns the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
@@ -77,7 +77,7 @@ class Dialect(Protocol):
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         """Returns the valid levels of a stored object of `resource`, broadest first."""
 
-    def in_use(self, around: Surroundings) -> Mapping[str, Sequence[Level]]:
+    def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
         """Returns the levels of the topologies that workloads may refer to, by the name of the topology."""
 
     def validate_levels(
@@ -85,7 +85,7 @@ class Dialect(Protocol):
         obj: Mapping[str, Any],
         old: Mapping[str, Any] | None,
         operation: str,
-        around: Surroundings,
+        facts: TopologyFacts,
         *,
         managed: bool,
     ) -> LevelsVerdict:
@@ -93,7 +93,7 @@ class Dialect(Protocol):
         the one that an UPDATE replaces. `managed` is true for the managed topology."""
 
     def validate_set(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, around: Surroundings
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
         """Returns findings and warnings about the constraints of the PodCliqueSet `obj`. `old` is the object that an
         UPDATE replaces, None at CREATE."""
@@ -102,7 +102,7 @@ class Dialect(Protocol):
         """Whether an update of the PodCliqueSet `old` to `obj` does not change any constraint."""
 
     def placement(
-        self, obj: Mapping[str, Any], around: Surroundings
+        self, obj: Mapping[str, Any], facts: TopologyFacts
     ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
         """Returns the levels that the PodCliqueSet `obj` refers to, and the domain that each of ("set", ""),
         ("group", name) and ("clique", name) requires."""
@@ -110,11 +110,11 @@ class Dialect(Protocol):
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, around: Surroundings) -> list[Edit]:
+    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
         """Returns the changes to the constraints of a PodGang that make them those of its set `pcs`, which is None if
         the set doesn't exist."""
 
-    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, around: Surroundings) -> list[str]:
+    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
         """Returns the differences between the constraints of the stored PodGang `name` and those of its set that
         nobody corrects."""
 

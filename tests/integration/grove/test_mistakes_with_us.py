@@ -140,7 +140,7 @@ async def test_a_computedomain_of_one_name_is_rejected(clients: Users, served: R
     await clients.user.create(POD_CLIQUE_SET, mistakes.FIRST, namespace)
 
     async def is_known() -> bool:
-        return any(template.name == "y-0" for template in served.cluster.facts.namesakes(namespace))
+        return any(template.name == "y-0" for template in served.cluster.facts.sets_with_groups(namespace))
 
     await eventually(is_known)
     with pytest.raises(ClusterError, match='its ComputeDomain "y-0-1-x" is also that of group "x" of PodCliqueSet'):

@@ -1,4 +1,4 @@
-"""Surroundings that are given as values."""
+"""TopologyFacts that are given as values."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Around:
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
         return [pcs for pcs in self.sets if pcs.topology_name == binding]
 
-    def sets_naming(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
+    def sets_with_domains(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
         return [pcs for pcs in self.sets if not pcs.domains.isdisjoint(domains)]
 
     def nodes(self) -> Nodes:
