@@ -31,8 +31,8 @@ _HUNG_UP = "the caller hung up before its request was whole"
 
 
 class AdmissionApp:
-    """Answers the paths of `exchange`, and passes every other request to `otherwise` (health, metrics, dry run,
-    docs)."""
+    """Answers the paths of `exchange`, and passes every other request to
+    `otherwise` (health, metrics, dry run, docs)."""
 
     def __init__(self, exchange: Exchange, otherwise: App) -> None:
         self.exchange = exchange
@@ -62,8 +62,8 @@ class AdmissionApp:
 
 
 async def _read(content_type: bytes, length: int, receive: Receive) -> bytes:
-    """Returns the body of an admission request. BadReview for a wrong content type, and for a body that is too large or
-    incomplete. At most the limit and one more piece are kept in memory."""
+    """Returns the body of an admission request. BadReview for a wrong content type, and for a body
+    that is too large or incomplete. At most the limit and one more piece are kept in memory."""
     pieces: list[bytes] = []
     size, more = 0, True
     while more:

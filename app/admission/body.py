@@ -19,8 +19,8 @@ _BLOCK = 64 * 1024
 
 
 class Body(Protocol):
-    """`complete` is true after the last byte. `too_large` is true as soon as the body is known to be too large and
-    `beginning` is long enough to contain a uid."""
+    """`complete` is true after the last byte. `too_large` is true as soon as the
+    body is known to be too large and `beginning` is long enough to contain a uid."""
 
     complete: bool
     too_large: bool
@@ -87,8 +87,8 @@ class Sized:
 class Chunked:
     """A chunked body: the bytes after `head`, as they were received.
 
-    httptools reports the end of the request, but not its position in the data. Bytes after a chunked request are
-    therefore not read, and its connection ends with the answer.
+    httptools reports the end of the request, but not its position in the data. Bytes after
+    a chunked request are therefore not read, and its connection ends with the answer.
     """
 
     def __init__(self, head: bytes) -> None:

@@ -1,5 +1,5 @@
-"""One HTTP/1.1 connection. Admission requests are read and answered here. Every other request is read to its end, and
-then handed over with its connection to an ASGI server.
+"""One HTTP/1.1 connection. Admission requests are read and answered here. Every other
+request is read to its end, and then handed over with its connection to an ASGI server.
 
 The README of this folder has the states, the limits and their reasons. If a verdict needs only cached facts, it is
 written in the turn of the event loop that read the request. A task is created only for a verdict that has to wait.
@@ -22,8 +22,8 @@ from app.admission.serving import Serving
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 64 * 1024
-"""The most bytes of a head, and of the bytes that are kept while a verdict is awaited. The head of an API server has a
-few hundred bytes."""
+"""The most bytes of a head, and of the bytes that are kept while a verdict is
+awaited. The head of an API server has a few hundred bytes."""
 
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
@@ -108,8 +108,8 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _read(self, data: bytes) -> None:
-        """Answers the requests in `data`, up to one that has to wait or is incomplete, and keeps the remaining
-        bytes."""
+        """Answers the requests in `data`, up to one that has to wait or is
+        incomplete, and keeps the remaining bytes."""
         self._is_active = True
         self._kept = b""
         position, behind, size = -1, 0, len(data)
@@ -139,8 +139,8 @@ class Connection(asyncio.Protocol):
         self._read(self._kept)
 
     def _read_head(self, data: bytes, position: int) -> int:
-        """Returns the position after the head, or after the request if that is complete. `position` if the head is
-        incomplete."""
+        """Returns the position after the head, or after the request if that is
+        complete. `position` if the head is incomplete."""
         end = data.find(END, position)
         if end < 0 or end - position > MAX_HEAD:
             if len(data) - position > MAX_HEAD:
@@ -164,8 +164,8 @@ class Connection(asyncio.Protocol):
         return self._begin_body(head, data, position, end)
 
     def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:
-        """Begins to read a request that is incomplete, or that is not for a verdict. Returns the position after the
-        bytes that were read."""
+        """Begins to read a request that is incomplete, or that is not for a
+        verdict. Returns the position after the bytes that were read."""
         self._head = data[begin:end]
         self._body = Chunked(self._head) if head.is_chunked else Sized(head.length)
         self._is_last |= head.is_chunked
@@ -189,8 +189,8 @@ class Connection(asyncio.Protocol):
         return position
 
     def _answer_early(self, body: Body) -> None:
-        """Answers before the body is complete, if that is possible. The remaining bytes are read too, so that a client
-        that is still sending isn't reset before it has read the answer."""
+        """Answers before the body is complete, if that is possible. The remaining bytes are read
+        too, so that a client that is still sending isn't reset before it has read the answer."""
         if self._route is not None and not self._is_known:
             self._write(UNKNOWN_CALLER)
         elif not body.too_large:
@@ -259,8 +259,8 @@ class Connection(asyncio.Protocol):
         self._serving.closed(self)
 
     def _look(self) -> None:
-        """Closes the connection if it has been idle for too long, or if a request or the reading of an answer takes too
-        long."""
+        """Closes the connection if it has been idle for too long, or if a request
+        or the reading of an answer takes too long."""
         now = self._loop.time()
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
         if self._is_active:

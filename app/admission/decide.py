@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The route of one path: `operations` on `resource` of `group`, whose objects are of `kind`. `also` are further
-    pairs of kind and resource of the same group."""
+    """The route of one path: `operations` on `resource` of `group`, whose objects are
+    of `kind`. `also` are further pairs of kind and resource of the same group."""
 
     path: str
     group: str
@@ -38,8 +38,8 @@ class Route:
 
 
 def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
-    """Returns the verdict of `route` on `request` if all facts are cached, else an awaitable that returns it within
-    `seconds`. Neither raises any error except CancelledError."""
+    """Returns the verdict of `route` on `request` if all facts are cached, else an awaitable
+    that returns it within `seconds`. Neither raises any error except CancelledError."""
     try:
         verdict = _judge_envelope(route, request)
         if verdict is None:

@@ -39,8 +39,8 @@ _UNITS = {b"ns": 1e-9, b"us": 1e-6, b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3
 
 
 class Observer(Protocol):
-    """Called once for every verdict. `request` is None if the envelope could not be read, and `uid` is "" if it has
-    none. `seconds` is the time from the complete request to its answer."""
+    """Called once for every verdict. `request` is None if the envelope could not be read, and
+    `uid` is "" if it has none. `seconds` is the time from the complete request to its answer."""
 
     def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None: ...
 
@@ -57,8 +57,8 @@ class Exchange:
         self._observe = observe
 
     def answer(self, route: Route, query: bytes, content_type: bytes, body: bytes) -> Answer | Awaitable[Answer]:
-        """Returns the answer if the verdict needs only cached facts, else an awaitable that returns it before the
-        deadline in `query`."""
+        """Returns the answer if the verdict needs only cached facts, else an
+        awaitable that returns it before the deadline in `query`."""
         begin = time.perf_counter()
         try:
             if content_type != JSON:

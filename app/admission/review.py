@@ -40,9 +40,9 @@ class BadReview(ValueError):
 
 @dataclass(slots=True)
 class Request:
-    """An AdmissionRequest. `object` is the one that is judged; at DELETE, that is the old object. `old` is None except
-    at UPDATE. `name` is that of the request, else that of the object. A request is never changed. It isn't frozen,
-    because it would then take three times as long to create.
+    """An AdmissionRequest. `object` is the one that is judged; at DELETE, that is the old object.
+    `old` is None except at UPDATE. `name` is that of the request, else that of the object. A request
+    is never changed. It isn't frozen, because it would then take three times as long to create.
     """
 
     uid: str
@@ -156,8 +156,8 @@ def salvage_uid(prefix: bytes) -> str:
 
 
 def shape_findings(request: Request) -> list[FieldError]:
-    """Returns findings about the conditions for all rules: metadata, labels and annotations must be maps or null, and
-    the name must be valid for the API server."""
+    """Returns findings about the conditions for all rules: metadata, labels and
+    annotations must be maps or null, and the name must be valid for the API server."""
     metadata = request.object.get("metadata")
     if metadata is None:
         return []
@@ -180,8 +180,8 @@ _ALLOWED = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","respo
 
 
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
-    """Returns the AdmissionReview that answers the request `uid`. If `request` is given, the details of a rejection,
-    which kubectl shows, name the object."""
+    """Returns the AdmissionReview that answers the request `uid`. If `request` is
+    given, the details of a rejection, which kubectl shows, name the object."""
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return _ALLOWED % orjson.dumps(uid)
     response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}

@@ -12,13 +12,13 @@ class Limits:
     """The time limits of connections."""
 
     request_seconds: float = 30.0
-    """From the first byte of a request to the last byte of its body. A connection without a request is idle: Go opens
-    spare connections, and uses them later."""
+    """From the first byte of a request to the last byte of its body. A connection
+    without a request is idle: Go opens spare connections, and uses them later."""
     answer_seconds: float = 30.0
     """For reading an answer."""
     idle_seconds: float = 120.0
-    """Between two requests. An API server closes idle connections after 90 s. It has to close them first, because it
-    doesn't send a POST again."""
+    """Between two requests. An API server closes idle connections after 90 s. It
+    has to close them first, because it doesn't send a POST again."""
     handed_over_seconds: float = 120.0
     """From the last byte of a request that is handed over to the end of its connection."""
     watch_seconds: float = 10.0

@@ -13,8 +13,8 @@ Action = Literal["create", "adopt"]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A change in the cluster that belongs to a verdict, or, on a dry run, would be made. `object` is the whole
-    object."""
+    """A change in the cluster that belongs to a verdict, or, on a dry run, would be
+    made. `object` is the whole object."""
 
     action: Action
     object: dict[str, Any]
@@ -52,8 +52,8 @@ MOST_FINDINGS = 100
 
 
 def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verdict:
-    """Returns a 422 with the first MOST_FINDINGS findings and the number of further ones. Without findings, the request
-    is allowed."""
+    """Returns a 422 with the first MOST_FINDINGS findings and the number of further
+    ones. Without findings, the request is allowed."""
     if findings:
         causes = tuple(_listed(findings))
         return Verdict(False, 422, "Invalid", summary(causes), causes=causes, warnings=tuple(warnings))
@@ -98,8 +98,8 @@ def hindered(message: str) -> Verdict:
 
 
 def inapplicable() -> Verdict:
-    """Returns the verdict if our patch doesn't apply to the object. If such a patch were sent, an API server would fail
-    the request even with failurePolicy Ignore."""
+    """Returns the verdict if our patch doesn't apply to the object. If such a patch
+    were sent, an API server would fail the request even with failurePolicy Ignore."""
     return Verdict(False, 500, "PatchDoesNotApply", "grove-admission made a patch that does not fit the object: a bug")
 
 

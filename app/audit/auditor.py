@@ -83,8 +83,8 @@ class Auditor:
         self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
-        """Yields all findings about `namespace`, or about all namespaces if that is None. `tally` is complete at the
-        end."""
+        """Yields all findings about `namespace`, or about all namespaces if that is
+        None. `tally` is complete at the end."""
         self._listing = await listed.read(self._cluster, self._client, self._levels, namespace)
         for resource in self._resources():
             async for finding in self._judged(resource, namespace):

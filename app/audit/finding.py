@@ -7,8 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An object that would be rejected, or that has a problem. `code` is that of the rejection, 5xx if there is no
-    verdict, and 0 for a problem that no webhook reports."""
+    """An object that would be rejected, or that has a problem. `code` is that of the
+    rejection, 5xx if there is no verdict, and 0 for a problem that no webhook reports."""
 
     kind: str
     namespace: str
@@ -43,8 +43,8 @@ class Count:
 
 @dataclass(slots=True)
 class Tally:
-    """The counts so far, by kind. `unread` has the reason for each resource that could not be judged, and `absent` the
-    resources that aren't installed."""
+    """The counts so far, by kind. `unread` has the reason for each resource that
+    could not be judged, and `absent` the resources that aren't installed."""
 
     counts: dict[str, Count] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)

@@ -41,8 +41,8 @@ class Cluster:
         self.resources = ClusterMnnvl(client, self.facts, self.stores)
 
     def checks(self) -> dict[str, str | None]:
-        """Returns the problem of each check by its name, or None if there is none. Without problems, the server can
-        give verdicts."""
+        """Returns the problem of each check by its name, or None if there is none.
+        Without problems, the server can give verdicts."""
         checks: dict[str, str | None] = {}
         reason = "not asked yet"
         if self.discovery is not None and not self.discovery.known:

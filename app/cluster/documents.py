@@ -18,8 +18,8 @@ from app.rules.topology.levels import Level, desired_levels
 
 
 def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
-    """Returns a cluster that contains only `documents`. If they lack the managed topology of the dialect in force, one
-    with the configured levels is added, as the leader would create it."""
+    """Returns a cluster that contains only `documents`. If they lack the managed topology of the
+    dialect in force, one with the configured levels is added, as the leader would create it."""
     objects = DocumentObjects(documents)
     name, levels = configuration.cluster_topology.name, configuration.levels
     resource = dialect_of(objects).resource
@@ -41,8 +41,8 @@ def take_in(cluster: Cluster, document: Object) -> None:
 
 
 def fill_from(cluster: Cluster, objects_of: Any) -> None:
-    """Fills every store with the objects that `objects_of` returns for its resource. Nodes come last, because the
-    levels decide which of their labels are kept."""
+    """Fills every store with the objects that `objects_of` returns for its resource.
+    Nodes come last, because the levels decide which of their labels are kept."""
     for fact, store in cluster.stores:
         fill(store, objects_of(fact.resource))
 

@@ -38,8 +38,8 @@ def ready(store: AnyStore, resource: object) -> AnyStore:
 
 
 class CachedFacts:
-    """TopologyReader, PodCliqueSetReader, ApiReader, DeviceClassReader and NodeReader over `stores`. `client` is used
-    for discovery, and for PodCliqueSets that the store lacks."""
+    """TopologyReader, PodCliqueSetReader, ApiReader, DeviceClassReader and NodeReader over
+    `stores`. `client` is used for discovery, and for PodCliqueSets that the store lacks."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class CachedFacts:
         return self._node_keys.nodes(keys) if self._stores[NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
-        """Returns the problems of each topology that workloads may refer to, by its name. Empty while they are not
-        known."""
+        """Returns the problems of each topology that workloads may refer to, by its
+        name. Empty while they are not known."""
         try:
             topologies = self.dialect().in_use(self)
         except Unavailable:

@@ -1,5 +1,5 @@
-"""Fills the stores of a cluster with one list each, for commands that read it once. If a resource may not be read, a
-watch would wait for ever, while a list reports the reason."""
+"""Fills the stores of a cluster with one list each, for commands that read it once. If a
+resource may not be read, a watch would wait for ever, while a list reports the reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,8 +31,8 @@ class Listing:
 async def read(cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None) -> Listing:
     """Reads each fact once, in the order of the table, from `namespace`, or from all namespaces if that is None.
 
-    The store of a resource that isn't installed is empty and synced. If the managed ClusterTopology doesn't exist
-    although its API is in force, one with `levels` takes its place.
+    The store of a resource that isn't installed is empty and synced. If the managed
+    ClusterTopology doesn't exist although its API is in force, one with `levels` takes its place.
     """
     unread: dict[Resource, ClusterError] = {}
     for fact, store in cluster.stores:

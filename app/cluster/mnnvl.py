@@ -71,8 +71,8 @@ class ClusterMnnvl:
         return is_current and not self._is_doomed(cached, plan)
 
     def _is_doomed(self, owner: PodCliqueSet | Gang | None, plan: Plan) -> bool:
-        """Whether `owner` is a PodGang of a former PodCliqueSet of that name. The garbage collector will delete it with
-        everything that it owns."""
+        """Whether `owner` is a PodGang of a former PodCliqueSet of that name. The
+        garbage collector will delete it with everything that it owns."""
         if not isinstance(owner, Gang) or not owner.set_uid:
             return False
         cached = self._sets.cached_set(plan.namespace, plan.owner.name)
@@ -136,8 +136,8 @@ class ClusterMnnvl:
         return created
 
     async def _find_owner(self, plan: Plan) -> Owner:
-        """Returns the set that will own the resources. If the cache lacks it, the owner reference of the PodClique
-        counts."""
+        """Returns the set that will own the resources. If the cache lacks it, the
+        owner reference of the PodClique counts."""
         cached = self._sets.cached_set(plan.namespace, plan.owner.name)
         if cached is None and plan.owner.uid:
             return plan.owner

@@ -23,11 +23,11 @@ MOST_GROUPINGS = 100
 
 
 class NodeKeys:
-    """The keys of the labels to keep: those in ALWAYS and `configured`, and those of the levels of the ClusterTopology
-    `topology_name` and of all ClusterTopologyBindings.
+    """The keys of the labels to keep: those in ALWAYS and `configured`, and those of the
+    levels of the ClusterTopology `topology_name` and of all ClusterTopologyBindings.
 
-    `changed` is set if a key was added, so that nodes have to be listed again. `nodes` groups by any label, even if it
-    is not kept yet.
+    `changed` is set if a key was added, so that nodes have to be listed again.
+    `nodes` groups by any label, even if it is not kept yet.
     """
 
     def __init__(self, topology_name: str, configured: tuple[str, ...]) -> None:
@@ -108,8 +108,8 @@ class NodeKeys:
 
 
 class NodeSummary:
-    """How many nodes have equal labels. It follows the store of nodes, so that a verdict doesn't have to look at
-    thousands of nodes."""
+    """How many nodes have equal labels. It follows the store of nodes, so that a
+    verdict doesn't have to look at thousands of nodes."""
 
     def __init__(self, store: WatchStore[NodeLabels]) -> None:
         self._counts: Counter[tuple[tuple[str, str], ...]] = Counter()

@@ -23,8 +23,8 @@ class StoredGang(Gang):
     content: bytes = b""
 
     def view(self) -> Object:
-        """Returns the parts of the object that contain constraints and annotations, at their places in the whole
-        object. A JSON Patch of the view therefore applies to the whole object."""
+        """Returns the parts of the object that contain constraints and annotations, at their places
+        in the whole object. A JSON Patch of the view therefore applies to the whole object."""
         view: Object = orjson.loads(self.content)
         return view
 
@@ -49,8 +49,8 @@ def read_stored_gang(obj: Object) -> StoredGang:
 
 
 def reduced(obj: Object) -> Object:
-    """Returns the parts of `obj` that are kept. A map that exists is kept even if it becomes empty, so that a patch
-    does not create it again."""
+    """Returns the parts of `obj` that are kept. A map that exists is kept even if
+    it becomes empty, so that a patch does not create it again."""
     metadata: Object = {}
     annotations = value_at(obj, ("metadata", "annotations"))
     if isinstance(annotations, dict):

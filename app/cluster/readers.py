@@ -17,8 +17,8 @@ class TopologyMissing(Unavailable):
 
 
 class TopologyReader(TopologyFacts, Protocol):
-    """The topologies of the cluster. The methods of TopologyFacts raise Unavailable while the cache that they need
-    isn't ready."""
+    """The topologies of the cluster. The methods of TopologyFacts raise Unavailable
+    while the cache that they need isn't ready."""
 
     def dialect(self) -> Dialect:
         """Returns the dialect of Grove's topology API that is in force."""
@@ -40,8 +40,8 @@ class PodCliqueSetReader(Protocol):
         """Returns a set from the cache, or None. Unavailable while the cache isn't ready."""
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
-        """Returns the cached sets of `namespace` with MNNVL groups of Grove. Unavailable while the cache isn't
-        ready."""
+        """Returns the cached sets of `namespace` with MNNVL groups of Grove.
+        Unavailable while the cache isn't ready."""
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Returns a set from the cache, or from the API server if the cache lacks it. None if it doesn't exist."""
@@ -54,13 +54,13 @@ class DeviceClassReader(Protocol):
 
 class NodeReader(Protocol):
     def node_labels(self, name: str) -> Mapping[str, str] | None:
-        """Returns the cached labels of a node, or None if the cache lacks it. Unavailable while the cache isn't
-        ready."""
+        """Returns the cached labels of a node, or None if the cache lacks it.
+        Unavailable while the cache isn't ready."""
 
 
 class NotOurs(Exception):
-    """Resources can't be created: an object of the same name exists that we didn't make, or the API isn't installed.
-    The message states the reason."""
+    """Resources can't be created: an object of the same name exists that we didn't
+    make, or the API isn't installed. The message states the reason."""
 
 
 class MnnvlResources(Protocol):

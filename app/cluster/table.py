@@ -100,8 +100,8 @@ def gang_keys(resource: MnnvlResource) -> Iterator[Key]:
 
 
 def replica_key(namespace: str, place: Place) -> Key:
-    """Returns the key of a replica of a PodCliqueSet. It never equals the key of a PodGang, because the name of a
-    namespace contains no slash."""
+    """Returns the key of a replica of a PodCliqueSet. It never equals the key of a
+    PodGang, because the name of a namespace contains no slash."""
     return f"{namespace}/{place.pcs}", place.replica
 
 
@@ -126,8 +126,8 @@ def read_name(obj: Object) -> str:
 
 
 BY_GROUP = "group"
-"""Index of Pods: namespace and the key of the group that they name. Index of KAI's PodGroups: namespace and the keys
-that the group they were made for can have."""
+"""Index of Pods: namespace and the key of the group that they name. Index of KAI's
+PodGroups: namespace and the keys that the group they were made for can have."""
 
 BY_SHARED = "shared group"
 """Index of Pods and of Kubernetes' PodGroups: namespace and the key that their group has if its policy is basic."""
@@ -181,8 +181,8 @@ PRIORITY_CLASSES: Fact[str] = Fact(PRIORITY_CLASS, read_name, metadata_only=True
 
 
 def pods_of_scheduler(scheduler_name: str) -> Fact[StoredPod]:
-    """Returns the row of the Pods of `scheduler_name` that name a group. It and the rows above are the facts that only
-    the leader needs, for Workloads."""
+    """Returns the row of the Pods of `scheduler_name` that name a group. It and the
+    rows above are the facts that only the leader needs, for Workloads."""
     indexes: dict[str, IndexFunction[StoredPod]] = {
         BY_GROUP: groups_of_pod,
         BY_SHARED: shared_groups_of_pod,

@@ -14,8 +14,8 @@ from app.kube.watch import run_store
 
 
 async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
-    """Keeps every store of `cluster` in step until cancelled. Errors of the API server are retried; any other error is
-    raised."""
+    """Keeps every store of `cluster` in step until cancelled. Errors of the API
+    server are retried; any other error is raised."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(discovery.run(), name="discovery")
         await discovery.until_known()
@@ -26,8 +26,8 @@ async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
 
 
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
-    """Empties `stores`, which only the leader needs, and keeps them in step until cancelled. What another leader has
-    written meanwhile is not in them."""
+    """Empties `stores`, which only the leader needs, and keeps them in step until
+    cancelled. What another leader has written meanwhile is not in them."""
     for _, store in stores:
         store.forget()
     async with asyncio.TaskGroup() as tasks:

@@ -31,8 +31,8 @@ class WorkloadCaches:
         return all(store.synced for _, store in self.stores)
 
     def key_of(self, pod: StoredPod) -> Key:
-        """Returns the namespace and the key of the KAI PodGroup of `pod`: the key of the group that it names, or, if
-        the policy of the group is basic, the key of all its replicas."""
+        """Returns the namespace and the key of the KAI PodGroup of `pod`: the key of the group
+        that it names, or, if the policy of the group is basic, the key of all its replicas."""
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
 
     def _shared_key(self, namespace: str, ref: GroupRef) -> str | None:

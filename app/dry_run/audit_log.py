@@ -1,8 +1,8 @@
 """Makes AdmissionReviews of the events in a Kubernetes audit log (`audit.k8s.io/v1`).
 
-An event contains the object of a request if the level of the audit policy is Request, and also the response if it is
-RequestResponse: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/. It never contains the object before an
-update, which is taken from earlier events of the same log.
+An event contains the object of a request if the level of the audit policy is Request, and also the
+response if it is RequestResponse: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/. It
+never contains the object before an update, which is taken from earlier events of the same log.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,9 +29,9 @@ COLLECTION = "it deleted a collection, so the event names no object"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write of an object for which there is a webhook. `review` is None if it can't be judged, for the reason in
-    `problem`, or, if `problem` is "", because no webhook is called for the operation. `stored` is the object after the
-    write. It is None after a deletion, or if it is not known."""
+    """One write of an object for which there is a webhook. `review` is None if it can't be judged, for
+    the reason in `problem`, or, if `problem` is "", because no webhook is called for the operation.
+    `stored` is the object after the write. It is None after a deletion, or if it is not known."""
 
     user: str
     namespace: str
@@ -45,16 +45,16 @@ class Write:
 
 
 class History:
-    """Makes writes of events, which must come in the order of the log. `targets` are the resources for which there are
-    webhooks, with their operations. Namespaces in `exempt` are not judged."""
+    """Makes writes of events, which must come in the order of the log. `targets` are the resources
+    for which there are webhooks, with their operations. Namespaces in `exempt` are not judged."""
 
     def __init__(self, targets: Mapping[Target, Collection[str]], exempt: Collection[str] = ()) -> None:
         self._targets, self._exempt = targets, frozenset(exempt)
         self._objects: dict[Key, dict[str, Any]] = {}
 
     def write_of(self, event: Mapping[str, Any]) -> Write | None:
-        """Returns the write of an event. None if the event is no write or is not complete, or if there is no webhook
-        for it."""
+        """Returns the write of an event. None if the event is no write or is not
+        complete, or if there is no webhook for it."""
         ref, verb = map_of(event.get("objectRef")), str(event.get("verb") or "")
         target = (_text(ref, "apiGroup"), _text(ref, "resource"), _text(ref, "subresource"))
         if event.get("stage") != "ResponseComplete" or target not in self._targets:

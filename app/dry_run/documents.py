@@ -20,8 +20,8 @@ class UnusableInput(ValueError):
 
 
 def read_documents(text: str) -> list[dict[str, Any]]:
-    """Returns the documents in YAML or JSON text. The items of a List count as documents. UnusableInput if there are
-    none or too many."""
+    """Returns the documents in YAML or JSON text. The items of a List count as
+    documents. UnusableInput if there are none or too many."""
     documents: list[dict[str, Any]] = []
     try:
         for position, document in enumerate(_load(text)):

@@ -1,7 +1,7 @@
 """Verdicts on documents that were not sent to an API server, for `POST /dry-run` and `grove-admission check`.
 
-A document becomes an AdmissionReview with dryRun, which is judged like a live request. Schemas, defaults and webhooks
-of other programs are not applied, because only an API server does that.
+A document becomes an AdmissionReview with dryRun, which is judged like a live request. Schemas,
+defaults and webhooks of other programs are not applied, because only an API server does that.
 """
 
 import uuid
@@ -33,8 +33,8 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A document and its verdict. `path` is "" and `verdict` None if there is no webhook for the document, or, if
-    `operation` is set, none for that operation."""
+    """A document and its verdict. `path` is "" and `verdict` None if there is no
+    webhook for the document, or, if `operation` is set, none for that operation."""
 
     document: dict[str, Any]
     path: str = ""
@@ -86,8 +86,8 @@ def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: Asker) -> Judgement:
-    """Returns the verdict of the route for the document. An AdmissionReview is judged as it is, but always as a dry
-    run."""
+    """Returns the verdict of the route for the document. An AdmissionReview is
+    judged as it is, but always as a dry run."""
     if document.get("kind") == KIND and document.get("apiVersion") == API_VERSION:
         return await _judge_review(routes, document)
     resource, subresource = _resource_of(document)

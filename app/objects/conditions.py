@@ -1,5 +1,5 @@
-"""Conditions of Kubernetes objects (metav1.Condition), merged by type. The transition time changes only with the
-status."""
+"""Conditions of Kubernetes objects (metav1.Condition), merged by type. The
+transition time changes only with the status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

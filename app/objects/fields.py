@@ -109,8 +109,8 @@ def summary(findings: Sequence[FieldError]) -> str:
 
 
 def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> list[Any]:
-    """Returns the list at `holder[name]`, or an empty list if it is absent or null. For a value of another type, adds a
-    finding and returns an empty list. `path` is the path of `holder`."""
+    """Returns the list at `holder[name]`, or an empty list if it is absent or null. For a value
+    of another type, adds a finding and returns an empty list. `path` is the path of `holder`."""
     value = holder.get(name)
     if value is None:
         return []
@@ -123,8 +123,8 @@ def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError
 def walk_maps(
     items: Sequence[Any], path: FieldPath, findings: list[FieldError]
 ) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
-    """Yields the maps in `items`, a list at `path`, each with its path. For an item of another type, adds a finding as
-    soon as the iteration reaches it."""
+    """Yields the maps in `items`, a list at `path`, each with its path. For an item
+    of another type, adds a finding as soon as the iteration reaches it."""
     for position, item in enumerate(items):
         at = path.index(position)
         entry = as_map(item, at, findings)
@@ -133,8 +133,8 @@ def walk_maps(
 
 
 def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> dict[str, Any]:
-    """Returns the map at `holder[name]`, or an empty map if it is absent or null. For a value of another type, adds a
-    finding and returns an empty map. `path` is the path of `holder`."""
+    """Returns the map at `holder[name]`, or an empty map if it is absent or null. For a value
+    of another type, adds a finding and returns an empty map. `path` is the path of `holder`."""
     value = holder.get(name)
     if value is None:
         return {}

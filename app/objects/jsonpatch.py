@@ -13,8 +13,8 @@ class PatchError(ValueError):
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """Returns `target` with `patch` merged in: null deletes a member, maps are merged, lists and scalars are replaced.
-    Neither argument is changed."""
+    """Returns `target` with `patch` merged in: null deletes a member, maps are
+    merged, lists and scalars are replaced. Neither argument is changed."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -27,8 +27,8 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 
 
 def apply_json_patch(target: Any, operations: list[Operation]) -> Any:
-    """Applies `operations` to `target`, which is changed, and returns the result. PatchError if an operation doesn't
-    apply."""
+    """Applies `operations` to `target`, which is changed, and returns the result.
+    PatchError if an operation doesn't apply."""
     for operation in operations:
         target = _apply(target, operation)
     return target

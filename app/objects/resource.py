@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Resource:
     """A resource of the Kubernetes API.
 
-    `versions` are those that this program can read and write, the preferred one first. Discovery finds which of them a
-    cluster serves. An `optional` resource may be missing from a cluster.
+    `versions` are those that this program can read and write, the preferred one first. Discovery
+    finds which of them a cluster serves. An `optional` resource may be missing from a cluster.
     """
 
     group: str

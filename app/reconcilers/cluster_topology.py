@@ -1,5 +1,5 @@
-"""Creates and corrects the managed ClusterTopology or ClusterTopologyBinding. If topology support is disabled, deletes
-a ClusterTopology, and leaves a binding to administrators.
+"""Creates and corrects the managed ClusterTopology or ClusterTopologyBinding. If topology
+support is disabled, deletes a ClusterTopology, and leaves a binding to administrators.
 
 Source: `rules/README.md`.
 """
@@ -30,12 +30,12 @@ class CreationFailed(Exception):
 
 
 class ClusterTopologyReconciler:
-    """Reconciles the managed topology `topology_name` with the configured `levels`. If `levels` is None, topology
-    support is disabled.
+    """Reconciles the managed topology `topology_name` with the configured `levels`.
+    If `levels` is None, topology support is disabled.
 
-    `topologies` is the store of ClusterTopologies: written objects are noted in it, so that the reconcilers that start
-    next use them. `topology` gives the dialect in force and the facts for its rules. Objects that these rules reject
-    are never written.
+    `topologies` is the store of ClusterTopologies: written objects are noted in it, so
+    that the reconcilers that start next use them. `topology` gives the dialect in force
+    and the facts for its rules. Objects that these rules reject are never written.
     """
 
     name = "clustertopology"

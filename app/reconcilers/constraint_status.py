@@ -56,8 +56,8 @@ class ConstraintStatusReconciler:
         return pcs.condition == values
 
     async def _write(self, stored: Object) -> None:
-        """Writes the condition of `stored`, which may be newer than the cache. Conflict if it has changed since: a
-        merge patch replaces the whole list of conditions."""
+        """Writes the condition of `stored`, which may be newer than the cache. Conflict
+        if it has changed since: a merge patch replaces the whole list of conditions."""
         pcs = read_pod_clique_set(stored)
         if pcs.deleting or self._is_current(pcs):
             return

@@ -34,8 +34,8 @@ _NO_STATUS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a step. `problem` is None if the KAI Topology is in step. A `pending` problem resolves by itself.
-    `again` is the time until the next step, in seconds."""
+    """The result of a step. `problem` is None if the KAI Topology is in step. A `pending`
+    problem resolves by itself. `again` is the time until the next step, in seconds."""
 
     problem: str | None = None
     pending: bool = False
@@ -43,8 +43,8 @@ class Outcome:
 
 
 class KaiTopologyReconciler:
-    """Reconciles one key, the managed ClusterTopology. Does nothing if Grove makes the KAI Topology in the `dialect` in
-    force. `now` is the wall clock in UTC."""
+    """Reconciles one key, the managed ClusterTopology. Does nothing if Grove makes
+    the KAI Topology in the `dialect` in force. `now` is the wall clock in UTC."""
 
     name = "kai-topology"
 
@@ -123,8 +123,8 @@ class KaiTopologyReconciler:
         return await self._replace(topology, stored, desired)
 
     async def _replace(self, topology: Object, stored: Object, desired: Object) -> Outcome:
-        """Deletes and creates the KAI Topology, because its levels are immutable. If this is interrupted, the next step
-        creates it."""
+        """Deletes and creates the KAI Topology, because its levels are immutable.
+        If this is interrupted, the next step creates it."""
         pause = self.rewrites.pause(("", self._name))
         if pause is not None:
             text = f'something keeps changing KAI Topology "{self._name}"; left alone for {pause:.0f} s'
@@ -169,8 +169,8 @@ class KaiTopologyReconciler:
             self._events.record(Regarding.of(topology), "Warning", condition.reason, condition.message)
 
     async def _write_status(self, topology: Object, condition: Condition) -> str | None:
-        """Returns the reason why the status can't be written, or None if it was. NotFound if the ClusterTopology no
-        longer exists."""
+        """Returns the reason why the status can't be written, or None if it was.
+        NotFound if the ClusterTopology no longer exists."""
         try:
             patch = status_patch(topology, self._status(topology, condition))
             await self._client.patch(CLUSTER_TOPOLOGY, self._name, patch, subresource="status")

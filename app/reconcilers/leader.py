@@ -50,8 +50,8 @@ MANY_RESTORES = 20
 
 
 def build_leader(configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe) -> Leader:
-    """Returns the leader's work: the reconcilers over the caches of `cluster`, which write through `client`. `observe`
-    is called after each step of a reconciler."""
+    """Returns the leader's work: the reconcilers over the caches of `cluster`, which
+    write through `client`. `observe` is called after each step of a reconciler."""
     wiring = _Wiring(configuration, cluster, client, observe)
     settings, managed, kai = configuration.cluster_topology, wiring.managed_topology(), wiring.kai_topology()
     loops = [

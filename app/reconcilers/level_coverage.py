@@ -1,5 +1,5 @@
-"""Writes the condition LevelsCovered of topologies: whether the nodes have labels for all levels, and these form a
-tree."""
+"""Writes the condition LevelsCovered of topologies: whether the nodes have labels
+for all levels, and these form a tree."""
 
 import contextlib
 from collections.abc import Callable

@@ -25,8 +25,8 @@ from app.rules.mnnvl.plan import claim_name, domain_name
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25
-"""The time between a change and the step for it: a ComputeDomain, a claim and a PodClique are written together, and
-arrive through several watches."""
+"""The time between a change and the step for it: a ComputeDomain, a claim and a
+PodClique are written together, and arrive through several watches."""
 
 NOT_OURS_SECONDS = 60.0
 """The time until the next try if another object has the name, because no watch reports changes of that object."""
@@ -38,9 +38,9 @@ IN_USE_SECONDS = 30.0
 class MnnvlResourcesReconciler:
     """Reconciles one base name at a time: the ComputeDomain and the claim whose names begin with it.
 
-    `cliques` contains the PodCliques with a claim of ours, and `stores` the ComputeDomains and claims. Resources that
-    no PodClique needs are deleted after `collect_after` seconds, or never if that is 0. `clock` is monotonic, in
-    seconds.
+    `cliques` contains the PodCliques with a claim of ours, and `stores` the
+    ComputeDomains and claims. Resources that no PodClique needs are deleted after
+    `collect_after` seconds, or never if that is 0. `clock` is monotonic, in seconds.
     """
 
     name = "mnnvl-resources"
@@ -91,8 +91,8 @@ class MnnvlResourcesReconciler:
     # Restore.
 
     async def _restore(self, key: Key, demands: list[Demand]) -> float | None:
-        """Creates resources that the caches lack. Existing ones are not changed. If one is being deleted, its deletion
-        adds the key again."""
+        """Creates resources that the caches lack. Existing ones are not changed. If
+        one is being deleted, its deletion adds the key again."""
         pcs = self._sets.cached_set(key[0], demands[0].member.place.pcs)
         lasting = lasting_demands(demands, pcs)
         if pcs is None or not lasting:
@@ -149,8 +149,8 @@ class MnnvlResourcesReconciler:
         return min(IN_USE_SECONDS, self._collect_after)
 
     def _stored(self, key: Key) -> list[tuple[Resource, str]]:
-        """Returns the cached resources of `key` that are not being deleted. The claim comes first, because pods reserve
-        it."""
+        """Returns the cached resources of `key` that are not being deleted. The
+        claim comes first, because pods reserve it."""
         namespace, base = key
         candidates = (
             (RESOURCE_CLAIM, self._claims.get(namespace, claim_name(base))),
@@ -178,8 +178,8 @@ class MnnvlResourcesReconciler:
         return current if is_made_by_us(current) and not current["metadata"].get("deletionTimestamp") else None
 
     async def _delete(self, resource: Resource, current: Object) -> None:
-        """Deletes the version that was read. If a pod reserves the claim at the same time, this changes its
-        resourceVersion, and the Conflict leads to another step."""
+        """Deletes the version that was read. If a pod reserves the claim at the same
+        time, this changes its resourceVersion, and the Conflict leads to another step."""
         metadata = current["metadata"]
         await self._client.delete(
             resource,

@@ -1,9 +1,9 @@
-"""Keeps the topology constraints of PodGangs in step with their PodCliqueSet and the ClusterTopology, and makes
-PodGangs the owners of their MNNVL resources.
+"""Keeps the topology constraints of PodGangs in step with their PodCliqueSet and
+the ClusterTopology, and makes PodGangs the owners of their MNNVL resources.
 
-The webhook writes the same constraints by the same rule whenever a PodGang is written. The reconciler handles changes
-of the levels and of PodCliqueSets, PodGangs that the webhook could not complete, and ownership, which needs the uid of
-a stored PodGang.
+The webhook writes the same constraints by the same rule whenever a PodGang is written.
+The reconciler handles changes of the levels and of PodCliqueSets, PodGangs that the
+webhook could not complete, and ownership, which needs the uid of a stored PodGang.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ CONTESTED_SECONDS = 1.0
 class PodGangReconciler:
     """Reconciles one PodGang at a time: first the owners of its resources, then all other differences in one patch.
 
-    Unknown facts remove nothing: if the ClusterTopology is not known, constraints stay, and if the PodCliqueSet is not
-    known, only preferred constraints are written.
+    Unknown facts remove nothing: if the ClusterTopology is not known, constraints
+    stay, and if the PodCliqueSet is not known, only preferred constraints are written.
     """
 
     name = "podgang"
@@ -82,8 +82,8 @@ class PodGangReconciler:
             self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {names}")
 
     async def _exists(self, gang: StoredGang) -> bool:
-        """Whether the API server still has this PodGang. The cache may lag: a PodGang that is gone would take the
-        resources from its successor, and the garbage collector would delete them."""
+        """Whether the API server still has this PodGang. The cache may lag: a PodGang that is gone
+        would take the resources from its successor, and the garbage collector would delete them."""
         try:
             obj = await self._client.get(POD_GANG, gang.name, gang.namespace)
         except NotFound:

@@ -17,9 +17,9 @@ Watch = Callable[[], Coroutine[Any, Any, object]]
 class Leader:
     """Runs the reconcilers while this process leads. If `elector` is None, it leads from the start.
 
-    Each time that this process becomes the leader, `watches` are started, `prepare` is awaited, and then `loops` are
-    run. All of them end before another process can lead. `statuses_lost` returns how many statuses could not be
-    written.
+    Each time that this process becomes the leader, `watches` are started, `prepare`
+    is awaited, and then `loops` are run. All of them end before another process can
+    lead. `statuses_lost` returns how many statuses could not be written.
     """
 
     def __init__(

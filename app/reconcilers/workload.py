@@ -1,7 +1,7 @@
 """Maintains a KAI PodGroup for each Workload group, and annotates the Pods of the group with its name.
 
-One key is one KAI PodGroup. If it can't be created yet, its Pods are marked, so that KAI does not schedule them alone.
-A PodGroup is deleted after its last Pod, and for no other reason.
+One key is one KAI PodGroup. If it can't be created yet, its Pods are marked, so that KAI does
+not schedule them alone. A PodGroup is deleted after its last Pod, and for no other reason.
 """
 
 import contextlib
@@ -54,8 +54,8 @@ class Members:
 
 
 class WorkloadReconciler:
-    """Reconciles one KAI PodGroup at a time. `pod_rewrites` and `group_rewrites` count the writes of each Pod and of
-    each KAI PodGroup. `clock` is monotonic, in seconds."""
+    """Reconciles one KAI PodGroup at a time. `pod_rewrites` and `group_rewrites` count
+    the writes of each Pod and of each KAI PodGroup. `clock` is monotonic, in seconds."""
 
     name = "workload"
 
@@ -104,8 +104,8 @@ class WorkloadReconciler:
         return await self._settle(key, group, members)
 
     async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Missing) -> float | None:
-        """Marks Pods whose group is `missing`, and reports that. A watch adds the key again once the group exists. Pods
-        that already have a PodGroup stay."""
+        """Marks Pods whose group is `missing`, and reports that. A watch adds the
+        key again once the group exists. Pods that already have a PodGroup stay."""
         pods = [pod for pod in pods if self._caches.pod_groups.get(pod.namespace, pod.settled_group) is None]
         joining, _ = await self._not_opted_out(key, pods)
         self._notices.say(key, first_pods(joining), missing.reason, missing.note)
@@ -135,8 +135,8 @@ class WorkloadReconciler:
     # The Pods and their owners.
 
     async def _members(self, key: Key, group: Group, pods: list[StoredPod]) -> Members | None:
-        """Returns the members among `pods`, or None if all of them have opted out. The owners of Pods that already have
-        the annotation are not read again while the PodGroup exists."""
+        """Returns the members among `pods`, or None if all of them have opted out. The owners of
+        Pods that already have the annotation are not read again while the PodGroup exists."""
         name = group.pod_group_name
         exists = self._caches.pod_groups.get(pods[0].namespace, name) is not None
         unsettled = [pod for pod in pods if pod.settled_group != name or not exists]
@@ -237,8 +237,8 @@ class _Changes:
 
 
 def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
-    """Reconciles a group after a change of its Pods, its Workload or its PodGroups. Reconciles all groups after a
-    change of a PriorityClass, and after KAI was installed or removed."""
+    """Reconciles a group after a change of its Pods, its Workload or its PodGroups. Reconciles
+    all groups after a change of a PriorityClass, and after KAI was installed or removed."""
     changes = _Changes(loop, caches)
     caches.pods.subscribe(changes.pod_changed)
     caches.workloads.subscribe(changes.workload_changed)

@@ -18,8 +18,8 @@ class Missing:
 
 
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
-    """Returns the group that `pod` names. A PodGroup of scheduling.k8s.io needs its Workload too, which may name the
-    queue: that is written only when the KAI PodGroup is created."""
+    """Returns the group that `pod` names. A PodGroup of scheduling.k8s.io needs its Workload
+    too, which may name the queue: that is written only when the KAI PodGroup is created."""
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 
 

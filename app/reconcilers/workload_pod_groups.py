@@ -16,8 +16,8 @@ INVALID = 422
 
 
 class PodGroupWriter:
-    """Creates and corrects KAI PodGroups. `keys` are those of the labels that KAI reads. `rewrites` count the writes of
-    each PodGroup."""
+    """Creates and corrects KAI PodGroups. `keys` are those of the labels that KAI
+    reads. `rewrites` count the writes of each PodGroup."""
 
     def __init__(
         self, client: Client, caches: WorkloadCaches, notices: Notices, keys: LabelKeys, rewrites: Rewrites
@@ -27,11 +27,11 @@ class PodGroupWriter:
     async def put(
         self, namespace: str, group: Group, desired: Object, common_owner: Mapping[str, Any] | None
     ) -> tuple[Object | None, float | None]:
-        """Creates or corrects the PodGroup of `group`, so that it becomes as `desired`. `common_owner` is the owner
-        that all its Pods have in common.
+        """Creates or corrects the PodGroup of `group`, so that it becomes as
+        `desired`. `common_owner` is the owner that all its Pods have in common.
 
-        Returns the stored PodGroup and, if another writer keeps changing it, the seconds until the next try. The first
-        is None if a PodGroup of that name exists that was not made for `group`.
+        Returns the stored PodGroup and, if another writer keeps changing it, the seconds until the
+        next try. The first is None if a PodGroup of that name exists that was not made for `group`.
         """
         try:
             return await self._put(namespace, group, desired, common_owner)
@@ -86,8 +86,8 @@ class PodGroupWriter:
         return None
 
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
-        """Reports `remark` on the stored PodGroup by an event, once until it changes. None means that there is no
-        remark on `subject` any more."""
+        """Reports `remark` on the stored PodGroup by an event, once until it
+        changes. None means that there is no remark on `subject` any more."""
         metadata = stored["metadata"]
         key = (metadata["namespace"], f"{POD_GROUP}/{metadata['name']}/{subject}")
         if remark is None:

@@ -1,6 +1,6 @@
-"""Writes the annotations of Pods of Workload groups: the name of their KAI PodGroup, and the one that makes KAI's own
-podgrouper skip them. If another writer changes them back, an event reports it, and the Pod is left alone for a
-while."""
+"""Writes the annotations of Pods of Workload groups: the name of their KAI
+PodGroup, and the one that makes KAI's own podgrouper skip them. If another writer
+changes them back, an event reports it, and the Pod is left alone for a while."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -22,8 +22,8 @@ MOST_EVENTS = 10
 
 
 class PodWriter:
-    """Writes the annotations of Pods with one patch for each Pod, up to AT_ONCE at a time. `rewrites` count the writes
-    of each Pod."""
+    """Writes the annotations of Pods with one patch for each Pod, up to AT_ONCE at
+    a time. `rewrites` count the writes of each Pod."""
 
     def __init__(self, client: Client, caches: WorkloadCaches, notices: Notices, rewrites: Rewrites) -> None:
         self._client, self._caches, self._notices, self._rewrites = client, caches, notices, rewrites
@@ -34,8 +34,8 @@ class PodWriter:
         return await self._write(key, pods, {POD_GROUP_NAME: pod_group, SKIP_PODGROUPER: "true"}, "told")
 
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Marks those of `pods` that are not marked yet, so that KAI does not schedule them alone. Returns as
-        `assign`."""
+        """Marks those of `pods` that are not marked yet, so that KAI does not
+        schedule them alone. Returns as `assign`."""
         unmarked = [pod for pod in pods if not pod.marked]
         return await self._write(key, unmarked, {SKIP_PODGROUPER: "true"}, "marked") if unmarked else None
 

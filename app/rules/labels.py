@@ -1,7 +1,7 @@
 """The labels and annotations of Grove and of this product.
 
-There are two vocabularies: that of Grove's designs, and `GROVE_*`, which Grove's operator writes. Both are read, and
-the first is written. Sources: `rules/README.md`,
+There are two vocabularies: that of Grove's designs, and `GROVE_*`, which Grove's
+operator writes. Both are read, and the first is written. Sources: `rules/README.md`,
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/api/common/labels.go
 """
 
@@ -40,8 +40,8 @@ TOPOLOGY_NAME = "grove.io/topology-name"
 class Place:
     """The part of a PodCliqueSet that an object belongs to, from its labels. A value is "" if its label is missing.
 
-    `replica` and `group_replica` are indexes as text. `group` is the short name of the scaling group
-    (`inference-pool`), and `podgang` the PodGang that the object is scheduled with.
+    `replica` and `group_replica` are indexes as text. `group` is the short name of the scaling
+    group (`inference-pool`), and `podgang` the PodGang that the object is scheduled with.
     """
 
     pcs: str = ""
@@ -57,8 +57,8 @@ class Place:
 
 
 def read_place(labels: Mapping[str, Any]) -> Place:
-    """Reads both vocabularies. The designs' labels count first. The value of Grove's scaling group label is
-    `<pcs>-<replica>-<group>`."""
+    """Reads both vocabularies. The designs' labels count first. The value of
+    Grove's scaling group label is `<pcs>-<replica>-<group>`."""
     pcs = text_of(labels.get(PCS_NAME)) or text_of(labels.get(GROVE_PCS_NAME))
     replica = text_of(labels.get(PCS_REPLICA)) or text_of(labels.get(GROVE_PCS_REPLICA))
     group = text_of(labels.get(PCSG_NAME))

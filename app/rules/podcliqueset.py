@@ -14,8 +14,8 @@ CONDITION = "TopologyConstraintSatisfied"
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A topologyConstraint of the dialect `bindings`: `topologyName`, `pack.required` and `pack.preferred`, each "" if
-    it is not set."""
+    """A topologyConstraint of the dialect `bindings`: `topologyName`,
+    `pack.required` and `pack.preferred`, each "" if it is not set."""
 
     topology_name: str
     required: str
@@ -24,8 +24,8 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Clique:
-    """One entry of `spec.template.cliques`. `pack_domain` is None if it has no packDomain, `pack` None if its
-    constraint has no other field."""
+    """One entry of `spec.template.cliques`. `pack_domain` is None if it has no
+    packDomain, `pack` None if its constraint has no other field."""
 
     name: str
     replicas: int
@@ -46,9 +46,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PodCliqueSet:
-    """A stored PodCliqueSet. `condition` is the stored condition that this program writes, as status, reason, message
-    and observedGeneration, or None. `mnnvl_groups` are the values of Grove's `grove.io/mnnvl-group` in the set, without
-    `none`."""
+    """A stored PodCliqueSet. `condition` is the stored condition that this program
+    writes, as status, reason, message and observedGeneration, or None. `mnnvl_groups`
+    are the values of Grove's `grove.io/mnnvl-group` in the set, without `none`."""
 
     namespace: str
     name: str
@@ -71,8 +71,8 @@ class PodCliqueSet:
 
     @property
     def topology_name(self) -> str:
-        """The ClusterTopologyBinding that the constraints of this set refer to, or "". Grove allows one name per
-        set."""
+        """The ClusterTopologyBinding that the constraints of this set refer to, or
+        "". Grove allows one name per set."""
         return next((pack.topology_name for pack in self._packs if pack is not None and pack.topology_name), "")
 
     @property

@@ -1,7 +1,7 @@
 """Names and parents of the SubGroups of a KAI PodGroup.
 
-Source: https://github.com/omer-dayan/KAI-Scheduler/issues/12, which also gives the messages. The CRD validates the rest
-of the spec.
+Source: https://github.com/omer-dayan/KAI-Scheduler/issues/12, which also gives the
+messages. The CRD validates the rest of the spec.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ _Member = tuple[int, str, str | None]
 
 
 def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Returns all findings about `spec.subGroups`: first names and parents in list order, then duplicate names, parents
-    that don't exist, and cycles."""
+    """Returns all findings about `spec.subGroups`: first names and parents in list
+    order, then duplicate names, parents that don't exist, and cycles."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
         return [] if spec is None else [wrong_type(FieldPath("spec"), spec, "a map")]

@@ -1,5 +1,5 @@
-"""ClusterTopology and ClusterTopologyBinding: authorizes writes of the managed one, and validates all. Writes of
-`status` are not sent to this webhook."""
+"""ClusterTopology and ClusterTopologyBinding: authorizes writes of the managed one,
+and validates all. Writes of `status` are not sent to this webhook."""
 
 from collections.abc import Collection
 

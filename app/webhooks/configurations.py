@@ -31,8 +31,8 @@ Target = ServiceTarget | UrlTarget
 
 
 def webhook_configurations(target: Target, own_namespace: str = "grove-system") -> list[dict[str, Any]]:
-    """Returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration. They exclude kube-system and
-    `own_namespace`, so that the server can always be started again."""
+    """Returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration. They
+    exclude kube-system and `own_namespace`, so that the server can always be started again."""
     namespaces = sorted({EXEMPT_NAMESPACE, own_namespace})
     return [
         {

@@ -105,8 +105,8 @@ class PodCliqueWebhook:
 
 
 def _verdict_on_both(request: Request, conflict: FieldError, inherited: MnnvlAnnotations) -> Verdict:
-    """Rejects annotations of both vocabularies. If the stored PodClique already has both, it is allowed without a claim
-    of ours, so that Grove can still change and delete it."""
+    """Rejects annotations of both vocabularies. If the stored PodClique already has both,
+    it is allowed without a claim of ours, so that Grove can still change and delete it."""
     old = request.old
     if old is not None and both_vocabularies(old, read_mnnvl(annotations_of(old)).over(inherited)) is not None:
         return judged([], [f"no claim was injected: {conflict}"])
@@ -114,8 +114,8 @@ def _verdict_on_both(request: Request, conflict: FieldError, inherited: MnnvlAnn
 
 
 def _inherited(request: Request, member: Member, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
-    """Returns the annotations that the PodClique inherits. If the set is not known, these are the annotations for which
-    the stored PodClique got its claim."""
+    """Returns the annotations that the PodClique inherits. If the set is not known,
+    these are the annotations for which the stored PodClique got its claim."""
     if pcs is not None:
         return inherited_annotations(pcs, member.place)
     demand = None if request.old is None else read_demand(request.old)

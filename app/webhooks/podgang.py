@@ -1,7 +1,7 @@
 """PodGang: writes topology constraints for the scheduler, and makes the PodGang the owner of its MNNVL resources.
 
-At CREATE, a PodGang has no uid for an owner reference: the webhook only writes the annotation, and the reconciler makes
-the PodGang the owner.
+At CREATE, a PodGang has no uid for an owner reference: the webhook only writes the
+annotation, and the reconciler makes the PodGang the owner.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, [])
 
     async def _complete(self, request: Request, gang: Gang) -> Verdict:
-        """Reads the set if the cache lacks it, and adopts resources if the PodGang has a uid. If a call fails or takes
-        too long, the reconciler does it later: the PodGang gets only preferred constraints, and its annotation is
-        "false"."""
+        """Reads the set if the cache lacks it, and adopts resources if the PodGang
+        has a uid. If a call fails or takes too long, the reconciler does it later:
+        the PodGang gets only preferred constraints, and its annotation is "false"."""
         pcs, effects = None, list[Effect]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):

@@ -1,5 +1,5 @@
-"""The webhook table: for each path its resource, operations, policies and handler. The webhook configurations and the
-routes of the server are made from it."""
+"""The webhook table: for each path its resource, operations, policies and handler.
+The webhook configurations and the routes of the server are made from it."""
 
 from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
@@ -50,9 +50,9 @@ class MatchCondition:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One row of the webhook table. `kind` is that of the objects, if it is not the kind of `resource`. `also` are
-    further resources of the same group, version and scope as `resource`. The other fields are those of the webhook
-    configuration."""
+    """One row of the webhook table. `kind` is that of the objects, if it is not the
+    kind of `resource`. `also` are further resources of the same group, version and
+    scope as `resource`. The other fields are those of the webhook configuration."""
 
     path: str
     resource: Resource
@@ -114,8 +114,8 @@ _MAY_WANT_MNNVL = MatchCondition(
 _NOT_BEING_DELETED = MatchCondition(
     "not-being-deleted", "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
 )
-"""For webhooks with failurePolicy Fail: finalizers can be removed, and namespaces deleted, while no server answers. If
-such an update is sent, it is allowed."""
+"""For webhooks with failurePolicy Fail: finalizers can be removed, and namespaces
+deleted, while no server answers. If such an update is sent, it is allowed."""
 
 
 def _lacks(annotation: str) -> str:
@@ -233,8 +233,8 @@ def routes_over(
 
 
 def guarded_kinds(enabled: bool) -> frozenset[str]:
-    """Returns the kinds whose object of the managed name is guarded. If topology support is not `enabled`, a binding of
-    that name belongs to administrators."""
+    """Returns the kinds whose object of the managed name is guarded. If topology
+    support is not `enabled`, a binding of that name belongs to administrators."""
     return frozenset({CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if enabled else [])})
 
 

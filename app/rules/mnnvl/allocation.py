@@ -17,16 +17,16 @@ DRIVER_CLASSES = frozenset({"compute-domain-default-channel.nvidia.com", "comput
 
 
 def claim_mode(configured: ConfiguredMode, device_class: str, classes: Collection[str]) -> ClaimMode:
-    """Returns the form of the claim of a new PodClique. `device_class` is the DeviceClass that it names, and `classes`
-    are the names of those that exist."""
+    """Returns the form of the claim of a new PodClique. `device_class` is the
+    DeviceClass that it names, and `classes` are the names of those that exist."""
     if configured != "auto":
         return configured
     return "template" if device_class not in classes and not DRIVER_CLASSES.isdisjoint(classes) else "shared"
 
 
 def awaited_classes(claim: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the DeviceClasses that a stored ResourceClaim requests. Empty if it is allocated, and for other
-    objects."""
+    """Returns the DeviceClasses that a stored ResourceClaim requests. Empty if it
+    is allocated, and for other objects."""
     if map_of(claim.get("status")).get("allocation"):
         return ()
     requests = maps_of(value_at(claim, ("spec", "devices", "requests")))
@@ -35,8 +35,8 @@ def awaited_classes(claim: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
-    """Returns the first DeviceClass in `awaited` that is not in `classes`, or "" if the claim can be allocated. If
-    `classes` is empty, the driver is not installed yet, and the result is ""."""
+    """Returns the first DeviceClass in `awaited` that is not in `classes`, or "" if the claim can
+    be allocated. If `classes` is empty, the driver is not installed yet, and the result is ""."""
     return next((name for name in awaited if classes and name not in classes), "")
 
 

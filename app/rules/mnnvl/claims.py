@@ -181,8 +181,8 @@ def form_of_entry(entry: Entry) -> ClaimMode:
 
 
 def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
-    """Returns the scope for which `entry` is the claim of `member`, in either form. None if it is not a claim of
-    ours."""
+    """Returns the scope for which `entry` is the claim of `member`, in either form.
+    None if it is not a claim of ours."""
     for scope in possible_scopes(member) if entry is not None else ():
         plan = plan_of(member, scope, "")
         if any(entry == claim_entry(plan, mode) for mode in _MODES):
@@ -193,8 +193,8 @@ def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
 def _operations(
     pod_spec: dict[str, Any], new_entry: Entry | None, containers: list[tuple[str, int, dict[str, Any]]]
 ) -> Iterator[Operation]:
-    """Yields the operations that add `new_entry` to the pod spec, and that refer to our claim in each container that
-    lacks the reference."""
+    """Yields the operations that add `new_entry` to the pod spec, and that refer to
+    our claim in each container that lacks the reference."""
     if new_entry is not None:
         yield _append("/spec/podSpec/resourceClaims", pod_spec.get("resourceClaims"), new_entry)
     for field, position, container in containers:
@@ -223,8 +223,8 @@ def _name_taken(claim: Entry, position: int, entry: Entry) -> FieldError:
 
 
 def reservation_warning(injection: Injection, pcs: PodCliqueSet | None) -> str | None:
-    """Returns a warning if more pods would share one claim than can reserve it. If `pcs` is None, only the pods of this
-    PodClique are counted."""
+    """Returns a warning if more pods would share one claim than can reserve it. If
+    `pcs` is None, only the pods of this PodClique are counted."""
     plan = injection.plan
     if plan is None or injection.mode != "shared":
         return None
@@ -260,8 +260,8 @@ def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
 
 
 def desired_claim(plan: Plan, version: str) -> dict[str, Any]:
-    """Returns the ResourceClaim of `plan` for the API `version`. In v1 and v1beta2, the request is in `exactly`; in
-    v1beta1, it is not nested."""
+    """Returns the ResourceClaim of `plan` for the API `version`. In v1 and v1beta2,
+    the request is in `exactly`; in v1beta1, it is not nested."""
     expression = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
     request = {"deviceClassName": plan.device_class, "selectors": [{"cel": {"expression": expression}}]}
     fields = request if version == "v1beta1" else {"exactly": request}

@@ -1,7 +1,7 @@
 """The resources that stored PodCliques need, so that missing ones can be restored and unneeded ones deleted.
 
-A stored PodClique needs the resources that its claim names, even if its annotations have changed, because its pods
-can't start without them.
+A stored PodClique needs the resources that its claim names, even if its annotations
+have changed, because its pods can't start without them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,8 +48,8 @@ class Demand:
 
 
 def read_demand(obj: Mapping[str, Any]) -> Demand | None:
-    """Reads a stored PodClique. Returns None if it has no claim of ours. The texts of the result are interned, because
-    there may be very many PodCliques."""
+    """Reads a stored PodClique. Returns None if it has no claim of ours. The texts
+    of the result are interned, because there may be very many PodCliques."""
     metadata, claims = map_of(obj.get("metadata")), maps_of(value_at(obj, ("spec", "podSpec", "resourceClaims")))
     entry = next((claim for claim in claims if claim.get("name") == CLAIM), None)
     if entry is None:
@@ -81,8 +81,8 @@ def _interned(member: Member) -> Member:
 
 
 def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list[Demand]:
-    """Returns those of `demands` whose missing resources should be restored, sorted by name: of PodCliques that are not
-    being deleted and belong to the current PodCliqueSet `pcs`."""
+    """Returns those of `demands` whose missing resources should be restored, sorted by name:
+    of PodCliques that are not being deleted and belong to the current PodCliqueSet `pcs`."""
     if pcs is None or pcs.deleting:
         return []
     lasting = (demand for demand in demands if not demand.deleting and demand.member.owner.uid in ("", pcs.uid))
@@ -117,9 +117,9 @@ def base_of(kind: str, name: str) -> str:
 
 
 def is_made_by_us(obj: Mapping[str, Any]) -> bool:
-    """Whether we made a stored ComputeDomain or ResourceClaim: it has both of our labels and those of a replica, its
-    name begins with that of the replica, and no Pod owns it. Kubernetes makes claims that Pods own, with the labels of
-    their template."""
+    """Whether we made a stored ComputeDomain or ResourceClaim: it has both of our labels
+    and those of a replica, its name begins with that of the replica, and no Pod owns it.
+    Kubernetes makes claims that Pods own, with the labels of their template."""
     metadata, labels = map_of(obj.get("metadata")), labels_of(obj)
     place = read_place(labels)
     if labels.get(MNNVL_MANAGED) != "true" or labels.get(MANAGED_BY) != MANAGER or not (place.pcs and place.replica):

@@ -1,9 +1,9 @@
-"""Grove's MNNVL groups (`grove.io/mnnvl-group`), which exclude our annotations, and groups that Grove accepts although
-they can't work.
+"""Grove's MNNVL groups (`grove.io/mnnvl-group`), which exclude our annotations, and
+groups that Grove accepts although they can't work.
 
-For each group and each replica of the set, Grove makes a ComputeDomain `<set>-<replica>-<group>` and labels it with its
-own name. It injects the claim `mnnvl-claim` unless the pod has a claim of that name. Source:
-https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
+For each group and each replica of the set, Grove makes a ComputeDomain `<set>-<replica>-<group>`
+and labels it with its own name. It injects the claim `mnnvl-claim` unless the pod has a claim of
+that name. Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -30,9 +30,9 @@ FORMER_ANNOTATION = "grove.io/auto-mnnvl"
 def validate_groups(
     template: Template, old: Mapping[str, Any] | None, others: Iterable[PodCliqueSet]
 ) -> tuple[list[FieldError], list[str]]:
-    """Returns findings and warnings about the MNNVL annotations of a PodCliqueSet. `old` is the object that an UPDATE
-    replaces, None at CREATE. `others` are the stored sets of its namespace. Findings that `old` has too are
-    warnings."""
+    """Returns findings and warnings about the MNNVL annotations of a PodCliqueSet.
+    `old` is the object that an UPDATE replaces, None at CREATE. `others` are the
+    stored sets of its namespace. Findings that `old` has too are warnings."""
     others = list(others)
     findings = _findings(template, others)
     if not findings or old is None:
@@ -56,8 +56,8 @@ def _findings(template: Template, others: Iterable[PodCliqueSet]) -> list[FieldE
 
 
 def both_vocabularies(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> FieldError | None:
-    """Returns a finding if our `annotations`, its own or inherited, enable MNNVL for a PodClique that is in a group of
-    Grove: by its own annotation, or because Grove has injected its claim."""
+    """Returns a finding if our `annotations`, its own or inherited, enable MNNVL for a PodClique
+    that is in a group of Grove: by its own annotation, or because Grove has injected its claim."""
     if not annotations.enables:
         return None
     layer = Layer(FieldPath("metadata.annotations"), "", annotations_of(clique))

@@ -42,8 +42,8 @@ class MnnvlResource:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A PodGang. `uid` is "" while it is being created. `set_uid` is that of the PodCliqueSet that controls it, or
-    ""."""
+    """A PodGang. `uid` is "" while it is being created. `set_uid` is that of the
+    PodCliqueSet that controls it, or ""."""
 
     namespace: str
     name: str
@@ -107,9 +107,9 @@ def _set_uid(references: Any) -> str:
 
 
 def belongs_to(resource: MnnvlResource, gang: Gang) -> bool:
-    """Whether `resource` was made for `gang`: by its label with the name of the PodGang, or, if it lacks that label, by
-    the labels of a replica. These must be the same on both, so that a base PodGang never gets resources of a scaled
-    one."""
+    """Whether `resource` was made for `gang`: by its label with the name of the
+    PodGang, or, if it lacks that label, by the labels of a replica. These must be
+    the same on both, so that a base PodGang never gets resources of a scaled one."""
     if not resource.managed or resource.namespace != gang.namespace or _is_generated(resource):
         return False
     if resource.place.podgang:
@@ -124,11 +124,11 @@ def _is_generated(resource: MnnvlResource) -> bool:
 
 
 def ownership(resource: MnnvlResource, gang: Gang) -> State:
-    """Returns the state of `resource`, which belongs to `gang`: `owned` by it, `going` (being deleted), or one of
-    these.
+    """Returns the state of `resource`, which belongs to `gang`: `owned` by it,
+    `going` (being deleted), or one of these.
 
-    adoptable: it has no controller, or its controller is its PodCliqueSet or a former PodGang of the same name.
-    foreign: another object controls it, so that it is left alone.
+    adoptable: it has no controller, or its controller is its PodCliqueSet or a former
+    PodGang of the same name. foreign: another object controls it, so that it is left alone.
     """
     if resource.deleting:
         return "going"
@@ -146,9 +146,9 @@ def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
 def adopted_annotation(
     resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
 ) -> Literal["true", "false"] | None:
-    """Returns the value that the annotation `grove.io/mnnvl-resources-adopted` should have: "true" if all resources are
-    owned, "false" if not, and None, for no annotation, if there are no resources. If `adopting` is true, for a dry run,
-    adoptable resources count as owned."""
+    """Returns the value that the annotation `grove.io/mnnvl-resources-adopted` should have:
+    "true" if all resources are owned, "false" if not, and None, for no annotation, if there are
+    no resources. If `adopting` is true, for a dry run, adoptable resources count as owned."""
     states = {ownership(resource, gang) for resource in resources}
     if not states:
         return None
@@ -166,8 +166,8 @@ class OwnershipProblem:
 
 
 def ownership_problem(resource: MnnvlResource, gang: Gang | None, *, set_exists: bool) -> OwnershipProblem | None:
-    """Returns the problem of a stored resource that we made, or None. `gang` is the PodGang that it was made for, or
-    None if that doesn't exist. `set_exists` is true if its PodCliqueSet exists."""
+    """Returns the problem of a stored resource that we made, or None. `gang` is the PodGang that it
+    was made for, or None if that doesn't exist. `set_exists` is true if its PodCliqueSet exists."""
     if not resource.managed or resource.deleting or _is_generated(resource):
         return None
     if gang is None:

@@ -65,8 +65,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The parts of a PodClique on which the names, labels and first owner of its resources depend. `base_podgang` is ""
-    unless its PodGang is a scaled one."""
+    """The parts of a PodClique on which the names, labels and first owner of its
+    resources depend. `base_podgang` is "" unless its PodGang is a scaled one."""
 
     namespace: str
     name: str
@@ -75,8 +75,8 @@ class Member:
     owner: Owner
 
     def base_name(self, scope: Scope) -> str:
-        """Returns the text with which the names of the resources begin. For the scope `clique`, that is the name of the
-        PodClique, which is unique for each replica."""
+        """Returns the text with which the names of the resources begin. For the scope
+        `clique`, that is the name of the PodClique, which is unique for each replica."""
         place = self.place
         if scope == "clique":
             return self.name
@@ -166,8 +166,8 @@ def possible_scopes(member: Member) -> tuple[Scope, ...]:
 
 
 def read_plan(member: Member, annotations: MnnvlAnnotations, findings: list[FieldError]) -> Plan | None:
-    """Returns the plan of a PodClique for which `annotations` count. Adds problems to `findings`, and returns None if
-    there are any, including earlier ones."""
+    """Returns the plan of a PodClique for which `annotations` count. Adds problems
+    to `findings`, and returns None if there are any, including earlier ones."""
     scope = _scope(annotations, findings)
     _check(member, scope, findings)
     device_class = _device_class(annotations, findings)

@@ -19,14 +19,14 @@ from app.rules.topology.coverage import (
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 NVLINK_NODES = 18
-"""The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72). Used if no node has a label that
-names its domain."""
+"""The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72).
+Used if no node has a label that names its domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The constraints on the pods of a PodCliqueSet: the `levels` of its topology, broadest first, and, by the name of
-    a clique, the narrowest `required` level that applies to it."""
+    """The constraints on the pods of a PodCliqueSet: the `levels` of its topology, broadest
+    first, and, by the name of a clique, the narrowest `required` level that applies to it."""
 
     levels: Sequence[Level]
     required: Mapping[str, str]
@@ -76,8 +76,8 @@ Member = tuple[CliqueTemplate, int]
 
 
 def _domains(template: Template, asking: Sequence[CliqueTemplate]) -> dict[str, list[Member]]:
-    """Returns the cliques that share a ComputeDomain, by a description of it for people. If each replica of the set has
-    a ComputeDomain, the pods of one replica are counted."""
+    """Returns the cliques that share a ComputeDomain, by a description of it for people.
+    If each replica of the set has a ComputeDomain, the pods of one replica are counted."""
     domains: dict[str, list[Member]] = {}
     for clique in asking:
         group = template.group_of(clique)

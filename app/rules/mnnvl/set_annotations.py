@@ -13,9 +13,9 @@ from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_templ
 
 
 def validate_annotations(template: Template, old: Mapping[str, Any] | None) -> tuple[list[FieldError], list[str]]:
-    """Returns findings and warnings about the scopes and DeviceClasses that count for cliques with GPUs for which MNNVL
-    is enabled. `old` is the object that an UPDATE replaces, None at CREATE. Findings that `old` has too are
-    warnings."""
+    """Returns findings and warnings about the scopes and DeviceClasses that count
+    for cliques with GPUs for which MNNVL is enabled. `old` is the object that an
+    UPDATE replaces, None at CREATE. Findings that `old` has too are warnings."""
     findings = list(_findings(template))
     if not findings or old is None:
         return findings, []

@@ -1,5 +1,5 @@
-"""The parts of a PodCliqueSet that MNNVL depends on: GPUs and pods of its cliques, and annotations of both
-vocabularies.
+"""The parts of a PodCliqueSet that MNNVL depends on: GPUs and pods of its cliques,
+and annotations of both vocabularies.
 
 An annotation of a clique counts first, then that of its scaling group, then that of the set. For
 `grove.io/mnnvl-group`, Grove does the same:
@@ -48,10 +48,10 @@ class Layer:
 class CliqueTemplate:
     """A clique.
 
-    `pods` is their number in one replica of the set or of the scaling group. `gpus` are those of one pod, with MIG
-    devices; `whole_gpus` are only those called nvidia.com/gpu, which Grove counts. `layers` are its annotations, the
-    most specific first. `group` is its scaling group or "". `claims` are the names in its resourceClaims, with their
-    paths.
+    `pods` is their number in one replica of the set or of the scaling group. `gpus` are
+    those of one pod, with MIG devices; `whole_gpus` are only those called nvidia.com/gpu,
+    which Grove counts. `layers` are its annotations, the most specific first. `group` is
+    its scaling group or "". `claims` are the names in its resourceClaims, with their paths.
     """
 
     name: str

@@ -16,11 +16,11 @@ def refusal_to_write_managed_topology(
     authorized: Collection[str],
     kind: str = CLUSTER_TOPOLOGY.kind,
 ) -> str | None:
-    """Returns the reason why `username` may not do `operation` to the topology `name`, an object of `kind`. None if the
-    user may.
+    """Returns the reason why `username` may not do `operation` to the topology
+    `name`, an object of `kind`. None if the user may.
 
-    Only the object `managed_name` is guarded. Only `authorized`, which are full user names, may write it; cluster
-    administrators are no exception.
+    Only the object `managed_name` is guarded. Only `authorized`, which are full
+    user names, may write it; cluster administrators are no exception.
     """
     if name != managed_name or username in authorized:
         return None

@@ -46,8 +46,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class KaiTopology:
-    """A stored KAI Topology. `keys` are the node labels of its levels, broadest first. The fields of the controller are
-    "" if it has none."""
+    """A stored KAI Topology. `keys` are the node labels of its levels, broadest
+    first. The fields of the controller are "" if it has none."""
 
     name: str
     keys: tuple[str, ...] = ()
@@ -108,8 +108,8 @@ def validate_binding(
 
 
 def refusal_to_delete(obj: Mapping[str, Any], users: Sequence[PodCliqueSet]) -> tuple[str | None, list[str]]:
-    """Returns the reason why the binding `obj` may not be deleted, or None, and warnings. It may not be deleted if one
-    of `users`, the PodCliqueSets that refer to it, has a constraint."""
+    """Returns the reason why the binding `obj` may not be deleted, or None, and warnings. It may
+    not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint."""
     text = in_use(_domains(obj), users)
     if text is None:
         return None, []
@@ -162,8 +162,8 @@ def _validate_references(references: Sequence[Any]) -> list[FieldError]:
 
 
 def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
-    """Returns findings about levels that a KAI Topology can't have. Grove makes it from the binding, and its operator
-    exits if that fails."""
+    """Returns findings about levels that a KAI Topology can't have. Grove makes it
+    from the binding, and its operator exits if that fails."""
     findings: list[FieldError] = []
     consequence = (
         "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet"

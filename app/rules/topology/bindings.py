@@ -73,9 +73,9 @@ class Bindings:
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
-        """Grove allows hardly any change of a constraint. Problems of constraints that an update does not change are
-        warnings, so that workloads stay scalable if their binding has changed. As in Grove, a stored set that lacks a
-        topologyName must get one with its next update."""
+        """Grove allows hardly any change of a constraint. Problems of constraints that an update
+        does not change are warnings, so that workloads stay scalable if their binding has changed.
+        As in Grove, a stored set that lacks a topologyName must get one with its next update."""
         findings: list[FieldError] = []
         packings = read_packings(obj, findings)
         stored = read_packings(old or {}, [])

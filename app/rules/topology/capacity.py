@@ -24,8 +24,8 @@ def capacity_warnings(
 def required_levels(
     template: Template, required: dict[tuple[str, str], str], levels: Sequence[Level]
 ) -> dict[str, str]:
-    """Returns, by the name of a clique, the narrowest domain that its pods require: by the constraint of the clique, of
-    its scaling group or of the set."""
+    """Returns, by the name of a clique, the narrowest domain that its pods require:
+    by the constraint of the clique, of its scaling group or of the set."""
     order = [level.domain for level in levels]
     narrowest: dict[str, str] = {}
     for clique in template.cliques:

@@ -1,5 +1,5 @@
-"""Topology constraints (`packDomain`) of a PodCliqueSet, its scaling groups and its cliques. Each must be as strict as
-the constraints above it, or stricter.
+"""Topology constraints (`packDomain`) of a PodCliqueSet, its scaling groups and its
+cliques. Each must be as strict as the constraints above it, or stricter.
 
 Source: `rules/README.md`. Whether scaling groups name cliques that exist is checked by Grove's own webhook.
 """
@@ -37,8 +37,8 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """All packDomains of one PodCliqueSet, in the order of its lists. `groups_of` maps the name of a clique to those of
-    its scaling groups."""
+    """All packDomains of one PodCliqueSet, in the order of its lists. `groups_of`
+    maps the name of a clique to those of its scaling groups."""
 
     all: tuple[Constraint, ...]
     groups_of: Mapping[str, Sequence[str]]
@@ -108,8 +108,8 @@ def _read_constraint(
 
 
 def validate_constraints(constraints: Constraints, topology: Topology) -> list[FieldError]:
-    """Returns all findings about the constraints, in the order of the lists: for each constraint, whether its level
-    exists, then whether it is as strict as the constraints above it."""
+    """Returns all findings about the constraints, in the order of the lists: for each constraint,
+    whether its level exists, then whether it is as strict as the constraints above it."""
     if not topology.enabled:
         return [forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
     domains = {constraint.owner: constraint.domain for constraint in constraints.all if constraint.domain in DOMAINS}

@@ -1,7 +1,7 @@
 """Whether nodes have labels for the levels of a topology, and how much room the domains of a level have.
 
-The scheduler places pods by the values of these labels. If no node has the label of a level, a required constraint on
-it can't be met.
+The scheduler places pods by the values of these labels. If no node has the label of
+a level, a required constraint on it can't be met.
 """
 
 import itertools
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 
 class Nodes:
-    """Groups of nodes with equal labels, each with the number of its nodes. `kubernetes.io/hostname` is left out,
-    because it differs for each node.
+    """Groups of nodes with equal labels, each with the number of its nodes.
+    `kubernetes.io/hostname` is left out, because it differs for each node.
 
     `once` keeps results for all groups, so that a verdict doesn't have to look at thousands of nodes.
     """
@@ -65,8 +65,8 @@ NodesWith = Callable[[Collection[str]], Nodes]
 
 
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
-    """Returns the problems of `levels`, which are listed broadest first, by the labels of the nodes. Empty if there are
-    no nodes."""
+    """Returns the problems of `levels`, which are listed broadest first, by the
+    labels of the nodes. Empty if there are no nodes."""
     nodes = nodes_with([level.key for level in levels])
     total = sum(count for _, count in nodes)
     if not total:

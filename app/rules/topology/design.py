@@ -1,5 +1,5 @@
-"""The dialect `design`, of Grove as of January 2026: levels in a ClusterTopology, `packDomain` in PodCliqueSets. This
-program translates both for the scheduler.
+"""The dialect `design`, of Grove as of January 2026: levels in a ClusterTopology,
+`packDomain` in PodCliqueSets. This program translates both for the scheduler.
 
 Reads: `spec.levels` of the managed ClusterTopology, `topologyConstraint.packDomain` of PodCliqueSets.
 Writes: the constraints of PodGangs and their annotation `grove.io/topology-name`, the condition

@@ -1,8 +1,8 @@
 """A dialect is the topology API of one generation of Grove, with the rules for its objects.
 
-Discovery decides which dialect is in force (`app.cluster.dialects`). Code that uses a dialect does not depend on which
-one it is: if Grove does some work itself, the method for it returns nothing. A constraint in fields that a dialect does
-not read is never changed and never removed.
+Discovery decides which dialect is in force (`app.cluster.dialects`). Code that uses a dialect
+does not depend on which one it is: if Grove does some work itself, the method for it returns
+nothing. A constraint in fields that a dialect does not read is never changed and never removed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,8 +20,8 @@ from app.rules.topology.levels import Level, Topology
 
 
 class TopologyFacts(Protocol):
-    """The facts of the cluster that the rules of a dialect need. A method raises an error while its fact is not known
-    yet, except for facts about nodes."""
+    """The facts of the cluster that the rules of a dialect need. A method raises an
+    error while its fact is not known yet, except for facts about nodes."""
 
     def topology(self) -> Topology:
         """Returns the managed topology. Raises an error also if it doesn't exist although it should."""
@@ -57,9 +57,9 @@ class LevelsVerdict:
 class Dialect(Protocol):
     """The rules for the objects of one topology API. `name` is for people, and `resource` is the one with the levels.
 
-    If `owns_topology` is true, the managed topology belongs to this program alone: it is deleted if topology support is
-    disabled, its status is written, and the KAI Topology is made from it. If `reads_groups` is true, Grove reads
-    `grove.io/mnnvl-group`.
+    If `owns_topology` is true, the managed topology belongs to this program alone: it is
+    deleted if topology support is disabled, its status is written, and the KAI Topology
+    is made from it. If `reads_groups` is true, Grove reads `grove.io/mnnvl-group`.
     """
 
     @property
@@ -95,8 +95,8 @@ class Dialect(Protocol):
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
-        """Returns findings and warnings about the constraints of the PodCliqueSet `obj`. `old` is the object that an
-        UPDATE replaces, None at CREATE."""
+        """Returns findings and warnings about the constraints of the PodCliqueSet
+        `obj`. `old` is the object that an UPDATE replaces, None at CREATE."""
 
     def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
         """Whether an update of the PodCliqueSet `old` to `obj` does not change any constraint."""
@@ -104,20 +104,20 @@ class Dialect(Protocol):
     def placement(
         self, obj: Mapping[str, Any], facts: TopologyFacts
     ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
-        """Returns the levels that the PodCliqueSet `obj` refers to, and the domain that each of ("set", ""),
-        ("group", name) and ("clique", name) requires."""
+        """Returns the levels that the PodCliqueSet `obj` refers to, and the domain
+        that each of ("set", ""), ("group", name) and ("clique", name) requires."""
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
 
     def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
-        """Returns the changes to the constraints of a PodGang that make them those of its set `pcs`, which is None if
-        the set doesn't exist."""
+        """Returns the changes to the constraints of a PodGang that make them those
+        of its set `pcs`, which is None if the set doesn't exist."""
 
     def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
-        """Returns the differences between the constraints of the stored PodGang `name` and those of its set that
-        nobody corrects."""
+        """Returns the differences between the constraints of the stored PodGang
+        `name` and those of its set that nobody corrects."""
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-        """Returns the condition that this program writes for `pcs`, or None if it writes none. `topology` is None if
-        the managed topology is not known."""
+        """Returns the condition that this program writes for `pcs`, or None if it
+        writes none. `topology` is None if the managed topology is not known."""

@@ -15,8 +15,8 @@ from app.rules.topology.podgang import find_member
 
 
 def drifted_constraints(name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, levels: Sequence[Level]) -> list[str]:
-    """Returns the constraints of the PodGang `name` that differ from those that Grove writes for `pcs`, one text each.
-    `levels` are those of the binding of `pcs`."""
+    """Returns the constraints of the PodGang `name` that differ from those that Grove
+    writes for `pcs`, one text each. `levels` are those of the binding of `pcs`."""
     keys = {level.domain: level.key for level in levels}
     return [
         f"{path}: is {_shown(current)}, and would be {_shown(desired)}"

@@ -1,7 +1,7 @@
 """The KAI Topology of a ClusterTopology.
 
-Source: `rules/README.md`. In KAI's CRD, levels are immutable and unique, and only the last one may be
-`kubernetes.io/hostname`.
+Source: `rules/README.md`. In KAI's CRD, levels are immutable and unique, and only
+the last one may be `kubernetes.io/hostname`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +51,8 @@ def desired_kai_topology(cluster_topology: Mapping[str, Any], levels: Sequence[L
 
 
 def level_labels(kai: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the node labels of the levels of a KAI Topology, broadest first. Aliases are left out: administrators may
-    set them, and KAI accepts them wherever it accepts the label."""
+    """Returns the node labels of the levels of a KAI Topology, broadest first. Aliases are left
+    out: administrators may set them, and KAI accepts them wherever it accepts the label."""
     return tuple(str(level.get("nodeLabel")) for level in maps_of(value_at(kai, ("spec", "levels"))))
 
 
@@ -63,8 +63,8 @@ def is_owned(kai: Mapping[str, Any], uid: str) -> bool:
 
 
 def is_orphan(kai: Mapping[str, Any], name: str, uid: str) -> bool:
-    """Whether a former ClusterTopology of the same name owns the stored KAI Topology, so that the garbage collector
-    will delete it. `uid` is that of the current ClusterTopology."""
+    """Whether a former ClusterTopology of the same name owns the stored KAI Topology, so that
+    the garbage collector will delete it. `uid` is that of the current ClusterTopology."""
     owners = kai["metadata"].get("ownerReferences") or []
     return any(
         owner.get("kind") == CLUSTER_TOPOLOGY.kind and owner.get("name") == name and owner.get("uid") != uid
@@ -73,8 +73,8 @@ def is_orphan(kai: Mapping[str, Any], name: str, uid: str) -> bool:
 
 
 def ready_condition(problem: str | None, generation: int, *, pending: bool = False) -> Condition:
-    """Returns the condition Ready of a ClusterTopology. `problem` is None if its KAI Topology is as it should be. A
-    `pending` problem resolves by itself."""
+    """Returns the condition Ready of a ClusterTopology. `problem` is None if its
+    KAI Topology is as it should be. A `pending` problem resolves by itself."""
     if problem is None:
         return Condition(READY, "True", REASON_READY, "KAI Topology is in step with the ClusterTopology", generation)
     if pending:
@@ -83,8 +83,8 @@ def ready_condition(problem: str | None, generation: int, *, pending: bool = Fal
 
 
 def last_errors(condition: Condition, stored: Any, now: str) -> list[dict[str, Any]]:
-    """Returns `status.lastErrors`: empty unless the condition is False. `stored` is the former value. If it contains
-    the same error, its `observedAt` stays; else that is `now` (RFC 3339)."""
+    """Returns `status.lastErrors`: empty unless the condition is False. `stored` is the former
+    value. If it contains the same error, its `observedAt` stays; else that is `now` (RFC 3339)."""
     if condition.status != "False":
         return []
     error = {"code": ERROR_CODE, "description": condition.message}

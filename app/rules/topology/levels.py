@@ -39,8 +39,8 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The managed ClusterTopology. `levels` are listed broadest first, and are empty if the object doesn't exist.
-    `enabled` is false if topology support is disabled in the configuration."""
+    """The managed ClusterTopology. `levels` are listed broadest first, and are empty if the object
+    doesn't exist. `enabled` is false if topology support is disabled in the configuration."""
 
     name: str
     enabled: bool
@@ -105,8 +105,8 @@ def _validate_key(at: FieldPath, key: str) -> FieldError | None:
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """The rule for a text field. `hint` describes the text if it is missing. `validate` returns a finding about an
-    invalid one."""
+    """The rule for a text field. `hint` describes the text if it is missing.
+    `validate` returns a finding about an invalid one."""
 
     hint: str
     validate: Callable[[FieldPath, str], FieldError | None]
@@ -119,8 +119,8 @@ _KEY_RULE = TextRule("the node label that holds this level, such as topology.kub
 def validate_levels(
     levels: Sequence[Any], path: FieldPath, domain_rule: TextRule = DOMAIN_RULE, most: int = MAX_LEVELS
 ) -> list[FieldError]:
-    """Returns findings about `levels`, a list of at most `most` maps with `domain` and `key`. `path` is the path of the
-    list."""
+    """Returns findings about `levels`, a list of at most `most` maps with `domain`
+    and `key`. `path` is the path of the list."""
     findings: list[FieldError] = []
     if not levels:
         return [required(path, "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}")]

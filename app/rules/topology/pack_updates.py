@@ -32,8 +32,8 @@ def _is_migrated(new: Packing, old: Packing) -> bool:
 
 
 def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
-    """Returns findings about constraints that an update changes. Grove allows only two changes: packDomain may be moved
-    to pack.required, and missing names may be added."""
+    """Returns findings about constraints that an update changes. Grove allows only two
+    changes: packDomain may be moved to pack.required, and missing names may be added."""
     may_add_names = needs_names(old)
     findings: list[FieldError] = []
     for owner, at in packings.paths.items():

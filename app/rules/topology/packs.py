@@ -1,5 +1,5 @@
-"""Topology constraints of a PodCliqueSet in the dialect `bindings`: `topologyName`, `pack.required`, `pack.preferred`,
-and the deprecated `packDomain`.
+"""Topology constraints of a PodCliqueSet in the dialect `bindings`: `topologyName`,
+`pack.required`, `pack.preferred`, and the deprecated `packDomain`.
 
 The verdicts are those of Grove's own webhook, but with all findings at once. Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation/topologyconstraints.go
@@ -63,9 +63,9 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Packings:
-    """The constraints of one PodCliqueSet: that of the set, then those of its groups and cliques in list order.
-    `by_owner` has the first constraint of each owner, `paths` the paths of all possible owners, and `groups_of` the
-    scaling groups of each clique."""
+    """The constraints of one PodCliqueSet: that of the set, then those of its groups and
+    cliques in list order. `by_owner` has the first constraint of each owner, `paths` the
+    paths of all possible owners, and `groups_of` the scaling groups of each clique."""
 
     constraints: tuple[Packing, ...]
     by_owner: Mapping[Owner, Packing]
@@ -87,8 +87,8 @@ class Packings:
 
 
 def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packings:
-    """Returns the constraints of the PodCliqueSet `obj`. Parts that don't have the CRD's shape are left out, with a
-    finding each."""
+    """Returns the constraints of the PodCliqueSet `obj`. Parts that don't have the
+    CRD's shape are left out, with a finding each."""
     constraints: list[Packing] = []
     paths: dict[Owner, FieldPath] = {}
     members: dict[str, list[str]] = {}
@@ -242,8 +242,8 @@ def deprecated_fields(packings: Packings) -> list[FieldError]:
 
 
 def packing_warnings(packings: Packings, levels_of: LevelsOf) -> list[str]:
-    """Returns warnings about constraints that Grove accepts, but that have no effect or contradict a constraint above
-    them."""
+    """Returns warnings about constraints that Grove accepts, but that have no
+    effect or contradict a constraint above them."""
     names = effective_names(packings, [])
     deprecated = [str(packing.path.child("packDomain")) for packing in packings.constraints if packing.pack_domain]
     warnings = [_deprecated(deprecated)] if deprecated else []

@@ -70,8 +70,8 @@ def _validate_constraint_shape(holder: dict[str, Any], at: FieldPath, findings: 
 def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Edit]:
     """Returns the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
-    If `pcs` is None, the set is not known: only preferred constraints are written, and required ones stay. If topology
-    support is disabled, all constraints are removed.
+    If `pcs` is None, the set is not known: only preferred constraints are written, and
+    required ones stay. If topology support is disabled, all constraints are removed.
     """
     if not topology.enabled:
         return _removals(obj)

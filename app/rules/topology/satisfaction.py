@@ -11,8 +11,8 @@ SHOWN = 5
 
 
 def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-    """Returns the condition TopologyConstraintSatisfied, or None for a set without constraints. `topology` is None if
-    the managed ClusterTopology is not known."""
+    """Returns the condition TopologyConstraintSatisfied, or None for a set without
+    constraints. `topology` is None if the managed ClusterTopology is not known."""
     if not pcs.domains:
         return None
     if topology is None:
@@ -35,8 +35,8 @@ def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condit
 
 
 def removed_levels_warning(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> str | None:
-    """Returns the warning for the user who removes the levels `removed` from the managed ClusterTopology, or None if
-    `sets`, the PodCliqueSets with constraints on them, are empty."""
+    """Returns the warning for the user who removes the levels `removed` from the managed
+    ClusterTopology, or None if `sets`, the PodCliqueSets with constraints on them, are empty."""
     if not sets:
         return None
     names = [f"{pcs.namespace}/{pcs.name}" for pcs in sets[:SHOWN]]

@@ -1,8 +1,8 @@
 """Groups of Kubernetes Workloads, in the same form for all versions of the API.
 
-A Pod names its group in `spec.workloadRef` in Kubernetes 1.35, and in `spec.schedulingGroup` since 1.36. `v1alpha1`,
-`v1alpha2` and `v1beta1` read objects of these versions into a `Group`.
-Source: https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-gang-scheduling
+A Pod names its group in `spec.workloadRef` in Kubernetes 1.35, and in `spec.schedulingGroup` since
+1.36. `v1alpha1`, `v1alpha2` and `v1beta1` read objects of these versions into a `Group`. Source:
+https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-gang-scheduling
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ _NOT_COPIED = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "batch.kub
 
 @dataclass(frozen=True, slots=True)
 class GroupRef:
-    """The reference of a Pod to its group. In v1alpha1, `pod_group` is "". In later versions, only `pod_group` is set:
-    the name of a PodGroup of scheduling.k8s.io."""
+    """The reference of a Pod to its group. In v1alpha1, `pod_group` is "". In later
+    versions, only `pod_group` is set: the name of a PodGroup of scheduling.k8s.io."""
 
     workload: str = ""
     group: str = ""
@@ -64,9 +64,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as its Workload or PodGroup defines it. `minimum` is the `minCount` of a gang, or None for the basic
-    policy. `pod_group` is the PodGroup of scheduling.k8s.io that defines the group, or "". `composite` is the
-    CompositePodGroup that the group is part of, or ""."""
+    """A group as its Workload or PodGroup defines it. `minimum` is the `minCount` of a gang,
+    or None for the basic policy. `pod_group` is the PodGroup of scheduling.k8s.io that defines
+    the group, or "". `composite` is the CompositePodGroup that the group is part of, or ""."""
 
     workload: str
     name: str
@@ -86,8 +86,8 @@ class Group:
 
     @property
     def pod_group_name(self) -> str:
-        """The name of the KAI PodGroup: `<workload>-<group>-<replica key>`, or, for a gang that a PodGroup of
-        scheduling.k8s.io defines, the name of that PodGroup."""
+        """The name of the KAI PodGroup: `<workload>-<group>-<replica key>`, or, for a
+        gang that a PodGroup of scheduling.k8s.io defines, the name of that PodGroup."""
         if self.pod_group and (self.minimum is not None or not self.workload):
             return self.pod_group
         replica = "" if self.minimum is None else self.replica_key
@@ -128,8 +128,8 @@ def _copied(entries: Mapping[str, Any]) -> dict[str, str]:
 
 
 def group_keys(identity: str, name: str) -> list[str]:
-    """Returns the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have. `identity` is the
-    `Group.identity` of the group that it was made for."""
+    """Returns the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can
+    have. `identity` is the `Group.identity` of the group that it was made for."""
     parts = identity.split("/")
     if len(parts) != 3:
         return []
@@ -141,8 +141,8 @@ def group_keys(identity: str, name: str) -> list[str]:
 
 
 def named_groups(workload: Mapping[str, Any], definitions: Any, policy: str) -> dict[str, Group]:
-    """Returns the groups of `workload` by name. `definitions` is the list of them, each with its policy in the field
-    `policy`."""
+    """Returns the groups of `workload` by name. `definitions` is the list of them,
+    each with its policy in the field `policy`."""
     name, layer = workload["metadata"]["name"], layer_of(workload)
     return {
         entry["name"]: Group(name, entry["name"], minimum_of(entry.get(policy)), layer)
@@ -175,7 +175,7 @@ def minimum_of(policy: Any) -> int | None:
 
 
 def _topology_key(spec: Mapping[str, Any]) -> str:
-    """Returns the node label of `schedulingConstraints.topology` (KEP-5732). All Pods of the group must be on nodes
-    that have the same value of it."""
+    """Returns the node label of `schedulingConstraints.topology` (KEP-5732). All
+    Pods of the group must be on nodes that have the same value of it."""
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or [{}]
     return str(topology[0].get("key") or "")

@@ -41,8 +41,8 @@ _MAPS = ("labels", "annotations")
 
 @dataclass(frozen=True, slots=True)
 class LabelKeys:
-    """The keys of labels or annotations for queue, priority class, preemptibility and project, and of the labels `user`
-    and `node_pool` that a PodGroup gets from its Pods."""
+    """The keys of labels or annotations for queue, priority class, preemptibility and
+    project, and of the labels `user` and `node_pool` that a PodGroup gets from its Pods."""
 
     queue: str = "kai.scheduler/queue"
     priority_class: str = "priorityClassName"
@@ -54,8 +54,8 @@ class LabelKeys:
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """The settings of KAI: its keys, the Topology of constraints that name none, and the queue of groups that name none
-    ("" for no queue)."""
+    """The settings of KAI: its keys, the Topology of constraints that name none,
+    and the queue of groups that name none ("" for no queue)."""
 
     keys: LabelKeys = LabelKeys()
     topology: str = ""
@@ -86,8 +86,8 @@ class Remark:
 
 
 def desired_pod_group(group: Group, sources: Sources, conventions: Conventions) -> dict[str, Any]:
-    """Returns the KAI PodGroup of `group`. Each field comes from the Workload, else from the top owner, else, except
-    for the topology, from the Pod."""
+    """Returns the KAI PodGroup of `group`. Each field comes from the Workload, else
+    from the top owner, else, except for the topology, from the Pod."""
     owner = sources.common_owner
     return {
         "apiVersion": POD_GROUP.api_version(),
@@ -137,8 +137,8 @@ def _first(chain: Iterable[Layer], key: str) -> str | None:
 
 
 def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | None:
-    """Returns the queue that the first layer in `chain` names, else the queue of the project in the node pool. None if
-    there is neither."""
+    """Returns the queue that the first layer in `chain` names, else the queue of
+    the project in the node pool. None if there is neither."""
     queue, project = _first(chain, keys.queue), _first(chain, keys.project)
     if queue or not project:
         return queue
@@ -205,9 +205,9 @@ def _topology_remark(group: Group, owner: Layer) -> Remark | None:
 def difference(stored: Mapping[str, Any], desired: Mapping[str, Any], keys: LabelKeys) -> dict[str, Any]:
     """Returns the merge patch that makes `stored` as `desired`, or {} if there is no difference.
 
-    Owners, and labels, annotations and fields that other writers have set, stay. After its creation, queue and node
-    pool of a PodGroup belong to KAI's queue assigner and to administrators. If `minSubGroup` is set, `minMember` is not
-    written, because KAI allows only one of the two.
+    Owners, and labels, annotations and fields that other writers have set, stay. After its creation,
+    queue and node pool of a PodGroup belong to KAI's queue assigner and to administrators. If
+    `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the two.
     """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool))
     spec = _spec_difference(stored, desired)
@@ -253,9 +253,9 @@ def _value(spec: Mapping[str, Any], field: str) -> Any:
 def owners_to_write(stored: Mapping[str, Any], common_owner: Mapping[str, Any] | None) -> list[Any] | None:
     """Returns the owner references that `stored` should have, or None if they should not change.
 
-    If its Pods have no owner in common, it should have none. Otherwise it would be garbage-collected with one of the
-    owners, while Pods of the others run. A Workload is never an owner. Whatever its owners, the reconciler deletes a
-    PodGroup with its last Pod.
+    If its Pods have no owner in common, it should have none. Otherwise it would be
+    garbage-collected with one of the owners, while Pods of the others run. A Workload is
+    never an owner. Whatever its owners, the reconciler deletes a PodGroup with its last Pod.
     """
     references = stored["metadata"].get("ownerReferences") or []
     of_workload = any(str(owner.get("apiVersion", "")).startswith(f"{K8S_POD_GROUP.group}/") for owner in references)

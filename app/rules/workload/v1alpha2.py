@@ -1,5 +1,5 @@
-"""Workloads and PodGroups of scheduling.k8s.io/v1alpha2 (Kubernetes 1.36). Pods name a PodGroup, which may have been
-made from a template in a Workload.
+"""Workloads and PodGroups of scheduling.k8s.io/v1alpha2 (Kubernetes 1.36). Pods
+name a PodGroup, which may have been made from a template in a Workload.
 
 Source: https://github.com/kubernetes/api/blob/release-1.36/scheduling/v1alpha2/types.go
 """
