@@ -19,9 +19,18 @@ from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.labels import read_place
-from app.rules.mnnvl.demand import Demand, base_of, is_made_by_us, is_reserved, lasting_demands, plan_for, uses
+from app.rules.mnnvl.demand import (
+    Demand,
+    base_of,
+    claim_names,
+    is_made_by_us,
+    is_reserved,
+    lasting_demands,
+    plan_for,
+    uses,
+)
 from app.rules.mnnvl.ownership import MnnvlResource
-from app.rules.mnnvl.plan import claim_name, domain_name
+from app.rules.mnnvl.plan import ClaimMode, claim_name, domain_name
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25
@@ -62,8 +71,9 @@ class MnnvlResourcesReconciler:
         self._domains, self._claims = stores
         self._events, self._notices, self._rewrites = events, Notices(events), rewrites
         self._collect_after, self._clock = collect_after, clock
-        self._unneeded_since: dict[Key, float] = {}
-        """When each key was first found without a PodClique that needs it. A new leader begins with none."""
+        self._unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
+        """Which resources of each key were found without a PodClique that needs them, and when. A new leader begins
+        with none."""
 
     def begin(self) -> None:
         """Forgets what was found in an earlier term as the leader. PodCliques may have needed the resources since."""
@@ -80,13 +90,15 @@ class MnnvlResourcesReconciler:
         if not self._cliques.synced:
             return SETTLE_SECONDS
         demands = self._cliques.by_index(BY_BASE, key)
+        pause = None
         if demands:  # possibly the first ones of a list, if PodCliques have just become an API of the cluster again
-            self._unneeded_since.pop(key, None)
-            return await self._restore(key, demands)
-        if not self._cliques.served:
+            pause = await self._restore(key, demands)
+        elif not self._cliques.served:
             return None
-        self._notices.forget(key)
-        return await self._collect(key)
+        else:
+            self._notices.forget(key)
+        remaining = await self._collect(key, {demand.mode for demand in demands})
+        return min((seconds for seconds in (pause, remaining) if seconds is not None), default=None)
 
     # Restore.
 
@@ -121,19 +133,24 @@ class MnnvlResourcesReconciler:
 
     # Collect.
 
-    async def _collect(self, key: Key) -> float | None:
-        stored = self._stored(key)
-        if not stored or not self._collect_after:
+    async def _collect(self, key: Key, modes: set[ClaimMode]) -> float | None:
+        """Deletes the resources that no PodClique needs, if `modes` are those of all PodCliques with this base name."""
+        unneeded = self._unneeded(key, modes)
+        if not unneeded or not self._collect_after:
             self._unneeded_since.pop(key, None)
             return None
-        since = self._unneeded_since.setdefault(key, self._clock())
+        kinds = {resource for resource, _ in unneeded}
+        since, known = self._unneeded_since.get(key, (self._clock(), kinds))
+        if not kinds <= known:
+            since, known = self._clock(), kinds
+        self._unneeded_since[key] = since, known
         remaining = since + self._collect_after - self._clock()
         if remaining > 0:
             return remaining
-        if await self._is_used(key):
+        if await self._is_used(key[0], claim_names(kinds, key[1])):
             return self._later()
         deleted: list[Object] = []
-        for resource, name in stored:
+        for resource, name in unneeded:
             current = await self._read(resource, key[0], name)
             if current is None:
                 continue
@@ -148,22 +165,21 @@ class MnnvlResourcesReconciler:
     def _later(self) -> float:
         return min(IN_USE_SECONDS, self._collect_after)
 
-    def _stored(self, key: Key) -> list[tuple[Resource, str]]:
-        """Returns the cached resources of `key` that are not being deleted. The
-        claim comes first, because pods reserve it."""
+    def _unneeded(self, key: Key, modes: set[ClaimMode]) -> list[tuple[Resource, str]]:
+        """Returns the cached resources of `key` that are not needed and not being deleted. The claim comes first,
+        because pods reserve it."""
         namespace, base = key
-        candidates = (
-            (RESOURCE_CLAIM, self._claims.get(namespace, claim_name(base))),
-            (COMPUTE_DOMAIN, self._domains.get(namespace, domain_name(base))),
-        )
+        claim = None if "shared" in modes else self._claims.get(namespace, claim_name(base))
+        domain = None if modes else self._domains.get(namespace, domain_name(base))
+        candidates = ((RESOURCE_CLAIM, claim), (COMPUTE_DOMAIN, domain))
         return [(kind, stored.name) for kind, stored in candidates if stored is not None and not stored.deleting]
 
-    async def _is_used(self, key: Key) -> bool:
-        """Whether a pod of the namespace, read from the API server, names the claim or its template."""
+    async def _is_used(self, namespace: str, names: set[str]) -> bool:
+        """Whether a pod of the namespace, read from the API server, names one of the claims or templates `names`."""
         token = ""
         while True:
-            page = await self._client.list(POD, key[0], continue_token=token)
-            if any(uses(pod, key[1]) for pod in page.items):
+            page = await self._client.list(POD, namespace, continue_token=token)
+            if any(uses(pod, names) for pod in page.items):
                 return True
             token = page.continue_token
             if not token:

@@ -236,6 +236,31 @@ async def test_what_nobody_asks_for_is_taken_away_after_a_while() -> None:
     assert "ResourceClaim train-0-mnnvl-claim, ComputeDomain train-0-cd" in event["note"]
 
 
+async def test_a_shared_claim_is_taken_away_once_all_podcliques_name_the_template() -> None:
+    running = pod("running")
+    running["spec"]["resourceClaims"] = [{"name": "mnnvl", "resourceClaimTemplateName": "train-0-mnnvl-template"}]
+    world = World(pcs(), DOMAIN, CLAIM, clique(mode="template"), running)
+    assert await world.look() == AFTER
+    assert await world.look(later=AFTER) is None
+    assert world.writes() == [("delete", "ResourceClaim")]
+
+
+async def test_a_shared_claim_stays_while_one_podclique_names_it() -> None:
+    world = World(pcs(), DOMAIN, CLAIM, clique(mode="template"), clique("train-0-leader"))
+    assert await world.look() is None
+    assert await world.look(later=2 * AFTER) is None
+    assert world.writes() == []
+
+
+async def test_a_compute_domain_keeps_its_time_if_it_is_needed_longer_than_the_claim() -> None:
+    world = World(pcs(), DOMAIN, CLAIM, clique(mode="template"), pod("running"))
+    await world.look()
+    assert await world.look(later=AFTER) == IN_USE_SECONDS
+    fill(world.cliques, [])
+    world.cliques.replace().drop(world.cliques.known_keys(), "99999")
+    assert await world.look() == AFTER
+
+
 async def test_whoever_asks_again_begins_anew() -> None:
     world = World(pcs(), DOMAIN, CLAIM)
     assert await world.look() == AFTER

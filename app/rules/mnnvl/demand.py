@@ -4,13 +4,14 @@ A stored PodClique needs the resources that its claim names, even if its annotat
 have changed, because its pods can't start without them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any
 
 from app.objects.edits import value_at
 from app.objects.metadata import annotations_of, labels_of
+from app.objects.resource import Resource
 from app.objects.shape import map_of, maps_of
 from app.rules.kinds import COMPUTE_DOMAIN
 from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED, Place, read_place
@@ -135,11 +136,16 @@ def is_reserved(obj: Mapping[str, Any]) -> bool:
     return bool(map_of(obj.get("status")).get("reservedFor"))
 
 
-def uses(pod: Mapping[str, Any], base_name: str) -> bool:
-    """Whether `pod` has not finished and names the claim, or the template of claims, of this base name."""
+def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
+    """Returns the names of claims and templates of claims by which pods use `resources`, which have this base name."""
+    names = {claim_name(base_name)}
+    return names | {template_name(base_name)} if COMPUTE_DOMAIN in resources else names
+
+
+def uses(pod: Mapping[str, Any], names: Collection[str]) -> bool:
+    """Whether `pod` has not finished and names a claim, or a template of claims, that is one of `names`."""
     if map_of(pod.get("status")).get("phase") in ("Succeeded", "Failed"):
         return False
-    names = {claim_name(base_name), template_name(base_name)}
     return any(
         claim.get("resourceClaimName") in names or claim.get("resourceClaimTemplateName") in names
         for claim in maps_of(value_at(pod, ("spec", "resourceClaims")))

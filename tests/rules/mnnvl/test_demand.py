@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from app.objects.jsonpatch import apply
+from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.rules.mnnvl.demand import (
     Demand,
     annotations_of_demand,
     base_of,
+    claim_names,
     inherited_annotations,
     is_made_by_us,
     is_reserved,
@@ -218,7 +220,11 @@ def pod(phase: str = "Running", **claim: str) -> dict[str, Any]:
     ],
 )
 def test_which_pods_use_a_claim(user: dict[str, Any], used: bool) -> None:
-    assert uses(user, "train-0") is used
+    assert uses(user, claim_names([COMPUTE_DOMAIN, RESOURCE_CLAIM], "train-0")) is used
+
+
+def test_a_claim_is_not_used_through_the_template_of_its_compute_domain() -> None:
+    assert not uses(pod(resourceClaimTemplateName="train-0-mnnvl-template"), claim_names([RESOURCE_CLAIM], "train-0"))
 
 
 def test_a_claim_is_reserved_by_pods() -> None:
