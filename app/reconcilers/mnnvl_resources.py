@@ -90,13 +90,11 @@ class MnnvlResourcesReconciler:
         if not self._cliques.synced:
             return SETTLE_SECONDS
         demands = self._cliques.by_index(BY_BASE, key)
-        pause = None
-        if demands:  # possibly the first ones of a list, if PodCliques have just become an API of the cluster again
-            pause = await self._restore(key, demands)
-        elif not self._cliques.served:
-            return None
-        else:
+        if not demands:
             self._notices.forget(key)
+        pause = await self._restore(key, demands) if demands else None
+        if not self._cliques.served:  # demands are then the first ones of a list, after the API was installed again
+            return pause
         remaining = await self._collect(key, {demand.mode for demand in demands})
         return min((seconds for seconds in (pause, remaining) if seconds is not None), default=None)
 
