@@ -116,15 +116,8 @@ class Places:
         fit = {s: [ok and own for ok, own in zip(ok_for, chosen, strict=True)] for s, ok_for in self.fit.items()}
         return self._board(fit=fit).fit(self.demand)
 
-    def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> Fit:
+    def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> Board:
         """As if nodes had these labels too, by node name."""
-        return self._relabelled(labels).fit(self.demand)
-
-    def rooms_with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Room, ...]:
-        """`rooms`, if nodes had these labels too."""
-        return self._relabelled(labels).rooms(self.demand)
-
-    def _relabelled(self, labels: Mapping[str, Mapping[str, str]]) -> Board:
         nodes = [
             replace(node, labels={**node.labels, **labels[node.name]}) if node.name in labels else node
             for node in self._index.nodes

@@ -150,7 +150,7 @@ def find_room(index: Index, topology: Topology, level: str, pods: int, gpus: int
     places = [Places(index, topology, Demand("", keys[0], ((shape, pods),))) for shape in shapes]
     rooms = _sum([place.rooms for place in places], pods)
     guesses = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
-    more = _sum([place.rooms_with_labels(guesses) for place in places], pods) if guesses else ()
+    more = _sum([place.with_labels(guesses).rooms(place.demand) for place in places], pods) if guesses else ()
     before = {room.domain.path: room.pods for room in rooms}
     gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
     return RoomAnswer(level, pods, gpus, rooms, gained)

@@ -80,7 +80,7 @@ async def test_every_webhook_is_reached_by_its_document() -> None:
         resource, kind = webhook.resource, webhook.kind or webhook.resource.kind
         document = {"apiVersion": resource.api_version(), "kind": kind, "metadata": {"name": "a"}}
         assert (await judge(routes, document, Asker("me"))).path == webhook.path
-    others = {one.kind for one in ALL} - {one.resource.kind for one in WEBHOOKS}
+    others = {item.kind for item in ALL} - {item.resource.kind for item in WEBHOOKS}
     for kind in (*others, "Pod", "Deployment"):
         unknown = {"apiVersion": "apps/v1", "kind": kind}
         assert await judge(routes, unknown, Asker("me")) == Judgement(unknown)
@@ -104,9 +104,9 @@ async def test_what_a_webhook_is_asked(operation: str, old: tuple[dict[str, Any]
         taken.append(request)
         return ALLOWED
 
-    (webhook,) = (one for one in WEBHOOKS if one.path == "/validate/podgroup")
+    (webhook,) = (item for item in WEBHOOKS if item.path == "/validate/podgroup")
     document = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "a"}}
-    before = tuple({**document, **one, "marked": True} for one in old)
+    before = tuple({**document, **item, "marked": True} for item in old)
     await judge({webhook.path: webhook.route(take)}, document, Asker("me", ("g",), operation, before))
     (request,) = taken
     assert request.dry_run is True

@@ -23,22 +23,22 @@ def objects_of(facts: Facts) -> list[Object]:
 
 def _objects(facts: Facts) -> Iterator[Object]:
     yield from map(topology, facts.topologies)
-    yield from (kai_topology(one) for one in facts.kai_topologies)
+    yield from (kai_topology(fact) for fact in facts.kai_topologies)
     yield from map(node, facts.nodes)
-    yield from (queue(one) for one in facts.queues)
+    yield from (queue(fact) for fact in facts.queues)
     yield from map(device_class, facts.device_classes)
     yield from map(resource_slice, facts.slices)
     yield from map(pod_clique_set, facts.sets)
     yield from map(pod_gang, facts.gangs)
     yield from map(pod_clique, facts.cliques)
     yield from map(pod_group, facts.pod_groups)
-    yield from (workload(one) for one in facts.workloads)
-    yield from (workload_group(one) for one in facts.workload_groups)
+    yield from (workload(fact) for fact in facts.workloads)
+    yield from (workload_group(fact) for fact in facts.workload_groups)
     yield from map(claim, facts.claims)
-    yield from (claim_template(one) for one in facts.claim_templates)
-    yield from (compute_domain(one) for one in facts.compute_domains)
+    yield from (claim_template(fact) for fact in facts.claim_templates)
+    yield from (compute_domain(fact) for fact in facts.compute_domains)
     yield from map(pod, facts.pods)
-    yield from (event(number, one) for number, one in enumerate(facts.events))
+    yield from (event(number, fact) for number, fact in enumerate(facts.events))
 
 
 def made(version: str, kind: str, namespace: str, name: str, uid: str = "", **fields: Any) -> Object:
@@ -54,66 +54,66 @@ def time_of(seconds: float | None) -> Object:
     return {"creationTimestamp": datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
-def topology(one: ClusterTopology) -> Object:
-    levels = [{"domain": level.domain, "key": level.key} for level in one.levels]
+def topology(fact: ClusterTopology) -> Object:
+    levels = [{"domain": level.domain, "key": level.key} for level in fact.levels]
     spec: Object = {"levels": levels}
     status: Object = {}
-    if one.external:
-        spec["schedulerTopologyBindings"] = [{"schedulerName": "kai-scheduler", "topologyReference": one.kai}]
-    if one.drift:
+    if fact.external:
+        spec["schedulerTopologyBindings"] = [{"schedulerName": "kai-scheduler", "topologyReference": fact.kai}]
+    if fact.drift:
         statuses = [
-            {"schedulerName": "kai-scheduler", "topologyReference": one.kai, "inSync": False, "message": one.drift}
+            {"schedulerName": "kai-scheduler", "topologyReference": fact.kai, "inSync": False, "message": fact.drift}
         ]
         status = {"status": {"schedulerTopologyStatuses": statuses}}
-    return made("grove.io/v1alpha1", one.kind, "", one.name, one.uid, spec=spec, **status)
+    return made("grove.io/v1alpha1", fact.kind, "", fact.name, fact.uid, spec=spec, **status)
 
 
-def kai_topology(one: KaiTopology) -> Object:
+def kai_topology(fact: KaiTopology) -> Object:
     owners = [
         {"apiVersion": "grove.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": True}
-        for kind, name, uid in one.owners
+        for kind, name, uid in fact.owners
     ]
     metadata: Object = {"ownerReferences": owners} if owners else {}
-    spec = {"levels": [{"nodeLabel": key} for key in one.keys]}
-    return made("kai.scheduler/v1alpha1", "Topology", "", one.name, metadata=metadata, spec=spec)
+    spec = {"levels": [{"nodeLabel": key} for key in fact.keys]}
+    return made("kai.scheduler/v1alpha1", "Topology", "", fact.name, metadata=metadata, spec=spec)
 
 
 def quantities(amounts: Iterable[tuple[str, int]]) -> dict[str, str]:
     return {name: f"{amount}m" if amount % 1000 else str(amount // 1000) for name, amount in amounts if name != "pods"}
 
 
-def node(one: Node) -> Object:
-    taints = [{"key": taint.key, "effect": taint.effect} for taint in one.taints]
-    spec: Object = ({"taints": taints} if taints else {}) | ({"unschedulable": True} if one.unschedulable else {})
-    allocatable = quantities(one.allocatable.items()) | {"pods": str(one.allocatable["pods"] // 1000)}
-    ready = {"type": "Ready", "status": "True" if one.ready else "False"}
+def node(fact: Node) -> Object:
+    taints = [{"key": taint.key, "effect": taint.effect} for taint in fact.taints]
+    spec: Object = ({"taints": taints} if taints else {}) | ({"unschedulable": True} if fact.unschedulable else {})
+    allocatable = quantities(fact.allocatable.items()) | {"pods": str(fact.allocatable["pods"] // 1000)}
+    ready = {"type": "Ready", "status": "True" if fact.ready else "False"}
     status = {"allocatable": allocatable, "capacity": allocatable, "conditions": [ready]}
-    return made("v1", "Node", "", one.name, metadata={"labels": dict(one.labels)}, spec=spec, status=status)
+    return made("v1", "Node", "", fact.name, metadata={"labels": dict(fact.labels)}, spec=spec, status=status)
 
 
-def queue(one: Queue) -> Object:
-    bounds = {"quota": one.quota, "limit": one.limit}
+def queue(fact: Queue) -> Object:
+    bounds = {"quota": fact.quota, "limit": fact.limit}
     gpu = {name: -1 if value is None else value // 1000 for name, value in bounds.items()}
-    spec: Object = {"resources": {"gpu": gpu}} | ({"parentQueue": one.parent} if one.parent else {})
+    spec: Object = {"resources": {"gpu": gpu}} | ({"parentQueue": fact.parent} if fact.parent else {})
     status = {
-        "allocated": {"nvidia.com/gpu": str(one.allocated // 1000)},
-        "allocatedNonPreemptible": {"nvidia.com/gpu": str(one.allocated_fixed // 1000)},
+        "allocated": {"nvidia.com/gpu": str(fact.allocated // 1000)},
+        "allocatedNonPreemptible": {"nvidia.com/gpu": str(fact.allocated_fixed // 1000)},
     }
-    metadata: Object = {"labels": {"kai.scheduler/node-pool": one.pool}} if one.pool else {}
-    return made("scheduling.run.ai/v2", "Queue", "", one.name, metadata=metadata, spec=spec, status=status)
+    metadata: Object = {"labels": {"kai.scheduler/node-pool": fact.pool}} if fact.pool else {}
+    return made("scheduling.run.ai/v2", "Queue", "", fact.name, metadata=metadata, spec=spec, status=status)
 
 
-def asked(one: Asked) -> Object:
-    if not one.required and not one.preferred:
+def asked(fact: Asked) -> Object:
+    if not fact.required and not fact.preferred:
         return {}
-    if ".pack." not in one.field and not one.topology:
-        return {"topologyConstraint": {"packDomain": one.required}}
-    pack = {name: value for name, value in (("required", one.required), ("preferred", one.preferred)) if value}
-    name: Object = {"topologyName": one.topology} if one.topology else {}
+    if ".pack." not in fact.field and not fact.topology:
+        return {"topologyConstraint": {"packDomain": fact.required}}
+    pack = {name: value for name, value in (("required", fact.required), ("preferred", fact.preferred)) if value}
+    name: Object = {"topologyName": fact.topology} if fact.topology else {}
     return {"topologyConstraint": {**name, "pack": pack}}
 
 
-def pod_clique_set(one: PodCliqueSet) -> Object:
+def pod_clique_set(fact: PodCliqueSet) -> Object:
     empty = {"containers": [{"name": "main", "image": "registry.example/main:1"}]}
     cliques = [
         {
@@ -121,7 +121,7 @@ def pod_clique_set(one: PodCliqueSet) -> Object:
             "spec": {"roleName": item.name, "replicas": item.replicas, "minAvailable": item.minimum, "podSpec": empty},
             **asked(item.asked),
         }
-        for item in one.cliques
+        for item in fact.cliques
     ]
     groups = [
         {
@@ -131,18 +131,18 @@ def pod_clique_set(one: PodCliqueSet) -> Object:
             "minAvailable": item.minimum,
             **asked(item.asked),
         }
-        for item in one.groups
+        for item in fact.groups
     ]
-    template = {"cliques": cliques, "podCliqueScalingGroups": groups, **asked(one.asked)}
+    template = {"cliques": cliques, "podCliqueScalingGroups": groups, **asked(fact.asked)}
     conditions = [
         {"type": item.type, "status": item.status, "reason": item.reason, "message": item.message}
-        for item in one.conditions
+        for item in fact.conditions
     ]
     status: Object = {"status": {"conditions": conditions}} if conditions else {}
-    spec = {"replicas": one.replicas, "template": template}
-    metadata = time_of(one.created)
+    spec = {"replicas": fact.replicas, "template": template}
+    metadata = time_of(fact.created)
     return made(
-        "grove.io/v1alpha1", "PodCliqueSet", one.namespace, one.name, one.uid, metadata=metadata, spec=spec, **status
+        "grove.io/v1alpha1", "PodCliqueSet", fact.namespace, fact.name, fact.uid, metadata=metadata, spec=spec, **status
     )
 
 
@@ -166,8 +166,8 @@ def term(requirements: Term) -> Object:
 
     fields = [item for item in requirements if item.key == "metadata.name"]
     rest = [item for item in requirements if item.key != "metadata.name"]
-    found: Object = {"matchExpressions": expressions(rest)} if rest else {}
-    return found | ({"matchFields": expressions(fields)} if fields else {})
+    stated: Object = {"matchExpressions": expressions(rest)} if rest else {}
+    return stated | ({"matchFields": expressions(fields)} if fields else {})
 
 
 def pod_spec(shape: Shape, claims: Iterable[PodClaim] = ()) -> Object:
@@ -183,7 +183,7 @@ def pod_spec(shape: Shape, claims: Iterable[PodClaim] = ()) -> Object:
     if shape.selector:
         spec["nodeSelector"] = {item.key: item.values[0] for item in shape.selector}
     if shape.affinity:
-        terms = {"nodeSelectorTerms": [term(one) for one in shape.affinity]}
+        terms = {"nodeSelectorTerms": [term(fact) for fact in shape.affinity]}
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     if shape.tolerations:
         keys = ("key", "operator", "value", "effect")
@@ -196,107 +196,114 @@ def pod_spec(shape: Shape, claims: Iterable[PodClaim] = ()) -> Object:
     return spec | ({"resourceClaims": named} if named else {})
 
 
-def pod_clique(one: PodClique) -> Object:
+def pod_clique(fact: PodClique) -> Object:
     spec = {
         "roleName": "r",
-        "replicas": one.replicas,
-        "minAvailable": one.minimum,
-        "podSpec": pod_spec(one.shape, one.claims),
+        "replicas": fact.replicas,
+        "minAvailable": fact.minimum,
+        "podSpec": pod_spec(fact.shape, fact.claims),
     }
-    if one.scheduler:
-        spec["podSpec"]["schedulerName"] = one.scheduler  # type: ignore[index]
-    errors = [{"code": "ERR", "description": error, "observedAt": "2026-11-21T12:00:00Z"} for error in one.errors]
-    status = {"scheduledReplicas": one.scheduled, "replicas": one.scheduled, "lastErrors": errors}
-    metadata = {"labels": labels(one.place), **time_of(one.created)}
+    if fact.scheduler:
+        spec["podSpec"]["schedulerName"] = fact.scheduler  # type: ignore[index]
+    errors = [{"code": "ERR", "description": error, "observedAt": "2026-11-21T12:00:00Z"} for error in fact.errors]
+    status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
+    metadata = {"labels": labels(fact.place), **time_of(fact.created)}
     return made(
-        "grove.io/v1alpha1", "PodClique", one.namespace, one.name, one.uid, metadata=metadata, spec=spec, status=status
+        "grove.io/v1alpha1",
+        "PodClique",
+        fact.namespace,
+        fact.name,
+        fact.uid,
+        metadata=metadata,
+        spec=spec,
+        status=status,
     )
 
 
-def told(one: Told) -> Object:
-    pack = {name: value for name, value in (("required", one.required), ("preferred", one.preferred)) if value}
+def told(fact: Told) -> Object:
+    pack = {name: value for name, value in (("required", fact.required), ("preferred", fact.preferred)) if value}
     return {"topologyConstraint": {"packConstraint": pack}} if pack else {}
 
 
-def pod_gang(one: PodGang) -> Object:
+def pod_gang(fact: PodGang) -> Object:
     podgroups = [
         {
             "name": part.name,
             "minReplicas": part.minimum,
-            "podReferences": [{"namespace": one.namespace, "name": name} for name in sorted(part.pods)],
+            "podReferences": [{"namespace": fact.namespace, "name": name} for name in sorted(part.pods)],
             **told(part.told),
         }
-        for part in one.parts
+        for part in fact.parts
     ]
-    groups = [{"name": group.name, "podGroupNames": list(group.parts), **told(group.told)} for group in one.groups]
-    spec = {"podgroups": podgroups, **told(one.told)} | ({"topologyConstraintGroupConfigs": groups} if groups else {})
-    metadata: Object = {"labels": labels(one.place), **time_of(one.created)}
-    metadata |= {"annotations": {"grove.io/topology-name": one.topology}} if one.topology else {}
+    groups = [{"name": group.name, "podGroupNames": list(group.parts), **told(group.told)} for group in fact.groups]
+    spec = {"podgroups": podgroups, **told(fact.told)} | ({"topologyConstraintGroupConfigs": groups} if groups else {})
+    metadata: Object = {"labels": labels(fact.place), **time_of(fact.created)}
+    metadata |= {"annotations": {"grove.io/topology-name": fact.topology}} if fact.topology else {}
     return made(
-        "scheduler.grove.io/v1alpha1", "PodGang", one.namespace, one.name, one.uid, metadata=metadata, spec=spec
+        "scheduler.grove.io/v1alpha1", "PodGang", fact.namespace, fact.name, fact.uid, metadata=metadata, spec=spec
     )
 
 
-def bound(one: Told, topology_name: str) -> Object:
-    values = {"requiredTopologyLevel": one.required, "preferredTopologyLevel": one.preferred}
+def bound(fact: Told, topology_name: str) -> Object:
+    values = {"requiredTopologyLevel": fact.required, "preferredTopologyLevel": fact.preferred}
     constraint = {name: value for name, value in values.items() if value}
     return {"topologyConstraint": {**constraint, "topology": topology_name}} if constraint else {}
 
 
-def pod_group(one: KaiPodGroup) -> Object:
+def pod_group(fact: KaiPodGroup) -> Object:
     subgroups = [
         {"name": sub.name}
         | ({"parent": sub.parent} if sub.parent else {})
         | ({"minMember": sub.minimum} if sub.minimum else {})
-        | bound(sub.told, one.topology)
-        for sub in one.subgroups
+        | bound(sub.told, fact.topology)
+        for sub in fact.subgroups
     ]
-    spec: Object = {"minMember": one.minimum, "queue": one.queue, **bound(one.told, one.topology)}
+    spec: Object = {"minMember": fact.minimum, "queue": fact.queue, **bound(fact.told, fact.topology)}
     spec |= {"subGroups": subgroups} if subgroups else {}
-    spec |= {"preemptionDelay": f"{one.delay:.0f}s"} if one.delay else {}
-    reasons = [said(item) for item in one.said]
+    spec |= {"preemptionDelay": f"{fact.delay:.0f}s"} if fact.delay else {}
+    reasons = [said(item) for item in fact.said]
     status: Object = {}
     if reasons:
         conditions = [{"type": "UnschedulableOnNodePool", "nodePool": "default", "status": "True", "reasons": reasons}]
         status = {"status": {"schedulingConditions": conditions}}
     owners = [
-        {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": one.name, "uid": uid}
-        for uid in one.owners
+        {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": fact.name, "uid": uid}
+        for uid in fact.owners
     ]
-    metadata: Object = {"ownerReferences": owners, "labels": labels(one.place), **time_of(one.created)}
-    metadata["labels"] |= {"kai.scheduler/node-pool": one.pool} if one.pool else {}
+    metadata: Object = {"ownerReferences": owners, "labels": labels(fact.place), **time_of(fact.created)}
+    metadata["labels"] |= {"kai.scheduler/node-pool": fact.pool} if fact.pool else {}
     return made(
         "scheduling.run.ai/v2alpha2",
         "PodGroup",
-        one.namespace,
-        one.name,
-        one.uid,
+        fact.namespace,
+        fact.name,
+        fact.uid,
         metadata=metadata,
         spec=spec,
         **status,
     )
 
 
-def said(one: Said) -> Object:
-    details: Object = {"name": one.queue} if one.queue else {}
+def said(fact: Said) -> Object:
+    details: Object = {"name": fact.queue} if fact.queue else {}
     for name, amounts in (
-        ("queueDeservedResources", one.quota),
-        ("queueAllocatedResources", one.allocated),
+        ("queueDeservedResources", fact.quota),
+        ("queueAllocatedResources", fact.allocated),
     ):
         details |= {name: quantities(amounts.items())} if amounts else {}
-    found: Object = {"reason": one.reason, "message": one.message}
-    return found | ({"details": {"queueDetails": details}} if details else {})
+    stated: Object = {"reason": fact.reason, "message": fact.message}
+    return stated | ({"details": {"queueDetails": details}} if details else {})
 
 
-def workload(one: Workload) -> Object:
-    groups = [{"name": name, "schedulingPolicy": {"basic": {}}} for name in one.groups]
-    return made("scheduling.k8s.io/v1alpha2", "Workload", one.namespace, one.name, spec={"podGroupTemplates": groups})
+def workload(fact: Workload) -> Object:
+    groups = [{"name": name, "schedulingPolicy": {"basic": {}}} for name in fact.groups]
+    return made("scheduling.k8s.io/v1alpha2", "Workload", fact.namespace, fact.name, spec={"podGroupTemplates": groups})
 
 
-def workload_group(one: WorkloadGroup) -> Object:
-    reference = {"workload": {"workloadName": one.workload, "podGroupTemplateName": "workers"}}
-    spec: Object = {"podGroupTemplateRef": reference} if one.workload else {}
-    return made("scheduling.k8s.io/v1alpha2", "PodGroup", one.namespace, one.name, spec=spec)
+def workload_group(fact: WorkloadGroup) -> Object:
+    reference = {"workload": {"workloadName": fact.workload, "podGroupTemplateName": "workers"}}
+    spec: Object = {"podGroupTemplateRef": reference} if fact.workload else {}
+    return made("scheduling.k8s.io/v1alpha2", "PodGroup", fact.namespace, fact.name, spec=spec)
 
 
 def requests(classes: Iterable[str]) -> Object:
@@ -305,93 +312,98 @@ def requests(classes: Iterable[str]) -> Object:
     }
 
 
-def claim(one: ResourceClaim) -> Object:
+def claim(fact: ResourceClaim) -> Object:
     status: Object = {}
-    if one.allocated:
+    if fact.allocated:
         results = [
             {"request": "r0", "driver": device.driver, "pool": device.pool, "device": device.device}
-            for device in one.devices
+            for device in fact.devices
         ]
         allocation: Object = {"devices": {"results": results}}
-        allocation |= {"nodeSelector": {"nodeSelectorTerms": [term(t) for t in one.nodes]}} if one.nodes else {}
+        allocation |= {"nodeSelector": {"nodeSelectorTerms": [term(t) for t in fact.nodes]}} if fact.nodes else {}
         status["allocation"] = allocation
-    if one.consumers:
-        status["reservedFor"] = [{"resource": "pods", "name": c.name} for c in one.consumers]
+    if fact.consumers:
+        status["reservedFor"] = [{"resource": "pods", "name": c.name} for c in fact.consumers]
     return made(
         "resource.k8s.io/v1",
         "ResourceClaim",
-        one.namespace,
-        one.name,
-        one.uid,
-        spec=requests(one.classes),
+        fact.namespace,
+        fact.name,
+        fact.uid,
+        spec=requests(fact.classes),
         status=status,
     )
 
 
-def device_class(one: DeviceClass) -> Object:
-    expression = f"device.driver == '{one.gpus}' && device.attributes['{one.gpus}'].type == 'gpu'"
-    spec: Object = {"selectors": [{"cel": {"expression": expression}}]} if one.gpus else {}
-    return made("resource.k8s.io/v1", "DeviceClass", "", one.name, spec=spec)
+def device_class(fact: DeviceClass) -> Object:
+    expression = f"device.driver == '{fact.gpus}' && device.attributes['{fact.gpus}'].type == 'gpu'"
+    spec: Object = {"selectors": [{"cel": {"expression": expression}}]} if fact.gpus else {}
+    return made("resource.k8s.io/v1", "DeviceClass", "", fact.name, spec=spec)
 
 
-def resource_slice(one: ResourceSlice) -> Object:
+def resource_slice(fact: ResourceSlice) -> Object:
     """With a part of a GPU, which is none."""
-    kinds = {**dict.fromkeys(one.gpus, "gpu"), "gpu-0-mig-1g": "mig"}
+    kinds = {**dict.fromkeys(fact.gpus, "gpu"), "gpu-0-mig-1g": "mig"}
     spec = {
-        "driver": one.driver,
-        "pool": {"name": one.pool, "generation": one.generation, "resourceSliceCount": 1},
-        "nodeName": one.node,
+        "driver": fact.driver,
+        "pool": {"name": fact.pool, "generation": fact.generation, "resourceSliceCount": 1},
+        "nodeName": fact.node,
         "devices": [{"name": name, "attributes": {"type": {"string": kind}}} for name, kind in kinds.items()],
     }
-    return made("resource.k8s.io/v1", "ResourceSlice", "", one.name, spec=spec)
+    return made("resource.k8s.io/v1", "ResourceSlice", "", fact.name, spec=spec)
 
 
-def claim_template(one: ClaimTemplate) -> Object:
-    spec = {"spec": requests(one.classes)}
-    return made("resource.k8s.io/v1", "ResourceClaimTemplate", one.namespace, one.name, spec=spec)
+def claim_template(fact: ClaimTemplate) -> Object:
+    spec = {"spec": requests(fact.classes)}
+    return made("resource.k8s.io/v1", "ResourceClaimTemplate", fact.namespace, fact.name, spec=spec)
 
 
-def compute_domain(one: ComputeDomain) -> Object:
-    nodes = [{"name": n.name, "status": "Ready" if n.ready else "NotReady", "index": 0} for n in one.nodes]
-    spec = {"numNodes": one.number, "channel": {"resourceClaimTemplate": {"name": one.template}}}
-    status = {"status": "Ready" if one.ready else "NotReady", "nodes": nodes}
+def compute_domain(fact: ComputeDomain) -> Object:
+    nodes = [{"name": n.name, "status": "Ready" if n.ready else "NotReady", "index": 0} for n in fact.nodes]
+    spec = {"numNodes": fact.number, "channel": {"resourceClaimTemplate": {"name": fact.template}}}
+    status = {"status": "Ready" if fact.ready else "NotReady", "nodes": nodes}
     obj = made(
-        "resource.nvidia.com/v1beta1", "ComputeDomain", one.namespace, one.name, one.uid, spec=spec, status=status
+        "resource.nvidia.com/v1beta1", "ComputeDomain", fact.namespace, fact.name, fact.uid, spec=spec, status=status
     )
-    if one.held_by:
-        obj["metadata"] |= {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": list(one.held_by)}
+    if fact.held_by:
+        obj["metadata"] |= {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": list(fact.held_by)}
     return obj
 
 
-def pod(one: Pod) -> Object:
-    spec = pod_spec(one.shape, one.claims) | {"schedulerName": one.scheduler}
-    spec |= {"nodeName": one.node} if one.node else {}
-    spec |= {"schedulingGates": [{"name": gate} for gate in one.gates]} if one.gates else {}
-    spec |= {"workloadRef": {"name": one.workload}} if one.workload else {}
-    spec |= {"schedulingGroup": {"podGroupName": one.workload_group}} if one.workload_group else {}
-    generated = [{"name": c.name, "resourceClaimName": c.claim} for c in one.claims if c.template and c.claim]
-    containers = [{"name": "main", "state": {"waiting": {"reason": reason}}} for reason in one.waiting]
-    status = {"phase": one.phase, "resourceClaimStatuses": generated, "containerStatuses": containers}
-    marks = {"kai.scheduler/subgroup-name": one.subgroup, "kai.scheduler/queue": one.queue}
+def pod(fact: Pod) -> Object:
+    spec = pod_spec(fact.shape, fact.claims) | {"schedulerName": fact.scheduler}
+    spec |= {"nodeName": fact.node} if fact.node else {}
+    spec |= {"schedulingGates": [{"name": gate} for gate in fact.gates]} if fact.gates else {}
+    spec |= {"workloadRef": {"name": fact.workload}} if fact.workload else {}
+    spec |= {"schedulingGroup": {"podGroupName": fact.workload_group}} if fact.workload_group else {}
+    generated = [{"name": c.name, "resourceClaimName": c.claim} for c in fact.claims if c.template and c.claim]
+    containers = [{"name": "main", "state": {"waiting": {"reason": reason}}} for reason in fact.waiting]
+    status = {"phase": fact.phase, "resourceClaimStatuses": generated, "containerStatuses": containers}
+    marks = {"kai.scheduler/subgroup-name": fact.subgroup, "kai.scheduler/queue": fact.queue}
     metadata: Object = {
-        "labels": labels(one.place) | {key: value for key, value in marks.items() if value},
-        "annotations": {"pod-group-name": one.group} if one.group else {},
-        **time_of(one.created),
+        "labels": labels(fact.place) | {key: value for key, value in marks.items() if value},
+        "annotations": {"pod-group-name": fact.group} if fact.group else {},
+        **time_of(fact.created),
     }
-    metadata |= {"finalizers": list(one.finalizers)} if one.finalizers else {}
-    if one.deleting is not None:
-        metadata["deletionTimestamp"] = time_of(one.deleting)["creationTimestamp"]
-    return made("v1", "Pod", one.namespace, one.name, one.uid, metadata=metadata, spec=spec, status=status)
+    metadata |= {"finalizers": list(fact.finalizers)} if fact.finalizers else {}
+    if fact.deleting is not None:
+        metadata["deletionTimestamp"] = time_of(fact.deleting)["creationTimestamp"]
+    return made("v1", "Pod", fact.namespace, fact.name, fact.uid, metadata=metadata, spec=spec, status=status)
 
 
-def event(number: int, one: Event) -> Object:
-    about = {"kind": one.about.kind, "namespace": one.about.namespace, "name": one.about.name, "uid": one.uid}
-    when = time_of(one.time)["creationTimestamp"]
-    fields = {"regarding": about, "reason": one.reason, "note": one.message, "eventTime": when.replace("Z", ".000000Z")}
+def event(number: int, fact: Event) -> Object:
+    about = {"kind": fact.about.kind, "namespace": fact.about.namespace, "name": fact.about.name, "uid": fact.uid}
+    when = time_of(fact.time)["creationTimestamp"]
+    fields = {
+        "regarding": about,
+        "reason": fact.reason,
+        "note": fact.message,
+        "eventTime": when.replace("Z", ".000000Z"),
+    }
     more = {
         "action": "Scheduling",
         "reportingController": "kai-scheduler",
         "reportingInstance": "kai-0",
         "type": "Warning",
     }
-    return made("events.k8s.io/v1", "Event", one.about.namespace, f"event-{number}", **fields, **more)
+    return made("events.k8s.io/v1", "Event", fact.about.namespace, f"event-{number}", **fields, **more)

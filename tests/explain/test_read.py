@@ -45,8 +45,8 @@ class Cluster:
             raise Unavailable("the API server is down", code=503)
         group = resource.group
         own = [o for o in self._objects if (o["apiVersion"].rpartition("/")[0], o["kind"]) == (group, resource.kind)]
-        found = [obj for obj in own if namespace is None or obj["metadata"].get("namespace") == namespace]
-        return sorted(found, key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
+        matching = [obj for obj in own if namespace is None or obj["metadata"].get("namespace") == namespace]
+        return sorted(matching, key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         for obj in self._of(resource, namespace):
@@ -67,10 +67,10 @@ class Cluster:
     ) -> Page:
         key, _, value = label_selector.partition("=")
         every = self._of(resource, namespace)
-        found = [obj for obj in every if not key or (obj["metadata"].get("labels") or {}).get(key) == value]
+        matching = [obj for obj in every if not key or (obj["metadata"].get("labels") or {}).get(key) == value]
         begin = int(continue_token or 0)
-        following = str(begin + limit) if begin + limit < len(found) else ""
-        return Page(found[begin : begin + limit], "1", following)
+        following = str(begin + limit) if begin + limit < len(matching) else ""
+        return Page(matching[begin : begin + limit], "1", following)
 
     def watch(self, *_: Any, **__: Any) -> AsyncGenerator[WatchEvent, None]:
         raise AssertionError("no watch is needed")

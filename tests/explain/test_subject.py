@@ -119,12 +119,12 @@ CASES: list[tuple[str, Facts, Ref, Found]] = [
 @pytest.mark.parametrize(("given", "ref", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_an_object_leads_to_its_gangs(given: Facts, ref: Ref, expected: Found) -> None:
     index = Index(given)
-    found, explained = subject(index, ref), explain(index, ref)
-    assert found is not None
+    about, explained = subject(index, ref), explain(index, ref)
+    assert about is not None
     assert explained is not None
-    names = tuple(sorted(gang.ref.name for gang in found.gangs))
+    names = tuple(sorted(gang.ref.name for gang in about.gangs))
     root = f"{explained.tree.ref.kind} {explained.tree.ref.name}"
-    assert Found(found.pcs.name if found.pcs else "", names, root) == expected
+    assert Found(about.pcs.name if about.pcs else "", names, root) == expected
 
 
 @pytest.mark.parametrize("kind", sorted({case[2].kind for case in CASES}))

@@ -110,13 +110,13 @@ class Stage:
 
     async def show(self, given: Facts) -> None:
         """Makes the API server have these facts and no others."""
-        wanted = {
+        desired_objects = {
             (obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
             for obj in objects_of(given)
         }
-        for key in [key for key in reversed(self._stored) if key not in wanted]:
+        for key in [key for key in reversed(self._stored) if key not in desired_objects]:
             await self._remove(key)
-        for key, obj in wanted.items():
+        for key, obj in desired_objects.items():
             desired = self._with_uids(obj)
             if self._stored.get(key) != desired:
                 if key in self._stored:

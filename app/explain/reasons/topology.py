@@ -109,7 +109,7 @@ def _would_fit(case: Case) -> bool:
     guesses = guessed_labels(case.index, case.topology) if outside_nodes(case.index, case.topology) else {}
     if not guesses or case.places is None:
         return False
-    return case.places.with_labels(guesses).fits
+    return case.places.with_labels(guesses).fit(case.places.demand).fits
 
 
 def not_a_tree(case: Case) -> Iterator[Reason]:
