@@ -7,15 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from app.admission.decide import Route
-from app.admission.exchange import (
-    MAX_BODY,
-    UNKNOWN_CALLER,
-    Answer,
-    Exchange,
-    check_content_type,
-    status,
-    too_large,
-)
+from app.admission.exchange import MAX_BODY, UNKNOWN_CALLER, Answer, Exchange, check_content_type, status, too_large
 from app.admission.review import BadReview
 
 Scope = MutableMapping[str, Any]

@@ -26,12 +26,7 @@ from app.reconcilers.workload_pod_groups import PodGroupWriter
 from app.reconcilers.workload_pods import PodWriter, first_pods
 from app.rules.kinds import POD_GROUP
 from app.rules.workload.groups import IGNORE, Group, Layer, instance_key, layer_of
-from app.rules.workload.kai_podgroup import (
-    Conventions,
-    Sources,
-    desired_pod_group,
-    remarks,
-)
+from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group, remarks
 
 NOT_SYNCED_SECONDS = 0.5
 TAKEN_SECONDS = 30.0

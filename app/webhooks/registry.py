@@ -19,14 +19,7 @@ from app.cluster.readers import (
 from app.config.schema import Configuration
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
-from app.rules.kinds import (
-    CLUSTER_TOPOLOGY,
-    CLUSTER_TOPOLOGY_BINDING,
-    POD_CLIQUE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    POD_GROUP,
-)
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 from app.rules.labels import MNNVL_ENABLED
 from app.rules.workload.groups import IGNORE
 from app.rules.workload.kai_podgroup import KAI_SCHEDULER

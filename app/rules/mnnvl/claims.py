@@ -13,11 +13,7 @@ from app.objects.fields import FieldError, FieldPath, as_map, invalid, walk_list
 from app.objects.jsonpatch import Operation
 from app.objects.shape import int_of, map_of
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.rules.labels import (
-    MNNVL_ENABLED,
-    MNNVL_SCOPE,
-    PCSG_NAME,
-)
+from app.rules.labels import MNNVL_ENABLED, MNNVL_SCOPE, PCSG_NAME
 from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,

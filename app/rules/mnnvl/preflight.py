@@ -9,13 +9,7 @@ from dataclasses import dataclass
 
 from app.rules.labels import MNNVL_GROUP
 from app.rules.mnnvl.template import CliqueTemplate, Template
-from app.rules.topology.coverage import (
-    NVLINK_DOMAIN,
-    Nodes,
-    is_within,
-    most_gpus_of_a_node,
-    most_nodes_of_a_value,
-)
+from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes, is_within, most_gpus_of_a_node, most_nodes_of_a_value
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 NVLINK_NODES = 18

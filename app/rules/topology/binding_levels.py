@@ -14,16 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.objects.edits import value_at
-from app.objects.fields import (
-    FieldError,
-    FieldPath,
-    duplicate,
-    forbidden,
-    invalid,
-    walk_list,
-    walk_map,
-    walk_maps,
-)
+from app.objects.fields import FieldError, FieldPath, duplicate, forbidden, invalid, walk_list, walk_map, walk_maps
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
