@@ -84,10 +84,7 @@ def unavailable(message: str) -> Verdict:
 
 
 FAILED = Verdict(
-    False,
-    500,
-    "InternalError",
-    "grove-admission failed to judge this request; its log says why under this uid",
+    False, 500, "InternalError", "grove-admission failed to judge this request; its log says why under this uid"
 )
 """The verdict after an exception. The log has the traceback with the uid of the request."""
 

@@ -166,15 +166,7 @@ MUTATE_POD_GANG = Webhook(
     match_conditions=(_NOT_BEING_DELETED,),
 )
 MUTATE_POD_BINDING = Webhook(
-    "/mutate/pod-binding",
-    POD,
-    ("CREATE",),
-    "Ignore",
-    2,
-    "None",
-    mutating=True,
-    subresource="binding",
-    kind="Binding",
+    "/mutate/pod-binding", POD, ("CREATE",), "Ignore", 2, "None", mutating=True, subresource="binding", kind="Binding"
 )
 MUTATE_POD = Webhook(
     "/mutate/pod", POD, ("CREATE",), "Ignore", 2, "None", mutating=True, match_conditions=_NEW_IN_A_GROUP
