@@ -86,6 +86,12 @@ def own_rules() -> list[Object]:
     return [*namespaces, *(obj for obj in rendered("overlays/self-managed") if obj["kind"] in accounts)]
 
 
+def own_crd() -> Object:
+    """Our ClusterTopology CRD, as it is installed."""
+    crd: Object = yaml.safe_load((MANIFESTS / "crds" / "grove.io_clustertopologies.yaml").read_text())
+    return crd
+
+
 @pytest.fixture(scope="module")
 def former() -> Sequence[Resource]:
     """What a module needs in the words of the designs, which the CRDs of today's neighbours don't allow in new objects:
@@ -110,7 +116,7 @@ async def api(
     try:
         await server.start()
         if crds is not None:
-            await server.apply([yaml.safe_load((MANIFESTS / "crds" / "grove.io_clustertopologies.yaml").read_text())])
+            await server.apply([own_crd()])
             if (crds / "grove.io_clustertopologybindings.yaml").exists():
                 await server.apply([crd for crd in load(BUILT_IN) if crd["metadata"]["name"] in map(str, former)])
             await without_bindings(server)

@@ -28,7 +28,7 @@ from app.sandbox.manifests import BUILT_IN
 from app.server.listener import free_port
 from app.server.serve import Running
 from tests import builders
-from tests.integration.conftest import MANIFESTS
+from tests.integration.conftest import own_crd
 from tests.integration.system import Users, eventually, is_gone
 
 NAME = "grove-topology"
@@ -67,11 +67,6 @@ def former_crd() -> Object:
     crds = [crd for crd in yaml.safe_load_all((BUILT_IN / "grove.yaml").read_text()) if crd]
     found: Object = next(crd for crd in crds if crd["metadata"]["name"] == str(POD_CLIQUE_SET))
     return found
-
-
-def own_crd() -> Object:
-    crd: Object = yaml.safe_load((MANIFESTS / "crds" / "grove.io_clustertopologies.yaml").read_text())
-    return crd
 
 
 async def is_created(clients: Users, pcs: Object, namespace: str) -> bool:

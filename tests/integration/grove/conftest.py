@@ -20,7 +20,7 @@ from app.sandbox.manifests import load
 from app.sandbox.real import RealApiServer, find_binaries
 from app.server.listener import free_port
 from tests import builders
-from tests.integration.conftest import own_rules
+from tests.integration.conftest import own_crd, own_rules
 from tests.integration.grove import cluster
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users, users
@@ -93,7 +93,7 @@ def configuration(today: bool) -> Configuration:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(crds: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
-    """In place of that of the folder above: with nothing but what the release brings."""
+    """In place of that of the folder above: with the CRDs of the release, and then ours."""
     try:
         binaries = find_binaries(os.environ)
     except FileNotFoundError as missing:
@@ -101,7 +101,7 @@ async def api(crds: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
     server = RealApiServer(binaries=binaries, state_dir=tmp_path_factory.mktemp("api"), crds=crds, rules=own_rules())
     try:
         await server.start()
-        await server.apply(nodes())
+        await server.apply([own_crd(), *nodes()])
         yield server
     finally:
         await server.stop()

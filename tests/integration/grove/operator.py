@@ -35,13 +35,16 @@ class GroveOperator:
         self._process: asyncio.subprocess.Process | None = None
 
     async def prepare(self) -> None:
-        """Registers its webhooks. The first start makes its certificate, and ends."""
+        """Registers its webhooks. The first start makes its certificate, and ends. What a former release has left of
+        both is replaced."""
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "certificates").mkdir()
         (self._folder / "namespace").write_text(NAMESPACE)
         (self._folder / "config.yaml").write_text(yaml.safe_dump(self._configuration()))
         kubeconfig = yaml.safe_load(self._api.kubeconfig.read_text())
         (self._folder / "kubeconfig").write_text(yaml.safe_dump({**kubeconfig, "current-context": "grove"}))
+        with contextlib.suppress(NotFound):
+            await self._admin.delete(SECRET, SECRET_NAME, NAMESPACE)
         metadata = {"name": SECRET_NAME, "namespace": NAMESPACE}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
