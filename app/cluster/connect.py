@@ -96,7 +96,7 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
 
 
 def credentials_of(kubeconfig: Path | None, context: str | None) -> str:
-    """What a kubeconfig's context authenticates with, for people: its user, and the end of a client certificate."""
+    """Returns for people the user in a kubeconfig, and the time until which a client certificate is valid."""
     from app.kube.kubeconfig import user_in_words
 
     return user_in_words(kubeconfig, context)

@@ -1,1 +1,1 @@
-"""What Grove, KAI, Kubernetes and this product require. Pure: no I/O, clock, randomness or logging."""
+"""The requirements of Grove, KAI, Kubernetes and this product, as pure functions without I/O, clock or logging."""

@@ -35,7 +35,7 @@ class Clique:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One entry of `spec.template.podCliqueScalingGroups`; `cliques` are clique names."""
+    """One entry of `spec.template.podCliqueScalingGroups`. `cliques` are the names of its cliques."""
 
     name: str
     cliques: tuple[str, ...]

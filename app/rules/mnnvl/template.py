@@ -90,7 +90,7 @@ class ScalingGroup:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A PodCliqueSet; `layer` are the annotations of the set itself."""
+    """A PodCliqueSet. `layer` contains the annotations of the set itself."""
 
     namespace: str
     name: str
