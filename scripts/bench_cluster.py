@@ -219,10 +219,17 @@ class Watches:
         writer.write(b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
         self._open.setdefault(path, []).append(writer)
 
-    def send(self, path: str, obj: Object) -> None:
+    async def bookmarks(self) -> None:
+        """Shows every watch from time to time that its server is alive."""
+        while True:
+            await asyncio.sleep(15)
+            for path in self._open:
+                self.send(path, {"metadata": {}}, "BOOKMARK")
+
+    def send(self, path: str, obj: Object, kind: str = "MODIFIED") -> None:
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
-        line = json.dumps({"type": "MODIFIED", "object": obj}).encode() + b"\n"
+        line = json.dumps({"type": kind, "object": obj}).encode() + b"\n"
         for writer in self._open.get(path, ()):
             writer.write(b"%x\r\n%b\r\n" % (len(line), line))
 
@@ -274,7 +281,8 @@ async def serve(directory: Path, pods: int) -> None:
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     write_kubeconfig(directory, server.sockets[0].getsockname()[1])
-    async with server:
+    async with server, asyncio.TaskGroup() as tasks:
+        tasks.create_task(watches.bookmarks())
         await server.serve_forever()
 
 

@@ -63,6 +63,8 @@ class Index:
     def _take_over(self, earlier: "Index") -> None:
         """Everything that does not depend on a changed field, and all groups."""
         same = {f.name for f in fields(Facts) if getattr(self.facts, f.name) is getattr(earlier.facts, f.name)}
+        if {"nodes", "slices"} <= same or _have_the_same(self.nodes, earlier.nodes):
+            same.add(_CAPACITY)
         changes: dict[str, Change] = {}
         for join, groups in list(earlier._groups.items()):
             if join.field not in same and join.field not in changes:
@@ -75,6 +77,7 @@ class Index:
         self._earlier_domains = {**earlier._earlier_domains, **earlier._domains}
         if {"nodes", "slices"} <= same:
             self._domains = earlier._domains
+        if _CAPACITY in same:
             self._free = dict(earlier._free)
         for name, made_of in _LOOKUPS.items():
             if made_of <= same and name in earlier.__dict__:
@@ -117,7 +120,7 @@ class Index:
 
     def allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """What each node has of these resources, without any pod."""
-        return self.remembered(("allocatable", names), lambda: self._allocatable(names), ["nodes", "slices"])
+        return self.remembered(("allocatable", names), lambda: self._allocatable(names), [_CAPACITY])
 
     def _allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         kinds: dict[int, tuple[int, ...]] = {}  # nodes of one kind share a map
@@ -280,6 +283,14 @@ class Index:
         return topology_called(self.facts, name)
 
 
+def _have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
+    """Whether they are the same nodes with the same resources; labels, taints and conditions may differ."""
+    if len(nodes) != len(earlier):
+        return False
+    pairs = zip(nodes, earlier, strict=True)
+    return all(node.name == other.name and node.allocatable == other.allocatable for node, other in pairs)
+
+
 def _left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
     return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])
 
@@ -292,8 +303,10 @@ _NAMED = (
     "sets cliques gangs pod_groups pods claims claim_templates compute_domains workloads workload_groups "
     "queues device_classes"
 )
-_OF_NODES = {name: {"nodes", "slices"} for name in ("nodes", "node_positions", "open_nodes", "gpus")}
-_LOOKUPS = (
-    {name: {name} for name in _NAMED.split()} | _OF_NODES | {"_group_of_owner": {"pod_groups"}, "slices": {"slices"}}
-)
+_CAPACITY = "capacity"
+"""Stands for the names of all nodes and what they have: less than the fields `nodes` and `slices`."""
+_OF_NODES = {"nodes": {"nodes", "slices"}, "open_nodes": {"nodes", "slices"}}
+_OF_CAPACITY = {"node_positions": {_CAPACITY}, "gpus": {_CAPACITY}}
+_OTHERS = {"_group_of_owner": {"pod_groups"}, "slices": {"slices"}}
+_LOOKUPS = {name: {name} for name in _NAMED.split()} | _OF_NODES | _OF_CAPACITY | _OTHERS
 """The lookups that are cached properties, and the fields that each is made of."""

@@ -187,8 +187,8 @@ async def events_of_connection(
 
 async def _take_in_slices(replacement: Replacement[T], items: list[Object], size: int) -> None:
     for start in range(0, len(items), size):
+        await asyncio.sleep(0)  # before, because the page has been decoded in the same turn
         replacement.take(items[start : start + size])
-        await asyncio.sleep(0)
 
 
 async def _drop_in_slices(replacement: Replacement[T], resource_version: str, size: int) -> None:
