@@ -118,8 +118,10 @@ def _complete(
         if wish is not None and wish.scope != demand.scope:
             broken.append(f"PodClique {name} has scope {demand.scope}, not {wish.scope}")
         for stored, needed in ((domains, domain_name(demand.base_name)), (claims, claim_name(demand.base_name))):
-            if needed not in stored or stored[needed]["metadata"].get("deletionTimestamp"):
+            if needed not in stored:
                 broken.append(f"PodClique {name} needs {needed}, which is not there")
+            elif stored[needed]["metadata"].get("deletionTimestamp"):
+                broken.append(f"PodClique {name} needs {needed}, which is being deleted")
     return broken
 
 

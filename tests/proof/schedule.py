@@ -257,8 +257,10 @@ class Schedule:
                     await self._replace(number, share=0.0)
             broken = await violations(admin, self.namespace, self._levels, operator.sets, foreign)
             self.report.settled = time.monotonic() - begin
-            if not broken or self.report.settled > PATIENCE_SECONDS:
-                self.report.broken = broken
+            if not broken:
+                return
+            if self.report.settled > PATIENCE_SECONDS:
+                self.report.broken = [*broken, "the servers: " + "; ".join(one.state() for one in self._replicas)]
                 return
             await asyncio.sleep(0.25)
 
