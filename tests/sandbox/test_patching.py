@@ -179,6 +179,21 @@ B_IMAGE = {"name": "b", "image": "x"}
             id="the order alone",
         ),
         pytest.param({}, {"$setElementOrder/containers": [{"name": "b"}]}, {}, id="the order of nothing"),
+        pytest.param(
+            {"webhooks": [{"name": "w", "matchConditions": [{**A, "expression": "1"}, {**B, "expression": "2"}]}]},
+            {
+                "$setElementOrder/webhooks": [{"name": "w"}],
+                "webhooks": [
+                    {
+                        "$setElementOrder/matchConditions": [B],
+                        "matchConditions": [{**A, "$patch": "delete"}, {**B, "expression": "3"}],
+                        "name": "w",
+                    }
+                ],
+            },
+            {"webhooks": [{"name": "w", "matchConditions": [{**B, "expression": "3"}]}]},
+            id="matchConditions of a webhook, as kubectl apply changes them",
+        ),
         pytest.param({"tolerations": [A]}, {"tolerations": [B]}, {"tolerations": [B]}, id="a list without a key"),
         pytest.param({"taints": [{"key": "a"}]}, {"taints": [{"key": "b"}]}, {"taints": [{"key": "b"}]}, id="taints"),
         pytest.param({"args": ["a"]}, {"args": ["b"]}, {"args": ["b"]}, id="a list of texts"),

@@ -22,6 +22,7 @@ _MERGE_KEYS = {
     "hostAliases": "ip",
     "imagePullSecrets": "name",
     "initContainers": "name",
+    "matchConditions": "name",
     "ownerReferences": "uid",
     "reservedFor": "uid",
     "resourceClaims": "name",
