@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, Literal
 
 from app.objects.metadata import labels_of
@@ -64,27 +65,36 @@ class Gang:
 
 
 def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
-    """Reads a stored ComputeDomain or ResourceClaim."""
+    """Reads a stored ComputeDomain or ResourceClaim. The result shares its texts with those of others, because there
+    may be very many."""
     metadata = obj["metadata"]
     labels = labels_of(obj)
+    place = read_place(labels)
     return MnnvlResource(
-        kind=obj.get("kind", ""),
-        namespace=metadata.get("namespace", ""),
+        kind=_shared(obj.get("kind", "")),
+        namespace=_shared(metadata.get("namespace", "")),
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         resource_version=metadata.get("resourceVersion", ""),
         managed=labels.get(MNNVL_MANAGED) == "true",
         deleting=metadata.get("deletionTimestamp") is not None,
-        place=read_place(labels),
+        place=Place(*map(_shared, (place.pcs, place.replica, place.group, place.group_replica, place.podgang))),
         owners=tuple(
             OwnerRef(
-                owner.get("kind", ""), owner.get("name", ""), owner.get("uid", ""), owner.get("controller") is True
+                _shared(owner.get("kind", "")),
+                _shared(owner.get("name", "")),
+                _shared(owner.get("uid", "")),
+                owner.get("controller") is True,
             )
             for owner in maps_of(metadata.get("ownerReferences"))
         ),
-        created=metadata.get("creationTimestamp") or "",
-        awaited=awaited_classes(obj),
+        created=_shared(metadata.get("creationTimestamp") or ""),
+        awaited=tuple(map(_shared, awaited_classes(obj))),
     )
+
+
+def _shared(text: Any) -> Any:
+    return intern(text) if isinstance(text, str) else text
 
 
 def read_gang(obj: Mapping[str, Any], namespace: str) -> Gang:
