@@ -94,7 +94,7 @@ class Vocabulary:
     def _text(self, holder: Any, step: Any, random: Random) -> None:
         if isinstance(holder[step], str):
             holder[step] = _changed_text(holder[step], random)
-        elif isinstance(holder, dict):
+        elif isinstance(step, str):
             holder[_changed_text(step, random)] = holder.pop(step)
 
     def _other(self, holder: Any, step: Any, random: Random) -> None:
