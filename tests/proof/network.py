@@ -99,7 +99,14 @@ class FaultyProxy:
     @contextlib.asynccontextmanager
     async def _call(self, request: web.Request) -> AsyncIterator[aiohttp.ClientResponse]:
         assert self._session is not None
-        headers = {key: value for key, value in request.headers.items() if key.lower() not in {*_HOP, "host"}}
+        headers = {
+            key: value
+            for key, value in request.headers.items()
+            if key.lower() not in {*_HOP, "host", "accept-encoding"}
+        }
+        headers["Accept-Encoding"] = (
+            "identity"  # answers are passed on without the header that says how they are packed
+        )
         url = f"{self._upstream}{request.path_qs}"
         body = await request.read()
         timeout = aiohttp.ClientTimeout(total=None)
