@@ -10,7 +10,7 @@ from random import Random
 import aiohttp
 from aiohttp import web
 
-_HOP = {"transfer-encoding", "content-length", "content-encoding", "connection", "date", "server"}
+_HOP = {"transfer-encoding", "content-length", "connection", "date", "server"}
 _WRITES = ("POST", "PATCH", "PUT", "DELETE")
 
 
@@ -99,14 +99,7 @@ class FaultyProxy:
     @contextlib.asynccontextmanager
     async def _call(self, request: web.Request) -> AsyncIterator[aiohttp.ClientResponse]:
         assert self._session is not None
-        headers = {
-            key: value
-            for key, value in request.headers.items()
-            if key.lower() not in {*_HOP, "host", "accept-encoding"}
-        }
-        headers["Accept-Encoding"] = (
-            "identity"  # answers are passed on without the header that says how they are packed
-        )
+        headers = {key: value for key, value in request.headers.items() if key.lower() not in {*_HOP, "host"}}
         url = f"{self._upstream}{request.path_qs}"
         body = await request.read()
         timeout = aiohttp.ClientTimeout(total=None)

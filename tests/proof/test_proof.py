@@ -1,10 +1,16 @@
 """The first ten random schedules over the sandbox; `./scripts/proof` runs more of them."""
 
 import asyncio
+import gzip
+import ssl
 from pathlib import Path
+from random import Random
 
+import httpx
 import pytest
+from aiohttp import web
 
+from tests.proof.network import FaultyProxy
 from tests.proof.schedule import Report, run_seed
 
 SEEDS, AT_ONCE = range(10), 4
@@ -25,3 +31,26 @@ async def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) 
         print(report.line())
     assert {report.seed: report.broken for report in reports if report.broken} == {}
     assert sum(report.faults for report in reports) > 100
+
+
+async def test_the_network_passes_on_compressed_answers_as_they_are() -> None:
+    """An API server compresses lists of more than 128 KiB."""
+
+    async def answer(_: web.Request) -> web.Response:
+        headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        return web.Response(body=gzip.compress(b'{"items": []}'), headers=headers)
+
+    app = web.Application()
+    app.router.add_get("/list", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    proxy = FaultyProxy(f"http://127.0.0.1:{runner.addresses[0][1]}", ssl.create_default_context(), Random(0), 0.0)
+    await proxy.start()
+    try:
+        async with httpx.AsyncClient() as client:
+            received = await client.get(f"{proxy.url}/list")
+        assert (received.headers["content-encoding"], received.json()) == ("gzip", {"items": []})
+    finally:
+        await proxy.stop()
+        await runner.cleanup()
