@@ -63,14 +63,14 @@ class Index:
     def _take_over(self, earlier: "Index") -> None:
         """Everything that does not depend on a changed field, and all groups."""
         same = {f.name for f in fields(Facts) if getattr(self.facts, f.name) is getattr(earlier.facts, f.name)}
-        if {"nodes", "slices"} <= same or _have_the_same(self.nodes, earlier.nodes):
+        if {"nodes", "slices"} <= same or joins.have_the_same(self.nodes, earlier.nodes):
             same.add(_CAPACITY)
         changes: dict[str, Change] = {}
         for join, groups in list(earlier._groups.items()):
             if join.field not in same and join.field not in changes:
                 changes[join.field] = change(getattr(earlier.facts, join.field), getattr(self.facts, join.field))
             self._groups[join] = groups if join.field in same else groups.after(changes[join.field])
-        if _seen(self.facts) == _seen(earlier.facts):
+        if all(getattr(self.facts, name) == getattr(earlier.facts, name) for name in ("unseen", "skipped", "absent")):
             remembered = list(earlier._memory.items())
             self._memory = {key: (value, of) for key, (value, of) in remembered if of and of <= same}
         earlier._memory = {}  # has references to `earlier`, which would be freed much later
@@ -143,8 +143,10 @@ class Index:
         before, free = self._free.get(key, ({}, self.allocatable(names)))
         if before is not used:
             free = [
-                amounts if before.get(node.name) is used.get(node.name) else _left(has, used.get(node.name, {}), names)
-                for node, has, amounts in zip(self.nodes, self.allocatable(names), free, strict=True)
+                kept
+                if before.get(node.name) is used.get(node.name)
+                else joins.left(has, used.get(node.name, {}), names)
+                for node, has, kept in zip(self.nodes, self.allocatable(names), free, strict=True)
             ]
             self._free[key] = used, free
         return free
@@ -281,22 +283,6 @@ class Index:
     def topology(self, name: str = "") -> Topology:
         """The topology of this name. Without a name, the only one, or else the one that Grove has by default."""
         return topology_called(self.facts, name)
-
-
-def _have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
-    """Whether they are the same nodes with the same resources; labels, taints and conditions may differ."""
-    if len(nodes) != len(earlier):
-        return False
-    pairs = zip(nodes, earlier, strict=True)
-    return all(node.name == other.name and node.allocatable == other.allocatable for node, other in pairs)
-
-
-def _left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])
-
-
-def _seen(facts: Facts) -> tuple[object, ...]:
-    return facts.unseen, facts.skipped, facts.absent
 
 
 _NAMED = (

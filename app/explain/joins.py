@@ -7,6 +7,7 @@ from typing import Protocol
 from app.explain.facts.common import Amounts
 from app.explain.facts.devices import Event
 from app.explain.facts.grove import PodClique, PodGang
+from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod
 from app.explain.groups import Join
 from app.explain.words import gpus_of
@@ -102,3 +103,16 @@ PODS_OF_CLAIM: Join[Key, Pod] = Join("pods", _claims_of, key_of)
 PODS_ON_NODE: Join[str, Pod] = Join("pods", _node_of, key_of)
 TERMINATING_ON_NODE: Join[str, Pod] = Join("pods", _node_left, key_of)
 EVENTS_OF_OBJECT: Join[str, Event] = Join("events", _object_of, _latest_first)
+
+
+def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
+    """Whether they are the same nodes with the same resources; labels, taints and conditions may differ."""
+    if len(nodes) != len(earlier):
+        return False
+    pairs = zip(nodes, earlier, strict=True)
+    return all(node.name == other.name and node.allocatable == other.allocatable for node, other in pairs)
+
+
+def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
+    """What is left of the amounts `has` of the resources `names`."""
+    return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])
