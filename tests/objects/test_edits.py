@@ -30,14 +30,12 @@ CASES: list[Any] = [
 
 
 @pytest.mark.parametrize(("obj", "changes", "expected"), CASES)
-def test_operations(obj: dict[str, Any], changes: list[Any], expected: list[Any]) -> None:
+def test_operations(obj: dict[str, Any], changes: list[Edit], expected: list[Any]) -> None:
     patch = operations(obj, changes)
-    assert [(one["op"], one["path"], one.get("value")) for one in patch] == expected
+    assert [(operation["op"], operation["path"], operation.get("value")) for operation in patch] == expected
     result = apply(obj, patch)
     assert len(patch) > 1 or applies(obj, patch)
-    last = changes[-1]
-    if isinstance(last, Edit):
-        assert operations(result, [last]) == []
+    assert operations(result, [changes[-1]]) == []
 
 
 @pytest.mark.parametrize(
@@ -61,3 +59,9 @@ def test_what_does_not_apply(operation: dict[str, Any]) -> None:
 
 def test_pointers() -> None:
     assert pointer(("a", 0, "b/c", "~")) == "/a/0/b~1c/~0"
+
+
+def test_an_item_is_added_at_the_end_of_a_list() -> None:
+    operation = {"op": "add", "path": "/l/-", "value": 2}
+    assert applies({"l": [1]}, [operation])
+    assert apply({"l": [1]}, [operation]) == {"l": [1, 2]}
