@@ -60,12 +60,11 @@ class Cluster:
         namespace: str | None = None,
         *,
         label_selector: str = "",
-        field_selector: str = "",
         limit: int = 500,
         continue_token: str = "",
-        metadata_only: bool = False,
+        **_: Any,
     ) -> Page:
-        key, _, value = label_selector.partition("=")
+        key, _separator, value = label_selector.partition("=")
         every = self._of(resource, namespace)
         matching = [obj for obj in every if not key or (obj["metadata"].get("labels") or {}).get(key) == value]
         begin = int(continue_token or 0)
