@@ -11,7 +11,7 @@ from app.objects.edits import value_at
 from app.objects.shape import map_of, maps_of
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Level
-from app.rules.topology.podgang import find_member
+from app.rules.topology.podgang import Members
 
 
 def drifted_constraints(name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, levels: Sequence[Level]) -> list[str]:
@@ -34,16 +34,17 @@ def _pairs(
 ) -> Iterator[tuple[str, Pack, Pack]]:
     """Yields the path, the current value and the desired value of each constraint."""
     podgroups = maps_of(value_at(gang, ("spec", "podgroups")))
-    members = [find_member(str(podgroup.get("name")), pcs) for podgroup in podgroups]
-    group_name = next((member.group for member in members if member is not None and member.group), "")
+    known = Members(pcs)
+    members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]
+    group = next((member.group for member in members if member is not None and member.group), None)
     is_base = any(member is not None and name == f"{pcs.name}-{member.replica}" for member in members)
-    owner: PodCliqueSet | Group | None = pcs if is_base else pcs.group_of(group_name)
+    owner: PodCliqueSet | Group | None = pcs if is_base else group
     if owner is not None:
         yield "spec.topologyConstraint", _current(gang.get("spec")), _desired(owner, keys)
     for position, (podgroup, member) in enumerate(zip(podgroups, members, strict=True)):
-        clique = pcs.clique_of(member.clique) if member is not None else None
-        if clique is not None:
-            yield f"spec.podgroups[{position}].topologyConstraint", _current(podgroup), _desired(clique, keys)
+        if member is not None and member.clique is not None:
+            path = f"spec.podgroups[{position}].topologyConstraint"
+            yield path, _current(podgroup), _desired(member.clique, keys)
 
 
 def _desired(holder: PodCliqueSet | Group | Clique, keys: Mapping[str, str]) -> Pack:

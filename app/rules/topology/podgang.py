@@ -12,9 +12,9 @@ from typing import Any
 from app.objects.edits import ABSENT, Edit, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
 from app.objects.metadata import annotations_of
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import list_of, map_of, maps_of
 from app.rules.labels import TOPOLOGY_NAME
-from app.rules.podcliqueset import PodCliqueSet
+from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Topology
 
 _KEEP: Any = object()
@@ -24,30 +24,40 @@ _OURS = ("required", "preferred")
 @dataclass(frozen=True, slots=True)
 class Member:
     """The PodClique of one PodGroup of a PodGang: a clique of a replica of the set or of a scaling group. `replica` is
-    the index of the set's replica, and `index` that of the scaling group's, both as text."""
+    the index of the set's replica, and `index` that of the scaling group's, both as text. `clique` is None if only
+    the scaling group has it."""
 
-    clique: str
+    clique: Clique | None
     replica: str
-    group: str = ""
+    group: Group | None = None
     index: str = ""
 
 
-def find_member(podgroup: str, pcs: PodCliqueSet) -> Member | None:
-    """Returns the member that the PodGroup `podgroup` stands for, or None if the set has no such clique.
+class Members:
+    """Finds the members of the set `pcs`."""
 
-    A PodGroup has the name of its PodClique: `<pcs>-<replica>-<clique>`, or `<pcs>-<replica>-<group>-<index>-<clique>`
-    in a scaling group. The replica is read from the name, because Grove's operator puts no label with it on PodGangs.
-    """
-    prefix = f"{pcs.name}-"
-    replica, _, suffix = podgroup[len(prefix) :].partition("-")
-    if not podgroup.startswith(prefix) or not replica.isdecimal():
-        return None
-    for group in pcs.groups:
-        if suffix.startswith(f"{group.name}-"):
-            index, _, clique = suffix[len(group.name) + 1 :].partition("-")
-            if index.isdecimal() and clique in group.cliques:
-                return Member(clique, replica, group.name, index)
-    return Member(suffix, replica) if pcs.clique_of(suffix) is not None else None
+    def __init__(self, pcs: PodCliqueSet) -> None:
+        self._prefix = f"{pcs.name}-"
+        self._cliques = {clique.name: clique for clique in reversed(pcs.cliques)}
+        self._groups = {(group.name, clique): group for group in reversed(pcs.groups) for clique in group.cliques}
+
+    def find(self, podgroup: str) -> Member | None:
+        """Returns the member that the PodGroup `podgroup` stands for, or None if the set has no such clique.
+
+        A PodGroup has the name of its PodClique: `<pcs>-<replica>-<clique>`, or
+        `<pcs>-<replica>-<group>-<index>-<clique>` in a scaling group. The replica is read
+        from the name, because Grove's operator puts no label with it on PodGangs.
+        """
+        replica, _, suffix = podgroup[len(self._prefix) :].partition("-")
+        if not podgroup.startswith(self._prefix) or not replica.isdecimal():
+            return None
+        steps = suffix.split("-")
+        for position, index in enumerate(steps):
+            clique = "-".join(steps[position + 1 :])
+            group = self._groups.get(("-".join(steps[:position]), clique))
+            if group is not None and index.isdecimal():
+                return Member(self._cliques.get(clique), replica, group, index)
+        return Member(self._cliques[suffix], replica) if suffix in self._cliques else None
 
 
 def validate_shape(obj: Mapping[str, Any]) -> list[FieldError]:
@@ -75,26 +85,26 @@ def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topolog
     """
     if not topology.enabled:
         return _removals(obj)
-    podgroups = value_at(obj, ("spec", "podgroups"))
-    names = [str(item.get("name", "")) for item in podgroups] if isinstance(podgroups, list) else []
-    members = [find_member(name, pcs) for name in names] if pcs else [None] * len(names)
+    names = [str(item.get("name", "")) for item in list_of(value_at(obj, ("spec", "podgroups")))]
+    known = Members(pcs) if pcs is not None else None
+    members = [known.find(name) if known else None for name in names]
     changes: list[Edit] = []
     if annotations_of(obj).get(TOPOLOGY_NAME) != topology.name:
         changes.append(Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name))
-    changes += _pack(obj, ("spec",), _required(pcs, pcs.pack_domain if pcs else None, topology), topology)
+    changes += _pack(obj, ("spec",), _required(pcs, pcs, topology), topology)
     for position, member in enumerate(members):
-        clique = pcs.clique_of(member.clique) if pcs and member else None
-        required = _required(pcs, clique.pack_domain if clique else None, topology)
+        required = _required(pcs, member.clique if member else None, topology)
         changes += _pack(obj, ("spec", "podgroups", position), required, topology)
     if pcs is not None:
         changes += _group_config_changes(obj, pcs, topology, list(zip(names, members, strict=True)))
     return changes
 
 
-def _required(pcs: PodCliqueSet | None, domain: str | None, topology: Topology) -> Any:
+def _required(pcs: PodCliqueSet | None, holder: PodCliqueSet | Clique | None, topology: Topology) -> Any:
+    """Returns the required key of the constraint of `holder`, which is `pcs` or one of its cliques."""
     if pcs is None:
         return _KEEP
-    key = topology.key_of(domain) if domain else None
+    key = topology.key_of(holder.pack_domain) if holder and holder.pack_domain else None
     return ABSENT if key is None else key
 
 
@@ -119,12 +129,12 @@ def _group_config_changes(
     current = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
     desired: dict[str, dict[str, Any]] = {}
     for podgroup, member in members:
-        group = pcs.group_of(member.group) if member and member.group else None
-        if member is None or group is None or group.pack_domain is None:
+        if member is None or member.group is None or member.group.pack_domain is None:
             continue
-        name = f"{pcs.name}-{member.replica}-{member.group}-{member.index}"
+        name = f"{pcs.name}-{member.replica}-{member.group.name}-{member.index}"
         if name not in desired:
-            constraint = _merged(current.get(name), topology.key_of(group.pack_domain), topology.strictest_key)
+            required = topology.key_of(member.group.pack_domain)
+            constraint = _merged(current.get(name), required, topology.strictest_key)
             desired[name] = {**current.get(name, {}), "name": name, "podGroupNames": [], **constraint}
         desired[name]["podGroupNames"].append(podgroup)
     others = [_without_pack(entry) for entry in entries if str(entry.get("name")) not in desired and _has_more(entry)]
@@ -145,13 +155,11 @@ def _merged(entry: dict[str, Any] | None, required: str | None, preferred: str |
 
 
 def _removals(obj: Mapping[str, Any]) -> list[Edit]:
-    podgroups = value_at(obj, ("spec", "podgroups"))
-    count = len(podgroups) if isinstance(podgroups, list) else 0
     changes = [Edit(("metadata", "annotations", TOPOLOGY_NAME), ABSENT), *_removal(obj, ("spec",))]
     entries = value_at(obj, ("spec", "topologyConstraintGroupConfigs"))
     others = [_without_pack(entry) for entry in maps_of(entries) if _has_more(entry)]
     changes.append(Edit(("spec", "topologyConstraintGroupConfigs"), others or ABSENT))
-    for position in range(count):
+    for position, _ in enumerate(list_of(value_at(obj, ("spec", "podgroups")))):
         changes += _removal(obj, ("spec", "podgroups", position))
     return [change for change in changes if value_at(obj, change.path) != change.value]
 

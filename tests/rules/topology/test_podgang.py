@@ -9,7 +9,7 @@ from app.objects.edits import operations
 from app.objects.jsonpatch import apply
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Level, Topology
-from app.rules.topology.podgang import Member, constraint_changes, find_member
+from app.rules.topology.podgang import Member, Members, constraint_changes
 
 HOST = "kubernetes.io/hostname"
 FULL = Topology("t", enabled=True, levels=(Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", HOST)))
@@ -35,6 +35,8 @@ SET = {
     },
 }
 PCS = read_pod_clique_set(SET)
+ROUTER, WORKER, _ = PCS.cliques
+POOL, _ = PCS.groups
 
 
 def gang(*podgroups: str, **spec: Any) -> dict[str, Any]:
@@ -163,9 +165,9 @@ def test_configs_that_are_null_inside_are_filled() -> None:
 @pytest.mark.parametrize(
     ("podgroup", "member"),
     [
-        ("pcs-0-router", Member("router", "0")),
-        ("pcs-12-router", Member("router", "12")),
-        ("pcs-0-pool-3-worker", Member("worker", "0", "pool", "3")),
+        ("pcs-0-router", Member(ROUTER, "0")),
+        ("pcs-12-router", Member(ROUTER, "12")),
+        ("pcs-0-pool-3-worker", Member(WORKER, "0", POOL, "3")),
         ("pcs-0-pool-3-router", None),
         ("pcs-0-pool-x-worker", None),
         ("pcs-0-pool", None),
@@ -178,4 +180,21 @@ def test_configs_that_are_null_inside_are_filled() -> None:
     ],
 )
 def test_members_are_found_by_name(podgroup: str, member: Member | None) -> None:
-    assert find_member(podgroup, PCS) == member
+    assert Members(PCS).find(podgroup) == member
+
+
+def test_members_of_a_thousand_groups_whose_names_have_dashes() -> None:
+    names = [f"pool-{number}" for number in range(1000)]
+    template = {
+        "cliques": [{"name": f"{name}-worker", "topologyConstraint": {"packDomain": "host"}} for name in names],
+        "podCliqueScalingGroups": [{"name": name, "cliqueNames": [f"{name}-worker"]} for name in names],
+    }
+    pcs = read_pod_clique_set({"metadata": {"name": "pcs"}, "spec": {"template": template}})
+    podgroups = [f"pcs-0-{name}-1-{name}-worker" for name in names]
+    result = after(gang(*podgroups), pcs=pcs)
+    assert result["spec"]["podgroups"] == [
+        {"name": podgroup, "topologyConstraint": pack(HOST)} for podgroup in podgroups
+    ]
+    assert [member and (member.group, member.index) for member in map(Members(pcs).find, podgroups)] == [
+        (group, "1") for group in pcs.groups
+    ]
