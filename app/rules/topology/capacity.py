@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from app.rules.mnnvl.template import CliqueTemplate, Template
 from app.rules.topology.coverage import Nodes, largest_room
 from app.rules.topology.levels import Level
+from app.rules.topology.owners import SET, Owner, owner_text
 
 
 def capacity_warnings(
-    template: Template, required: dict[tuple[str, str], str], levels: Sequence[Level], nodes: Nodes
+    template: Template, required: dict[Owner, str], levels: Sequence[Level], nodes: Nodes
 ) -> list[str]:
-    """Returns warnings about required domains that are too small. `required` maps ("set", ""), ("group", name) and
-    ("clique", name) to the domain that each replica must fit into. `levels` are those of the topology."""
+    """Returns warnings about required domains that are too small. `required` has the domain that each replica of an
+    owner must fit into. `levels` are those of the topology."""
     domains = {level.domain for level in levels}
     warnings: list[str] = []
     for owner, domain in required.items():
@@ -21,38 +22,32 @@ def capacity_warnings(
     return warnings
 
 
-def required_levels(
-    template: Template, required: dict[tuple[str, str], str], levels: Sequence[Level]
-) -> dict[str, str]:
+def required_levels(template: Template, required: dict[Owner, str], levels: Sequence[Level]) -> dict[str, str]:
     """Returns, by the name of a clique, the narrowest domain that its pods require:
     by the constraint of the clique, of its scaling group or of the set."""
     order = [level.domain for level in levels]
     narrowest: dict[str, str] = {}
     for clique in template.cliques:
-        owners = (("set", ""), ("group", clique.group), ("clique", clique.name))
+        owners = (SET, ("group", clique.group), ("clique", clique.name))
         domains = [required[owner] for owner in owners if required.get(owner) in order]
         if domains:
             narrowest[clique.name] = max(domains, key=order.index)
     return narrowest
 
 
-def _members(template: Template, owner: tuple[str, str]) -> list[tuple[CliqueTemplate, int]]:
+def _members(template: Template, owner: Owner) -> list[tuple[CliqueTemplate, int]]:
     """Returns the cliques that one replica of `owner` has in one PodGang, each with its number of pods. The PodGang of
     the set contains `minAvailable` replicas of a scaling group. Further replicas have PodGangs of their own."""
     kind, name = owner
-    if kind == "clique":
-        return [(clique, clique.pods) for clique in template.cliques if clique.name == name]
-    if kind == "group":
-        return [(clique, clique.pods) for clique in template.cliques if clique.group == name]
-    members: list[tuple[CliqueTemplate, int]] = []
-    for clique in template.cliques:
-        group = template.group_of(clique)
-        members.append((clique, clique.pods * (group.min_available if group is not None else 1)))
-    return members
+    if owner == SET:
+        groups = [(clique, template.group_of(clique)) for clique in template.cliques]
+        return [(clique, clique.pods * (group.min_available if group is not None else 1)) for clique, group in groups]
+    cliques = [clique for clique in template.cliques if name == (clique.name if kind == "clique" else clique.group)]
+    return [(clique, clique.pods) for clique in cliques]
 
 
 def _too_small(
-    owner: tuple[str, str],
+    owner: Owner,
     domain: str,
     cliques: Sequence[tuple[CliqueTemplate, int]],
     levels: Sequence[Level],
@@ -61,9 +56,7 @@ def _too_small(
     room = largest_room(levels, domain, nodes)
     if room is None or room.gpus is None:
         return
-    kind, name = owner
-    owner_name = {"set": "the PodCliqueSet", "group": f'scaling group "{name}"', "clique": f'clique "{name}"'}[kind]
-    intro = f'a replica of {owner_name} must fit into one "{domain}", but'
+    intro = f'a replica of {owner_text(owner)} must fit into one "{domain}", but'
     for clique, pods in cliques:
         most = room.pods(clique.whole_gpus)
         if most is not None and pods > most:

@@ -16,21 +16,19 @@ from app.objects.fields import (
     not_supported,
     walk_list,
     walk_map,
-    walk_maps,
     wrong_type,
 )
-from app.rules.topology.levels import DOMAINS, Topology, rank
+from app.rules.topology.levels import DOMAINS, Topology
+from app.rules.topology.owners import Owner, narrowest_above, owner_text, owners_above, walk_owners
 
 NOT_ENABLED = "topology support is not enabled in the operator"
-
-_TEMPLATE = FieldPath("spec.template")
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One packDomain. `owner` is ("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
+    """One packDomain."""
 
-    owner: tuple[str, str]
+    owner: Owner
     path: FieldPath
     domain: str
 
@@ -44,7 +42,7 @@ class Constraints:
     groups_of: Mapping[str, Sequence[str]]
 
     @property
-    def comparable(self) -> tuple[list[tuple[tuple[str, str], str]], dict[str, list[str]]]:
+    def comparable(self) -> tuple[list[tuple[Owner, str]], dict[str, list[str]]]:
         """Equal for two versions of a set if its constraints have not changed: owners with their domains, and the
         scaling groups of each clique that has a constraint. Several owners may have one name, by mistake."""
         owners = {constraint.owner for constraint in self.all}
@@ -57,7 +55,7 @@ def validate_pod_clique_set(
 ) -> tuple[list[FieldError], list[str]]:
     """Returns findings and warnings about the constraints of a set. `old` is the object that an UPDATE replaces, None
     at CREATE. Problems of constraints that an update does not change are warnings."""
-    findings = validate_constraints(constraints, topology)
+    findings = _findings(constraints, topology)
     if findings and is_unchanged(constraints, old):
         return [], [ignored(str(finding)) for finding in findings]
     return findings, []
@@ -75,29 +73,21 @@ def ignored(reason: str) -> str:
 
 def read_constraints(obj: Mapping[str, Any], findings: list[FieldError]) -> Constraints:
     """Returns every packDomain of `obj`. Parts that don't have the CRD's shape are left out, with a finding each."""
-    spec = walk_map(obj, "spec", FieldPath(""), findings)
-    template = walk_map(spec, "template", FieldPath("spec"), findings)
-    constraints = _read_constraint(template, ("set", ""), _TEMPLATE, findings)
+    constraints: list[Constraint] = []
     groups_of: dict[str, list[str]] = {}
-    groups = walk_list(template, "podCliqueScalingGroups", _TEMPLATE, findings)
-    for at, group in walk_maps(groups, _TEMPLATE.child("podCliqueScalingGroups"), findings):
-        name = str(group.get("name", ""))
-        constraints += _read_constraint(group, ("group", name), at, findings)
-        for clique_name in walk_list(group, "cliqueNames", at, findings):
-            groups_of.setdefault(str(clique_name), []).append(name)
-    cliques = walk_list(template, "cliques", _TEMPLATE, findings)
-    for at, clique in walk_maps(cliques, _TEMPLATE.child("cliques"), findings):
-        constraints += _read_constraint(clique, ("clique", str(clique.get("name", ""))), at, findings)
+    for owner, at, content in walk_owners(obj, findings):
+        constraints += _read_constraint(content, owner, at, findings)
+        kind, name = owner
+        for clique in walk_list(content, "cliqueNames", at, findings) if kind == "group" else ():
+            groups_of.setdefault(str(clique), []).append(name)
     return Constraints(tuple(constraints), groups_of)
 
 
 def _read_constraint(
-    holder: dict[str, Any], owner: tuple[str, str], at: FieldPath, findings: list[FieldError]
+    content: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]
 ) -> list[Constraint]:
-    """Returns the constraint of `holder`, if it has one."""
-    if holder.get("topologyConstraint") is None:
-        return []
-    domain = walk_map(holder, "topologyConstraint", at, findings).get("packDomain")
+    """Returns the constraint of `owner`, if it has one."""
+    domain = walk_map(content, "topologyConstraint", at, findings).get("packDomain")
     if domain is None or domain == "":
         return []
     path = at.child("topologyConstraint", "packDomain")
@@ -107,7 +97,7 @@ def _read_constraint(
     return []
 
 
-def validate_constraints(constraints: Constraints, topology: Topology) -> list[FieldError]:
+def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
     """Returns all findings about the constraints, in the order of the lists: for each constraint,
     whether its level exists, then whether it is as strict as the constraints above it."""
     if not topology.enabled:
@@ -115,41 +105,18 @@ def validate_constraints(constraints: Constraints, topology: Topology) -> list[F
     domains = {constraint.owner: constraint.domain for constraint in constraints.all if constraint.domain in DOMAINS}
     findings: list[FieldError] = []
     for constraint in constraints.all:
-        _validate_level(constraint, topology, findings)
-        _validate_parents(constraint, _parents(constraint, constraints.groups_of), domains, findings)
+        if constraint.domain not in DOMAINS:
+            findings.append(not_supported(constraint.path, constraint.domain, DOMAINS))
+        elif topology.key_of(constraint.domain) is None:
+            levels = ", ".join(level.domain for level in topology.levels)
+            detail = f'topology level not found in ClusterTopology "{topology.name}", which has: {levels}'
+            findings.append(invalid(constraint.path, constraint.domain, detail))
+        above = owners_above(constraint.owner, constraints.groups_of)
+        pairs = [(owner, domains[owner]) for owner in above if owner in domains]
+        strictest = narrowest_above(constraint.domain, pairs, DOMAINS)
+        if strictest is not None:
+            owner, domain = strictest
+            allowed = ", ".join(DOMAINS[DOMAINS.index(domain) :])
+            text = f'must be as strict as packDomain "{domain}" of {owner_text(owner)}, or stricter; allowed: {allowed}'
+            findings.append(invalid(constraint.path, constraint.domain, text))
     return findings
-
-
-def _validate_level(constraint: Constraint, topology: Topology, findings: list[FieldError]) -> None:
-    if constraint.domain not in DOMAINS:
-        findings.append(not_supported(constraint.path, constraint.domain, DOMAINS))
-    elif topology.key_of(constraint.domain) is None:
-        levels = ", ".join(level.domain for level in topology.levels)
-        detail = f'topology level not found in ClusterTopology "{topology.name}", which has: {levels}'
-        findings.append(invalid(constraint.path, constraint.domain, detail))
-
-
-def _parents(constraint: Constraint, groups_of: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    kind, name = constraint.owner
-    groups = [("group", group) for group in groups_of.get(name, ())] if kind == "clique" else []
-    return [] if kind == "set" else [("set", ""), *groups]
-
-
-def _validate_parents(
-    constraint: Constraint,
-    parents: list[tuple[str, str]],
-    domains: dict[tuple[str, str], str],
-    findings: list[FieldError],
-) -> None:
-    """Adds at most one finding: about the strictest of the parents that are stricter than `constraint`."""
-    domain = constraint.domain
-    if domain not in DOMAINS:
-        return
-    stricter = [owner for owner in parents if owner in domains and rank(domain) < rank(domains[owner])]
-    if not stricter:
-        return
-    parent = max(stricter, key=lambda owner: rank(domains[owner]))
-    holder = "the PodCliqueSet" if parent[0] == "set" else f'scaling group "{parent[1]}"'
-    allowed = ", ".join(DOMAINS[rank(domains[parent]) :])
-    detail = f'must be as strict as packDomain "{domains[parent]}" of {holder}, or stricter; allowed: {allowed}'
-    findings.append(invalid(constraint.path, domain, detail))

@@ -26,8 +26,6 @@ MAX_LEVELS = 7
 MAX_KEY = 63
 HOSTNAME_KEY = "kubernetes.io/hostname"
 
-_RANK = {domain: rank for rank, domain in enumerate(DOMAINS)}
-
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -58,13 +56,8 @@ class Topology:
         return tuple(level.key for level in self.levels)
 
 
-def rank(domain: str) -> int:
-    """Returns the position of `domain` in DOMAINS: 0 for region, the broadest. KeyError for any other text."""
-    return _RANK[domain]
-
-
 def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
-    return tuple(sorted(levels, key=lambda level: _RANK[level.domain]))
+    return tuple(sorted(levels, key=lambda level: DOMAINS.index(level.domain)))
 
 
 def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:
@@ -77,7 +70,7 @@ def read_levels(spec_levels: Any) -> tuple[Level, ...]:
     levels = {
         item["domain"]: Level(item["domain"], item["key"])
         for item in maps_of(spec_levels)
-        if isinstance(item.get("domain"), str) and item["domain"] in _RANK and isinstance(item.get("key"), str)
+        if isinstance(item.get("domain"), str) and item["domain"] in DOMAINS and isinstance(item.get("key"), str)
     }
     return broadest_first(levels.values())
 
@@ -95,7 +88,7 @@ def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
 
 
 def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
-    return None if domain in _RANK else not_supported(at, domain, DOMAINS)
+    return None if domain in DOMAINS else not_supported(at, domain, DOMAINS)
 
 
 def _validate_key(at: FieldPath, key: str) -> FieldError | None:

@@ -16,7 +16,7 @@ def needs_names(old: Packings) -> bool:
 
 def is_unchanged(packings: Packings, old: Packings) -> bool:
     """Whether the constraints are those of `old`. A packDomain that was moved to pack.required is no change."""
-    return all(_is_same(packings.of(owner), old.of(owner)) for owner in packings.paths)
+    return all(_is_same(packings.by_owner.get(owner), old.by_owner.get(owner)) for owner in packings.paths)
 
 
 def _is_same(new: Packing | None, old: Packing | None) -> bool:
@@ -37,7 +37,7 @@ def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
     may_add_names = needs_names(old)
     findings: list[FieldError] = []
     for owner, at in packings.paths.items():
-        new, stored = packings.of(owner), old.of(owner)
+        new, stored = packings.by_owner.get(owner), old.by_owner.get(owner)
         if _is_same(new, stored) or (may_add_names and _adds_name(new, stored)):
             continue
         text = f"cannot be changed after creation: was {_shown(stored)}, would be {_shown(new)}"

@@ -9,27 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.objects.fields import (
-    FieldError,
-    FieldPath,
-    forbidden,
-    invalid,
-    required,
-    walk_list,
-    walk_map,
-    walk_maps,
-    wrong_type,
-)
+from app.objects.fields import FieldError, FieldPath, forbidden, invalid, required, walk_list, walk_map, wrong_type
 from app.rules.topology.levels import Level
+from app.rules.topology.owners import (
+    SET,
+    Owner,
+    is_broader,
+    narrowest_above,
+    owner_text,
+    owners_above,
+    walk_owners,
+)
 
 LevelsOf = Callable[[str], Sequence[Level] | None]
 """Returns the levels of the ClusterTopologyBinding of a name, broadest first, or None if it doesn't exist."""
-
-Owner = tuple[str, str]
-"""What a constraint belongs to, whatever the order of the lists: ("set", ""), ("group", name) or ("clique", name)."""
-
-_TEMPLATE = FieldPath("spec.template")
-_SET: Owner = ("set", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +65,11 @@ class Packings:
     paths: Mapping[Owner, FieldPath]
     groups_of: Mapping[str, Sequence[str]]
 
-    def of(self, owner: Owner) -> Packing | None:
-        return self.by_owner.get(owner)
-
     def parents(self, packing: Packing) -> Iterator[Packing]:
         """Yields the constraints above `packing`: that of the set, and for a clique those of its scaling groups."""
-        kind, name = packing.owner
-        above: list[Owner] = [] if kind == "set" else [_SET]
-        above += [("group", group) for group in self.groups_of.get(name, ()) if kind == "clique"]
-        for owner in above:
-            parent = self.of(owner)
-            if parent is not None:
-                yield parent
+        for owner in owners_above(packing.owner, self.groups_of):
+            if owner in self.by_owner:
+                yield self.by_owner[owner]
 
 
 def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packings:
@@ -92,13 +78,13 @@ def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packing
     constraints: list[Packing] = []
     paths: dict[Owner, FieldPath] = {}
     members: dict[str, list[str]] = {}
-    for owner, at, holder in _holders(obj, findings):
+    for owner, at, content in walk_owners(obj, findings):
         paths[owner] = at
         kind, name = owner
         if kind == "group":
-            members[name] = [str(clique) for clique in walk_list(holder, "cliqueNames", at, findings)]
-        if holder.get("topologyConstraint") is not None:
-            constraints.append(_read(holder, owner, at, findings))
+            members[name] = [str(clique) for clique in walk_list(content, "cliqueNames", at, findings)]
+        if content.get("topologyConstraint") is not None:
+            constraints.append(_read(content, owner, at, findings))
     groups_of: dict[str, list[str]] = {}
     for group, cliques in members.items():
         for clique in dict.fromkeys(cliques):
@@ -107,20 +93,9 @@ def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packing
     return Packings(tuple(constraints), by_owner, paths, groups_of)
 
 
-def _holders(obj: Mapping[str, Any], findings: list[FieldError]) -> Iterator[tuple[Owner, FieldPath, dict[str, Any]]]:
-    """Yields the owner, the path and the content of each part of `obj` that may have a constraint."""
-    spec = walk_map(obj, "spec", FieldPath(""), findings)
-    template = walk_map(spec, "template", FieldPath("spec"), findings)
-    yield _SET, _TEMPLATE, template
-    for kind, field in (("group", "podCliqueScalingGroups"), ("clique", "cliques")):
-        items = walk_list(template, field, _TEMPLATE, findings)
-        for at, holder in walk_maps(items, _TEMPLATE.child(field), findings):
-            yield (kind, str(holder.get("name", ""))), at, holder
-
-
-def _read(holder: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]) -> Packing:
+def _read(content: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]) -> Packing:
     path = at.child("topologyConstraint")
-    constraint = walk_map(holder, "topologyConstraint", at, findings)
+    constraint = walk_map(content, "topologyConstraint", at, findings)
     pack = walk_map(constraint, "pack", path, findings)
     return Packing(
         owner,
@@ -148,8 +123,8 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
     findings about missing names, which have no entry, and about names that differ."""
     names: dict[Owner, str] = {}
     for packing in packings.constraints:
-        inherited = _inherited(packings, packing, names)
-        name = packing.name or inherited
+        nearest = sorted(packings.parents(packing), key=lambda parent: parent.owner == SET)
+        name = packing.name or next((names[parent.owner] for parent in nearest if parent.owner in names), "")
         at = packing.path.child("topologyName")
         if not name:
             text = "the name of a ClusterTopologyBinding is needed here or in the topologyConstraint above"
@@ -161,13 +136,6 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
             findings.append(invalid(at, packing.name, text))
         names[packing.owner] = name
     return names
-
-
-def _inherited(packings: Packings, packing: Packing, names: Mapping[Owner, str]) -> str:
-    parents = [parent.owner for parent in packings.parents(packing) if parent.owner in names]
-    groups = [owner for owner in parents if owner[0] == "group"]
-    nearest = (*groups, *parents)
-    return names[nearest[0]] if nearest else ""
 
 
 # Findings.
@@ -211,24 +179,13 @@ def _validate_parents(
     parents = [parent for parent in packings.parents(packing) if names.get(parent.owner) == names.get(packing.owner)]
     for field in ("required", "preferred"):
         domain: str = getattr(packing, field)
-        above = [(parent, getattr(parent, field)) for parent in parents]
-        broader = [(parent, over) for parent, over in above if _is_broader(domain, over, domains)]
-        if broader:
-            parent, over = max(broader, key=lambda pair: domains.index(pair[1]))
-            allowed = ", ".join(domains[domains.index(over) :])
-            text = f'broader than the {field} domain "{over}" of {_owner_name(parent)}; allowed: {allowed}'
+        narrowest = narrowest_above(domain, ((parent.owner, getattr(parent, field)) for parent in parents), domains)
+        if narrowest is not None:
+            owner, other = narrowest
+            allowed = ", ".join(domains[domains.index(other) :])
+            text = f'broader than the {field} domain "{other}" of {owner_text(owner)}; allowed: {allowed}'
             path: FieldPath = getattr(packing, f"{field}_path")
             findings.append(invalid(path, domain, text))
-
-
-def _is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
-    """Whether both are in `domains`, which are listed broadest first, and `domain` is the broader one."""
-    return domain in domains and other in domains and domains.index(domain) < domains.index(other)
-
-
-def _owner_name(packing: Packing) -> str:
-    kind, name = packing.owner
-    return "the PodCliqueSet" if kind == "set" else f'scaling group "{name}"' if kind == "group" else f'clique "{name}"'
 
 
 def deprecated_fields(packings: Packings) -> list[FieldError]:
@@ -245,8 +202,9 @@ def packing_warnings(packings: Packings, levels_of: LevelsOf) -> list[str]:
     """Returns warnings about constraints that Grove accepts, but that have no
     effect or contradict a constraint above them."""
     names = effective_names(packings, [])
-    deprecated = [str(packing.path.child("packDomain")) for packing in packings.constraints if packing.pack_domain]
-    warnings = [_deprecated(deprecated)] if deprecated else []
+    paths = [str(packing.path.child("packDomain")) for packing in packings.constraints if packing.pack_domain]
+    deprecated = f"packDomain is deprecated in this release of Grove; use pack.required instead: {', '.join(paths)}"
+    warnings = [deprecated] if paths else []
     for packing in packings.constraints:
         levels = levels_of(names[packing.owner]) if packing.owner in names else None
         domains = [level.domain for level in levels or ()]
@@ -256,14 +214,10 @@ def packing_warnings(packings: Packings, levels_of: LevelsOf) -> list[str]:
     return warnings
 
 
-def _deprecated(paths: Sequence[str]) -> str:
-    return f"packDomain is deprecated in this release of Grove; use pack.required instead: {', '.join(paths)}"
-
-
 def _own_warnings(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
     if not packing.required and not packing.preferred:
         yield f"{packing.path} has neither pack.required nor pack.preferred, so it constrains nothing"
-    if _is_broader(packing.preferred, packing.required, domains):
+    if is_broader(packing.preferred, packing.required, domains):
         yield (
             f'{packing.preferred_path} "{packing.preferred}" is broader than the required domain "{packing.required}" '
             f"and has no effect"
@@ -271,14 +225,14 @@ def _own_warnings(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
 
 
 def _parent_warnings(packing: Packing, parent: Packing, domains: Sequence[str]) -> Iterator[str]:
-    if _is_broader(packing.preferred, parent.required, domains):
+    above = owner_text(parent.owner)
+    if is_broader(packing.preferred, parent.required, domains):
         yield (
-            f'{packing.preferred_path} "{packing.preferred}" has no effect: {_owner_name(parent)} already requires '
-            f'the narrower "{parent.required}"'
+            f'{packing.preferred_path} "{packing.preferred}" has no effect: {above} already requires the narrower '
+            f'"{parent.required}"'
         )
-    if _is_broader(packing.required, parent.preferred, domains):
+    if is_broader(packing.required, parent.preferred, domains):
         yield (
-            f'{packing.required_path} "{packing.required}" allows what {_owner_name(parent)} wants to avoid: it '
-            f'prefers the narrower "{parent.preferred}", so that the preference may be ignored for '
-            f"{_owner_name(packing)}"
+            f'{packing.required_path} "{packing.required}" allows what {above} wants to avoid: it prefers the narrower '
+            f'"{parent.preferred}", so that the preference may be ignored for {owner_text(packing.owner)}'
         )
