@@ -6,7 +6,7 @@ from collections.abc import Collection
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
 from app.cluster.readers import TopologyReader
-from app.rules.topology.authorization import refusal_to_write_managed_topology
+from app.rules.topology.authorization import refusal_to_write
 from app.rules.topology.bindings import BINDINGS
 from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
@@ -26,23 +26,15 @@ class ClusterTopologyWebhook:
 
     def __call__(self, request: Request) -> Verdict:
         managed = request.name == self._managed_name and request.kind in self._guarded
-        refusal = self._refusal(request) if managed else None
-        if refusal is not None:
-            return not_allowed(refusal)
-        dialect = _DIALECT_OF[request.kind]
-        verdict = dialect.validate_levels(
+        if managed:
+            refusal = refusal_to_write(
+                request.kind, request.name, request.operation, request.username, self._authorized
+            )
+            if refusal is not None:
+                return not_allowed(refusal)
+        verdict = _DIALECT_OF[request.kind].validate_levels(
             request.object, request.old, request.operation, self._topology, managed=managed
         )
         if verdict.refusal is not None:
             return not_allowed(verdict.refusal)
         return judged(verdict.findings, verdict.warnings)
-
-    def _refusal(self, request: Request) -> str | None:
-        return refusal_to_write_managed_topology(
-            kind=request.kind,
-            name=request.name,
-            managed_name=self._managed_name,
-            operation=request.operation,
-            username=request.username,
-            authorized=self._authorized,
-        )

@@ -11,7 +11,7 @@ from app.rules.mnnvl.preflight import Placement, preflight_warnings
 from app.rules.mnnvl.set_annotations import validate_annotations
 from app.rules.mnnvl.template import Template, read_template
 from app.rules.topology.capacity import capacity_warnings, required_levels
-from app.rules.topology.constraints import ignored
+from app.rules.topology.constraints import ignored, is_unchanged, read_constraints
 
 
 class PodCliqueSetWebhook:
@@ -26,11 +26,10 @@ class PodCliqueSetWebhook:
         return judged(findings, [*warnings, *stored, *([] if findings else self._warnings(request, template))])
 
     def _constraints(self, request: Request) -> tuple[list[FieldError], list[str]]:
-        dialect = self._topology.dialect()
         try:
-            return dialect.validate_set(request.object, request.old, self._topology)
+            return self._topology.dialect().validate_set(request.object, request.old, self._topology)
         except TopologyMissing as missing:
-            if dialect.is_unchanged(request.object, request.old):
+            if is_unchanged(read_constraints(request.object, []), request.old):
                 return [], [ignored(missing.message)]
             raise
 

@@ -9,7 +9,7 @@ from app.objects.jsonpatch import apply
 from app.objects.resource import NODE
 from app.rules.kinds import POD_CLIQUE
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet, read_pod_clique_set
-from app.rules.topology.authorization import refusal_to_write_managed_topology
+from app.rules.topology.authorization import refusal_to_write
 from app.rules.topology.node_labels import binding_changes
 
 
@@ -72,22 +72,15 @@ def test_the_node_is_the_authority_for_its_labels(labels: Any, node: dict[str, s
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
-@pytest.mark.parametrize(
-    ("name", "user", "refused"),
-    [("managed", "admin", True), ("managed", "operator", False), ("other", "admin", False), ("managed", "", True)],
-)
-def test_only_the_authorized_write_the_managed_topology(operation: str, name: str, user: str, refused: bool) -> None:
-    refusal = refusal_to_write_managed_topology(
-        name=name, managed_name="managed", operation=operation, username=user, authorized=["operator"]
-    )
+@pytest.mark.parametrize(("user", "refused"), [("admin", True), ("operator", False), ("", True)])
+def test_only_the_authorized_write_the_managed_topology(operation: str, user: str, refused: bool) -> None:
+    refusal = refusal_to_write("ClusterTopology", "managed", operation, user, ["operator"])
     assert (refusal is not None) is refused
     assert refusal is None or f'user "{user}" cannot {operation.lower()} it; only these can: operator' in refusal
 
 
 def test_nobody_may_where_nobody_is_configured() -> None:
-    refusal = refusal_to_write_managed_topology(
-        name="m", managed_name="m", operation="CREATE", username="x", authorized=[]
-    )
+    refusal = refusal_to_write("ClusterTopology", "m", "CREATE", "x", [])
     assert refusal is not None
     assert "nobody (authorizedUsers is empty)" in refusal
 

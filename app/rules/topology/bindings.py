@@ -10,17 +10,17 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.objects.conditions import Condition
-from app.objects.edits import Edit, value_at
+from app.objects.edits import value_at
 from app.objects.fields import FieldError
 from app.objects.shape import map_of, maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.binding_levels import refusal_to_delete, validate_binding
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.dialect import LevelsVerdict, TopologyFacts
+from app.rules.topology.dialect import Dialect, LevelsVerdict, TopologyFacts
 from app.rules.topology.drift import drifted_constraints
-from app.rules.topology.levels import Level, Topology
+from app.rules.topology.levels import Level
+from app.rules.topology.owners import Owner
 from app.rules.topology.pack_updates import is_unchanged, needs_names, validate_change
 from app.rules.topology.packs import (
     deprecated_fields,
@@ -33,12 +33,11 @@ from app.rules.topology.packs import (
 _STORED = "topology constraint stored before, and allowed to stay"
 
 
-class Bindings:
+class Bindings(Dialect):
     """In force if `clustertopologybindings.grove.io` is served, also beside `clustertopologies.grove.io`."""
 
     name = "bindings"
     resource = CLUSTER_TOPOLOGY_BINDING
-    owns_topology = False
     reads_groups = True
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
@@ -93,29 +92,15 @@ class Bindings:
             return findings, warnings
         return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 
-    def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
-        return old is not None and is_unchanged(read_packings(obj, []), read_packings(old, []))
-
-    def placement(
-        self, obj: Mapping[str, Any], facts: TopologyFacts
-    ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
+    def placement(self, obj: Mapping[str, Any], facts: TopologyFacts) -> tuple[Sequence[Level], dict[Owner, str]]:
         packings = read_packings(obj, [])
         name = next(iter(effective_names(packings, []).values()), "")
         levels = facts.bindings().get(name, ()) if name else ()
         return levels, {packing.owner: packing.required for packing in packings.constraints if packing.required}
 
-    def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
-        return []
-
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
-        return []
-
     def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
         levels = facts.bindings().get(pcs.topology_name)
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)
-
-    def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-        return None
 
 
 BINDINGS = Bindings()

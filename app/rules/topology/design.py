@@ -16,21 +16,21 @@ from app.objects.edits import Edit, value_at
 from app.objects.fields import FieldError
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.constraints import is_unchanged, read_constraints, validate_pod_clique_set
+from app.rules.topology.constraints import read_constraints, validate_pod_clique_set
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.dialect import LevelsVerdict, TopologyFacts
+from app.rules.topology.dialect import Dialect, LevelsVerdict, TopologyFacts
 from app.rules.topology.levels import Level, Topology, read_levels, validate_cluster_topology
+from app.rules.topology.owners import Owner
 from app.rules.topology.podgang import constraint_changes, validate_shape
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
 
-class Design:
-    """In force if `clustertopologies.grove.io` is served and `clustertopologybindings.grove.io` is not."""
+class Unserved(Dialect):
+    """The dialect `none`, in force if the cluster serves no topology API of Grove. PodCliqueSets are validated as in
+    `design`. The constraints of PodGangs are not changed, because another program may have written them."""
 
-    name = "design"
+    name = "none"
     resource = CLUSTER_TOPOLOGY
-    owns_topology = True
-    reads_groups = False
 
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         return read_levels(value_at(obj, ("spec", "levels")))
@@ -70,15 +70,20 @@ class Design:
             return findings, []
         return validate_pod_clique_set(constraints, old, facts.topology())
 
-    def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
-        return is_unchanged(read_constraints(obj, []), old)
-
-    def placement(
-        self, obj: Mapping[str, Any], facts: TopologyFacts
-    ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
+    def placement(self, obj: Mapping[str, Any], facts: TopologyFacts) -> tuple[Sequence[Level], dict[Owner, str]]:
         constraints = read_constraints(obj, []).all
         levels = facts.topology().levels if constraints else ()
         return levels, {constraint.owner: constraint.domain for constraint in constraints}
+
+    def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
+        return constraint_condition(pcs, topology)
+
+
+class Design(Unserved):
+    """In force if `clustertopologies.grove.io` is served and `clustertopologybindings.grove.io` is not."""
+
+    name = "design"
+    owns_topology = True
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return validate_shape(gang)
@@ -86,26 +91,6 @@ class Design:
     def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
         """Returns no changes if the set has a constraint of the dialect `bindings`, whose PodGangs Grove writes."""
         return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, facts.topology())
-
-    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
-        return []
-
-    def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-        return constraint_condition(pcs, topology)
-
-
-class Unserved(Design):
-    """The dialect `none`, in force if the cluster serves no topology API of Grove. PodCliqueSets are validated as in
-    `design`. The constraints of PodGangs are not changed, because another program may have written them."""
-
-    name = "none"
-    owns_topology = False
-
-    def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
-        return []
-
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
-        return []
 
 
 DESIGN = Design()

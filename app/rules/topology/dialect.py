@@ -5,6 +5,7 @@ does not depend on which one it is: if Grove does some work itself, the method f
 nothing. A constraint in fields that a dialect does not read is never changed and never removed.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from app.rules.podcliqueset import PodCliqueSet
 from app.rules.topology.binding_levels import KaiTopology
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import Level, Topology
+from app.rules.topology.owners import Owner
 
 
 class TopologyFacts(Protocol):
@@ -54,7 +56,7 @@ class LevelsVerdict:
     warnings: Sequence[str] = field(default_factory=list)
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """The rules for the objects of one topology API. `name` is for people, and `resource` is the one with the levels.
 
     If `owns_topology` is true, the managed topology belongs to this program alone: it is
@@ -62,24 +64,20 @@ class Dialect(Protocol):
     is made from it. If `reads_groups` is true, Grove reads `grove.io/mnnvl-group`.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    resource: Resource
+    owns_topology = False
+    reads_groups = False
 
-    @property
-    def resource(self) -> Resource: ...
-
-    @property
-    def owns_topology(self) -> bool: ...
-
-    @property
-    def reads_groups(self) -> bool: ...
-
+    @abstractmethod
     def read_levels(self, obj: Mapping[str, Any]) -> tuple[Level, ...]:
         """Returns the valid levels of a stored object of `resource`, broadest first."""
 
+    @abstractmethod
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
         """Returns the levels of the topologies that workloads may refer to, by the name of the topology."""
 
+    @abstractmethod
     def validate_levels(
         self,
         obj: Mapping[str, Any],
@@ -92,32 +90,32 @@ class Dialect(Protocol):
         """Validates `operation` on an object of `resource`. `obj` is the object that is written or deleted, and `old`
         the one that an UPDATE replaces. `managed` is true for the managed topology."""
 
+    @abstractmethod
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
         """Returns findings and warnings about the constraints of the PodCliqueSet
         `obj`. `old` is the object that an UPDATE replaces, None at CREATE."""
 
-    def is_unchanged(self, obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
-        """Whether an update of the PodCliqueSet `old` to `obj` does not change any constraint."""
-
-    def placement(
-        self, obj: Mapping[str, Any], facts: TopologyFacts
-    ) -> tuple[Sequence[Level], dict[tuple[str, str], str]]:
-        """Returns the levels that the PodCliqueSet `obj` refers to, and the domain
-        that each of ("set", ""), ("group", name) and ("clique", name) requires."""
+    @abstractmethod
+    def placement(self, obj: Mapping[str, Any], facts: TopologyFacts) -> tuple[Sequence[Level], dict[Owner, str]]:
+        """Returns the levels that the PodCliqueSet `obj` refers to, and the domain that each owner requires."""
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
+        return []
 
     def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
         """Returns the changes to the constraints of a PodGang that make them those
         of its set `pcs`, which is None if the set doesn't exist."""
+        return []
 
     def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
         """Returns the differences between the constraints of the stored PodGang
         `name` and those of its set that nobody corrects."""
+        return []
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
         """Returns the condition that this program writes for `pcs`, or None if it
         writes none. `topology` is None if the managed topology is not known."""
+        return None

@@ -249,10 +249,6 @@ def test_warnings_about_constraints_without_effect(obj: dict[str, Any], warnings
     assert BINDINGS.validate_set(obj, None, AROUND) == ([], warnings)
 
 
-def test_whether_constraints_are_unchanged() -> None:
-    assert [BINDINGS.is_unchanged(STORED, old) for old in (None, STORED, pcs())] == [False, True, False]
-
-
 def test_which_levels_a_set_requires() -> None:
     levels, required = BINDINGS.placement(STORED, AROUND)
     assert (levels, required) == (BOUND["gb200"], {("set", ""): "rack", ("clique", "router"): "host"})

@@ -35,8 +35,8 @@ SET = {
     },
 }
 PCS = read_pod_clique_set(SET)
-ROUTER, WORKER, _ = PCS.cliques
-POOL, _ = PCS.groups
+ROUTER, WORKER = PCS.cliques[:2]
+POOL = PCS.groups[0]
 
 
 def gang(*podgroups: str, **spec: Any) -> dict[str, Any]:
