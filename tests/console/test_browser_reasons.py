@@ -21,8 +21,9 @@ from tests.console.chromium import Tab, tab
 from tests.explain.fleet import SET_REF, facts
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
+from tests.integration.stage import Stage, staged
 from tests.integration.system import eventually
-from tests.integration.test_explain import PASSED_OVER, TIMES, Stage, staged
+from tests.integration.test_explain import TIMES
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -63,8 +64,6 @@ async def test_the_page_shows_the_reason_and_what_helps(row: Row, shown: tuple[s
     dialect, scene = shown
     if dialect not in row.dialects:
         pytest.skip(f"a state of {', '.join(row.dialects)} only")
-    if row.name in PASSED_OVER:
-        pytest.skip(PASSED_OVER[row.name])
     given = facts(**{**start(dialect), **row.hit})
     expected = explain(Index(given), SET_REF)
     assert expected is not None

@@ -90,7 +90,8 @@ def placed(*names: str, first: int = 0, **changes: Any) -> tuple[Pod, ...]:
 
 def occupant(node: str, number: int = 0, gpus: int = 8, **changes: Any) -> Pod:
     """A pod of somebody else on a node."""
-    made = Pod("research", f"batch-{node}-{number}", node=node, phase="Running", shape=shape(gpus), group="batch-eval")
+    name = f"batch-{node}-{number}"
+    made = Pod("research", name, f"uid-{name}", node=node, phase="Running", shape=shape(gpus), group="batch-eval")
     return replace(made, **changes)
 
 

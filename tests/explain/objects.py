@@ -14,30 +14,32 @@ from app.explain.facts.pods import Pod, PodClaim, Shape
 from app.explain.facts.selectors import Requirement, Term
 
 Object = dict[str, Any]
+SOME_TIME = "2026-11-21T12:00:00Z"
 
 
-def objects_of(facts: Facts) -> list[Object]:
-    """All facts as objects, owners before what they own."""
-    return list(_objects(facts))
+def objects_of(facts: Facts, *, today: bool = False) -> list[Object]:
+    """All facts as objects, owners before what they own; with `today`, without fields that today's Grove rejects in new
+    objects."""
+    return list(_objects(facts, today))
 
 
-def _objects(facts: Facts) -> Iterator[Object]:
+def _objects(facts: Facts, today: bool) -> Iterator[Object]:
     yield from map(topology, facts.topologies)
     yield from (kai_topology(fact) for fact in facts.kai_topologies)
     yield from map(node, facts.nodes)
     yield from (queue(fact) for fact in facts.queues)
     yield from map(device_class, facts.device_classes)
     yield from map(resource_slice, facts.slices)
-    yield from map(pod_clique_set, facts.sets)
+    yield from (pod_clique_set(fact, today) for fact in facts.sets)
     yield from map(pod_gang, facts.gangs)
     yield from map(pod_clique, facts.cliques)
     yield from map(pod_group, facts.pod_groups)
     yield from (workload(fact) for fact in facts.workloads)
     yield from (workload_group(fact) for fact in facts.workload_groups)
-    yield from map(claim, facts.claims)
     yield from (claim_template(fact) for fact in facts.claim_templates)
     yield from (compute_domain(fact) for fact in facts.compute_domains)
     yield from map(pod, facts.pods)
+    yield from map(claim, facts.claims)
     yield from (event(number, fact) for number, fact in enumerate(facts.events))
 
 
@@ -103,23 +105,23 @@ def queue(fact: Queue) -> Object:
     return made("scheduling.run.ai/v2", "Queue", "", fact.name, metadata=metadata, spec=spec, status=status)
 
 
-def asked(fact: Asked) -> Object:
+def asked(fact: Asked, today: bool = False) -> Object:
     if not fact.required and not fact.preferred:
         return {}
-    if ".pack." not in fact.field and not fact.topology:
+    if not today and ".pack." not in fact.field and not fact.topology:
         return {"topologyConstraint": {"packDomain": fact.required}}
     pack = {name: value for name, value in (("required", fact.required), ("preferred", fact.preferred)) if value}
     name: Object = {"topologyName": fact.topology} if fact.topology else {}
     return {"topologyConstraint": {**name, "pack": pack}}
 
 
-def pod_clique_set(fact: PodCliqueSet) -> Object:
+def pod_clique_set(fact: PodCliqueSet, today: bool = False) -> Object:
     empty = {"containers": [{"name": "main", "image": "registry.example/main:1"}]}
     cliques = [
         {
             "name": item.name,
             "spec": {"roleName": item.name, "replicas": item.replicas, "minAvailable": item.minimum, "podSpec": empty},
-            **asked(item.asked),
+            **asked(item.asked, today),
         }
         for item in fact.cliques
     ]
@@ -129,14 +131,14 @@ def pod_clique_set(fact: PodCliqueSet) -> Object:
             "cliqueNames": list(item.cliques),
             "replicas": item.replicas,
             "minAvailable": item.minimum,
-            **asked(item.asked),
+            **asked(item.asked, today),
         }
         for item in fact.groups
     ]
-    template = {"cliques": cliques, "podCliqueScalingGroups": groups, **asked(fact.asked)}
+    template = {"cliques": cliques, "podCliqueScalingGroups": groups, **asked(fact.asked, today)}
     conditions = [
-        {"type": item.type, "status": item.status, "reason": item.reason, "message": item.message}
-        for item in fact.conditions
+        {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message, "lastTransitionTime": SOME_TIME}
+        for c in fact.conditions
     ]
     status: Object = {"status": {"conditions": conditions}} if conditions else {}
     spec = {"replicas": fact.replicas, "template": template}
@@ -205,7 +207,7 @@ def pod_clique(fact: PodClique) -> Object:
     }
     if fact.scheduler:
         spec["podSpec"]["schedulerName"] = fact.scheduler  # type: ignore[index]
-    errors = [{"code": "ERR", "description": error, "observedAt": "2026-11-21T12:00:00Z"} for error in fact.errors]
+    errors = [{"code": "ERR", "description": error, "observedAt": SOME_TIME} for error in fact.errors]
     status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
     metadata = {"labels": labels(fact.place), **time_of(fact.created)}
     return made(
@@ -302,7 +304,8 @@ def workload(fact: Workload) -> Object:
 
 def workload_group(fact: WorkloadGroup) -> Object:
     reference = {"workload": {"workloadName": fact.workload, "podGroupTemplateName": "workers"}}
-    spec: Object = {"podGroupTemplateRef": reference} if fact.workload else {}
+    spec: Object = {"schedulingPolicy": {"basic": {}}}
+    spec |= {"podGroupTemplateRef": reference} if fact.workload else {}
     return made("scheduling.k8s.io/v1alpha2", "PodGroup", fact.namespace, fact.name, spec=spec)
 
 
@@ -323,7 +326,7 @@ def claim(fact: ResourceClaim) -> Object:
         allocation |= {"nodeSelector": {"nodeSelectorTerms": [term(t) for t in fact.nodes]}} if fact.nodes else {}
         status["allocation"] = allocation
     if fact.consumers:
-        status["reservedFor"] = [{"resource": "pods", "name": c.name} for c in fact.consumers]
+        status["reservedFor"] = [{"resource": "pods", "name": c.name, "uid": c.uid} for c in fact.consumers]
     return made(
         "resource.k8s.io/v1",
         "ResourceClaim",
@@ -359,19 +362,27 @@ def claim_template(fact: ClaimTemplate) -> Object:
 
 
 def compute_domain(fact: ComputeDomain) -> Object:
-    nodes = [{"name": n.name, "status": "Ready" if n.ready else "NotReady", "index": 0} for n in fact.nodes]
+    nodes = [
+        {
+            "name": n.name,
+            "status": "Ready" if n.ready else "NotReady",
+            "ipAddress": f"10.0.0.{number}",
+            "cliqueID": "c.1",
+        }
+        for number, n in enumerate(fact.nodes)
+    ]
     spec = {"numNodes": fact.number, "channel": {"resourceClaimTemplate": {"name": fact.template}}}
     status = {"status": "Ready" if fact.ready else "NotReady", "nodes": nodes}
     obj = made(
         "resource.nvidia.com/v1beta1", "ComputeDomain", fact.namespace, fact.name, fact.uid, spec=spec, status=status
     )
     if fact.held_by:
-        obj["metadata"] |= {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": list(fact.held_by)}
+        obj["metadata"] |= {"deletionTimestamp": SOME_TIME, "finalizers": list(fact.held_by)}
     return obj
 
 
 def pod(fact: Pod) -> Object:
-    spec = pod_spec(fact.shape, fact.claims) | {"schedulerName": fact.scheduler}
+    spec = pod_spec(fact.shape, fact.claims) | {"schedulerName": fact.scheduler, "terminationGracePeriodSeconds": 0}
     spec |= {"nodeName": fact.node} if fact.node else {}
     spec |= {"schedulingGates": [{"name": gate} for gate in fact.gates]} if fact.gates else {}
     spec |= {"workloadRef": {"name": fact.workload}} if fact.workload else {}

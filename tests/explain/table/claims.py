@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.explain.facts.devices import ClaimTemplate, Consumer
+from app.explain.facts.devices import ClaimTemplate
 from app.explain.facts.pods import PodClaim
 from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
 from tests.explain.fleet import (
@@ -12,7 +12,18 @@ from tests.explain.fleet import (
     cliques,
     occupant,
 )
-from tests.explain.table.row import CLAIM, ONE_NODE, ONE_RACK, SHARED, TEMPLATED, Row, channels, claiming, domain
+from tests.explain.table.row import (
+    CLAIM,
+    ONE_NODE,
+    ONE_RACK,
+    SHARED,
+    TEMPLATED,
+    Row,
+    channels,
+    claiming,
+    domain,
+    reserved,
+)
 
 CLAIMS = (
     Row(
@@ -59,25 +70,30 @@ CLAIMS = (
             "pods": (
                 *claiming(SHARED),
                 occupant(
-                    "gpu-15", namespace=NAMESPACE, name="old-0", deleting=NOW - 840, finalizers=("example.com/slow",)
+                    "gpu-15",
+                    namespace=NAMESPACE,
+                    name="old-0",
+                    uid="uid-old-0",
+                    deleting=NOW - 840,
+                    finalizers=("example.com/slow",),
                 ),
             ),
-            "claims": (replace(CLAIM, consumers=(Consumer("old-0"),)),),
+            "claims": (reserved("old-0"),),
         },
         "The claim llm-0-mnnvl is held by old-0, terminating for 14 minutes (finalizer example.com/slow)",
         "you",
         {
-            "pods": (*claiming(SHARED), occupant("gpu-15", namespace=NAMESPACE, name="old-0")),
-            "claims": (replace(CLAIM, consumers=(Consumer("old-0"),)),),
+            "pods": (*claiming(SHARED), occupant("gpu-15", namespace=NAMESPACE, name="old-0", uid="uid-old-0")),
+            "claims": (reserved("old-0"),),
         },
     ),
     Row(
         "ClaimHeld",
         "a pod that is gone holds it",
-        {"pods": claiming(SHARED), "claims": (replace(CLAIM, consumers=(Consumer("gone-0"),)),)},
+        {"pods": claiming(SHARED), "claims": (reserved("gone-0"),)},
         "The claim llm-0-mnnvl is held by gone-0, which does not exist any more",
         "you",
-        {"pods": claiming(SHARED), "claims": (replace(CLAIM, consumers=(Consumer(f"{WORKERS}-0"),)),)},
+        {"pods": claiming(SHARED), "claims": (reserved(f"{WORKERS}-0"),)},
     ),
     Row(
         "ClaimFull",
@@ -87,7 +103,7 @@ CLAIMS = (
                 *claiming(SHARED),
                 *(occupant("gpu-15", n, 0, namespace=NAMESPACE, claims=(SHARED,)) for n in range(254)),
             ),
-            "claims": (replace(CLAIM, consumers=tuple(Consumer(f"batch-gpu-15-{n}") for n in range(254))),),
+            "claims": (reserved(*(f"batch-gpu-15-{n}" for n in range(254))),),
         },
         "254 pods share the claim llm-0-mnnvl, 257 want to, and 256 may",
         "you",
@@ -96,7 +112,7 @@ CLAIMS = (
                 *claiming(SHARED),
                 *(occupant("gpu-15", n, 0, namespace=NAMESPACE, claims=(SHARED,)) for n in range(253)),
             ),
-            "claims": (replace(CLAIM, consumers=tuple(Consumer(f"batch-gpu-15-{n}") for n in range(253))),),
+            "claims": (reserved(*(f"batch-gpu-15-{n}" for n in range(253))),),
         },
     ),
     Row(

@@ -64,10 +64,10 @@ GATES = (
     Row(
         "WorkloadMissing",
         "pods name a Workload that does not exist",
-        {"pods": pods(workload="train-a"), "workloads": (Workload(NAMESPACE, "train-b"),)},
+        {"pods": pods(workload="train-a"), "workloads": (Workload(NAMESPACE, "train-b", ("workers",)),)},
         "4 pods wait for Workload train-a, which does not exist",
         "you",
-        {"pods": pods(workload="train-a"), "workloads": (Workload(NAMESPACE, "train-a"),)},
+        {"pods": pods(workload="train-a"), "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),)},
     ),
     Row(
         "WorkloadMissing",
@@ -86,7 +86,7 @@ GATES = (
         {
             "pods": pods(workload_group="g"),
             "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),),
-            "workloads": (Workload(NAMESPACE, "train-a"),),
+            "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),),
         },
     ),
     Row(

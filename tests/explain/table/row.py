@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.explain.facts.common import Ref
-from app.explain.facts.devices import ClaimTemplate, ComputeDomain, Device, DomainNode, Event, ResourceClaim
+from app.explain.facts.devices import ClaimTemplate, ComputeDomain, Consumer, Device, DomainNode, Event, ResourceClaim
 from app.explain.facts.grove import GangPart, PodClique
 from app.explain.facts.kai import KaiTopology, Queue, Said
 from app.explain.facts.pods import PodClaim
@@ -79,6 +79,11 @@ CLAIM = ResourceClaim(NAMESPACE, "llm-0-mnnvl", "uid-claim", (CHANNEL,))
 ONE_NODE = ((Requirement("metadata.name", "In", ("gpu-00",)),),)
 ONE_RACK = ((Requirement(RACK, "In", ("rack-a1",)),),)
 BASE = (GangPart("llm-0-decode", 3),)
+
+
+def reserved(*pods: str) -> ResourceClaim:
+    """The shared claim, allocated, with these pods in `status.reservedFor`."""
+    return replace(CLAIM, allocated=True, consumers=tuple(Consumer(name, f"uid-{name}") for name in pods))
 
 
 def event(uid: str, reason: str, message: str) -> Event:

@@ -1,0 +1,185 @@
+"""States of the table of reasons as objects on an API server: the sandbox, or a real one."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.commands.beside import ApiServer
+from app.explain.facts import RESOURCES, Facts
+from app.explain.facts.kai import Workload
+from app.kube.api import NotFound, Object
+from app.kube.client import HttpClient
+from app.kube.credentials import from_kubeconfig
+from app.objects.resource import CRD, Resource
+from app.rules.kinds import WORKLOAD
+from app.sandbox.real import RealApiServer, find_binaries
+from app.sandbox.sandbox import Sandbox
+from tests.explain import fleet
+from tests.explain.objects import objects_of, workload
+from tests.integration.system import FAST
+
+Key = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+BINDINGS: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "clustertopologybindings.grove.io"},
+    "spec": {
+        "group": "grove.io",
+        "scope": "Cluster",
+        "names": {
+            "kind": "ClusterTopologyBinding",
+            "listKind": "ClusterTopologyBindingList",
+            "plural": "clustertopologybindings",
+            "singular": "clustertopologybinding",
+        },
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                },
+            }
+        ],
+    },
+}
+FINALIZER = "example.com/test"
+BY_KIND: dict[tuple[str, str], Resource] = {(resource.group, resource.kind): resource for resource in RESOURCES}
+
+
+def resource_of(obj: Object) -> Resource:
+    group = obj["apiVersion"].rpartition("/")[0]
+    return BY_KIND[group, obj["kind"]]
+
+
+class Stage:
+    """Stores facts as objects. What is stored already and equal stays."""
+
+    def __init__(self, admin: HttpClient, dialect: str) -> None:
+        self._admin, self._today = admin, dialect == "today"
+        self._stored: dict[Key, Object] = {}
+        self._uids: dict[str, str] = {}
+
+    async def show(self, given: Facts) -> None:
+        """Makes the API server have these facts and no others."""
+        desired_objects = {
+            (obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
+            for obj in objects_of(given, today=self._today)
+        }
+        for key in [key for key in reversed(self._stored) if key not in desired_objects]:
+            await self._remove(key)
+        for key, obj in desired_objects.items():
+            desired = self._desired(obj)
+            if self._stored.get(key) != desired:
+                if key in self._stored:
+                    await self._remove(key)
+                await self._store(key, obj, desired)
+
+    def _desired(self, obj: Object) -> Object:
+        """With the uids that the API server has given, in owner references, events and claims, and with a finalizer if
+        it would be gone otherwise: if it is deleted, or if an owner does not exist."""
+        owners = [{**owner, "uid": self._uid(owner["uid"])} for owner in obj["metadata"].get("ownerReferences", ())]
+        metadata = {name: value for name, value in obj["metadata"].items() if name != "uid"}
+        metadata |= {"ownerReferences": owners} if owners else {}
+        if "deletionTimestamp" in metadata or any(owner["uid"] not in self._uids.values() for owner in owners):
+            metadata.setdefault("finalizers", [FINALIZER])
+        desired = {**obj, "metadata": metadata}
+        if "regarding" in obj:
+            desired["regarding"] = {**obj["regarding"], "uid": self._uid(obj["regarding"]["uid"])}
+        consumers = obj.get("status", {}).get("reservedFor")
+        if consumers:
+            reserved = [{**pod, "uid": self._uid(pod["uid"])} for pod in consumers]
+            desired["status"] = {**obj["status"], "reservedFor": reserved}
+        return desired
+
+    def _uid(self, given: str) -> str:
+        return self._uids.get(given, given)
+
+    async def _store(self, key: Key, obj: Object, desired: Object) -> None:
+        resource, namespace = resource_of(obj), key[1] or None
+        metadata = {k: v for k, v in desired["metadata"].items() if k not in ("creationTimestamp", "deletionTimestamp")}
+        async with self._workload_of(desired):
+            stored = await self._admin.create(resource, {**desired, "metadata": metadata}, namespace)
+        self._stored[key] = desired
+        self._uids[obj["metadata"].get("uid", "")] = stored["metadata"]["uid"]
+        if desired.get("status"):
+            status = {"status": desired["status"]}
+            await self._admin.patch(resource, key[2], status, namespace, subresource="status")
+        if "deletionTimestamp" in desired["metadata"]:
+            await self._admin.delete(resource, key[2], namespace)
+
+    @contextlib.asynccontextmanager
+    async def _workload_of(self, obj: Object) -> AsyncIterator[None]:
+        """Meanwhile, the Workload that a PodGroup names exists: without it, kube-apiserver rejects the PodGroup."""
+        reference = obj.get("spec", {}).get("podGroupTemplateRef", {}).get("workload", {})
+        name, namespace = reference.get("workloadName", ""), obj["metadata"].get("namespace", "")
+        if not name or ("Workload", namespace, name) in self._stored:
+            yield
+            return
+        await self._admin.create(WORKLOAD, workload(Workload(namespace, name, ("workers",))), namespace)
+        yield
+        await self._admin.delete(WORKLOAD, name, namespace)
+
+    async def _remove(self, key: Key) -> None:
+        obj = self._stored.pop(key)
+        resource, namespace = resource_of(obj), key[1] or None
+        with contextlib.suppress(NotFound):
+            if "finalizers" in obj["metadata"]:
+                await self._admin.patch(resource, key[2], {"metadata": {"finalizers": None}}, namespace)
+            await self._admin.delete(resource, key[2], namespace)
+
+
+@contextlib.asynccontextmanager
+async def staged(
+    folder: Path, dialect: str, rules: list[Object], kind: str = "sandbox"
+) -> AsyncIterator[tuple[ApiServer, Stage]]:
+    """An API server of one dialect, with our minimal CRDs or those in the folder INTEGRATION_CRDS. `rules` limit the
+    user `operator`."""
+    crds = neighbours_crds(dialect)
+    server = api_server(kind, folder, crds, rules)
+    try:
+        await server.start()
+        namespaces = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in (fleet.NAMESPACE, "research")
+        ]
+        await server.apply([*namespaces, *([BINDINGS] if dialect == "today" and crds is None else [])])
+        credentials = await from_kubeconfig(server.kubeconfig, "admin")
+        async with HttpClient(credentials, (*RESOURCES, CRD), FAST) as admin:
+            await admin.discovery.refresh()
+            if dialect == "today" and crds is None:
+                await _open_schema(admin)
+            yield server, Stage(admin, dialect)
+    finally:
+        await server.stop()
+
+
+def api_server(kind: str, folder: Path, crds: Path | None, rules: list[Object]) -> ApiServer:
+    if kind == "real":
+        return RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, crds=crds, rules=rules)
+    return Sandbox(state_dir=folder, crds=crds, rules=rules)
+
+
+def neighbours_crds(dialect: str) -> Path | None:
+    """The folder INTEGRATION_CRDS, None if it isn't set. Skips the test if its CRDs are of the other dialect."""
+    named = os.environ.get("INTEGRATION_CRDS")
+    if not named:
+        return None
+    of = "today" if (Path(named) / "grove.io_clustertopologybindings.yaml").exists() else "design"
+    if of != dialect:
+        pytest.skip(f"the CRDs in INTEGRATION_CRDS are of the dialect {of}")
+    return Path(named)
+
+
+async def _open_schema(admin: HttpClient) -> None:
+    """Today's PodCliqueSets have fields that our minimal CRD, which is of the design, does not have."""
+    stored = await admin.get(CRD, "podcliquesets.grove.io")
+    versions = stored["spec"]["versions"]
+    versions[0]["schema"]["openAPIV3Schema"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await admin.patch(CRD, "podcliquesets.grove.io", {"spec": {"versions": versions}})
