@@ -34,7 +34,6 @@ BURSTS, CALLS, GAP_SECONDS = 20, 25, 6.0
 HUGE = 200 * 2**20
 LISTED = 100_000
 AMONG_OTHERS = 200
-OBJECTS_AT_SCALE_1 = 27_001
 
 
 async def main() -> int:
@@ -162,7 +161,8 @@ async def stall(scale: float) -> str:
     objects = LISTED * scale
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        api = [sys.executable, bench_memory.__file__, "--api", name, "--scale", str(objects / OBJECTS_AT_SCALE_1)]
+        size = objects / bench_memory.CACHED_BY_A_FOLLOWER
+        api = [sys.executable, bench_memory.__file__, "--api", name, "--scale", str(size)]
         with process(api):
             await asyncio.to_thread(until, (directory / "loaded").exists)
             (directory / "config.yaml").write_text(bench_memory.CONFIGURATION + bench_memory.FOLLOWING)

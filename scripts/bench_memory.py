@@ -34,6 +34,9 @@ from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 
 NODES, GANGS, CLIQUES, SETS = 15_000, 10_000, 20_000, 2_000
+CACHED_BY_A_FOLLOWER = NODES + SETS + 3 * GANGS
+"""Objects at scale 1: each PodGang has a ComputeDomain and a ResourceClaim. Only a leader caches PodCliques."""
+
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration

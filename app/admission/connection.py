@@ -1,8 +1,9 @@
 """One HTTP/1.1 connection. Admission requests are read and answered here. Every other
 request is read to its end, and then handed over with its connection to an ASGI server.
 
-The README of this folder has the states, the limits and their reasons. If a verdict needs only cached facts, it is
-written in the turn of the event loop that read the request. A task is created only for a verdict that has to wait.
+The README of this folder has the states, the limits and their reasons. All requests that are read in one turn of the
+event loop are judged together in the next one (`Serving.judge_soon`). A task is created only for a verdict that has to
+wait.
 """
 
 import asyncio
@@ -58,6 +59,7 @@ class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
     _body: Body
     _route: Route | None
+    _review: bytes
     _query: bytes
     _content_type: bytes
 
@@ -107,6 +109,25 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
+    def judge(self) -> Answer | Awaitable[Answer] | None:
+        review, self._review = self._review, b""
+        if self._state is _ENDED or self._route is None:
+            return None
+        try:
+            return self._exchange.answer(self._route, self._query, self._content_type, review)
+        except Exception:
+            self._fail()
+            return None
+
+    def take(self, answer: Answer | Awaitable[Answer]) -> None:
+        if isinstance(answer, tuple):
+            self._write(answer)
+            self._end_request()
+            if self._kept:
+                self._read_kept()
+        else:
+            self._task = self._loop.create_task(self._answer_later(answer))
+
     def _read(self, data: bytes) -> None:
         """Answers the requests in `data`, up to one that has to wait or is
         incomplete, and keeps the remaining bytes."""
@@ -136,7 +157,8 @@ class Connection(asyncio.Protocol):
         if self._is_paused and self._state is not State.END:
             self._is_paused = False
             self._transport.resume_reading()
-        self._read(self._kept)
+        if self._kept:
+            self._read(self._kept)
 
     def _read_head(self, data: bytes, position: int) -> int:
         """Returns the position after the head, or after the request if that is
@@ -159,7 +181,7 @@ class Connection(asyncio.Protocol):
         behind = end + head.length
         is_whole = behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked
         if is_whole and self._route is not None and self._is_known:
-            self._decide(self._route, data[end:behind])
+            self._decide(data[end:behind], behind == len(data))
             return behind
         return self._begin_body(head, data, position, end)
 
@@ -185,7 +207,7 @@ class Connection(asyncio.Protocol):
         if self._state is State.BODY:
             self._answer_early(body)
         if body.complete:
-            self._complete(body)
+            self._complete(body, position == len(data))
         return position
 
     def _answer_early(self, body: Body) -> None:
@@ -202,34 +224,39 @@ class Connection(asyncio.Protocol):
         body.drop()
         self._state = State.SKIP
 
-    def _complete(self, body: Body) -> None:
+    def _complete(self, body: Body, is_at_end: bool) -> None:
         if self._state is State.SKIP:
             self._end_request()
         elif self._route is not None and isinstance(body, Sized):
-            self._decide(self._route, body.whole())
+            self._decide(body.whole(), is_at_end)
         else:
             self._hand_over(self._head + body.whole())
 
-    def _decide(self, route: Route, body: bytes) -> None:
-        answer = self._exchange.answer(route, self._query, self._content_type, body)
-        if isinstance(answer, tuple):
-            self._write(answer)
-            self._end_request()
-        else:
-            self._state, self._asked_at = State.WAIT, None
-            self._task = self._loop.create_task(self._answer_later(answer))
+    def _decide(self, review: bytes, is_at_end: bool) -> None:
+        """Judges a request. If it ends the bytes that have arrived, which is so unless a client pipelines, it is
+        judged together with those of other connections."""
+        self._state, self._asked_at = _WAITING, None
+        self._review = review
+        if is_at_end:
+            self._serving.judge_soon(self)
+            return
+        answer = self.judge()
+        if answer is not None:
+            self.take(answer)
 
     async def _answer_later(self, awaited: Awaitable[Answer]) -> None:
         try:
             answer = await awaited
         except Exception:
-            log.exception("no answer")  # a bug: `decide` turns every failure of a webhook into a verdict
-            self.abort()
+            self._fail()
             return
         self._task = None
-        self._write(answer)
-        self._end_request()
-        self._read_kept()
+        self.take(answer)
+
+    def _fail(self) -> None:
+        """Ends the connection after a bug: `decide` turns every failure of a webhook into a verdict."""
+        log.exception("no answer")
+        self.abort()
 
     def _write(self, answer: Answer) -> None:
         code, body = answer

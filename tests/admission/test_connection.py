@@ -309,11 +309,15 @@ def test_any_split_of_a_stream_gives_the_same_answers(name: str, data: st.DataOb
     stream = b"".join(STREAMS[name])
     ends = st.integers(1, len(stream) - 1) | st.integers(1, min(len(stream), 20_000) - 1)
     cuts = data.draw(st.lists(ends, max_size=30, unique=True).map(sorted))
+    turns = data.draw(st.sets(st.integers(0, len(cuts))))
 
     async def answered(pieces: list[bytes]) -> tuple[bytes, list[bytes], bool]:
         given = Pieces(Server())
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
             given.connection.data_received(piece)
+            if number in turns:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
         given.lose()
         return (
             bytes(given.wire.written).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b""),
@@ -335,6 +339,7 @@ async def test_every_single_byte_may_come_alone() -> None:
     given = Pieces(Server())
     for number in range(len(stream)):
         given.connection.data_received(stream[number : number + 1])
+    await asyncio.sleep(0)
     assert given.wire.written.endswith(b'{"uid":"a","allowed":true}}')
     assert given.handed_over == [chunked(review("b"))]
     given.lose()
@@ -354,6 +359,7 @@ async def test_what_is_pipelined_behind_a_verdict_that_waits_is_kept_up_to_a_lim
     async with asyncio.timeout(10):
         while given.is_paused():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
+    await asyncio.sleep(0)
     assert given.answers() == 1 + sent
     given.lose()
 
@@ -366,6 +372,62 @@ async def test_no_request_is_read_while_answers_are_not() -> None:
     given.connection.resume_writing()
     assert (given.answers(), given.handed_over) == (1, [GET])
     given.lose()
+
+
+class Turn:
+    """Connections of one listener, each with a whole request, and the order of what is done for them."""
+
+    def __init__(self, uids: str) -> None:
+        order: list[str] = []
+        self.order = order
+
+        class Ordered(Seen):
+            def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
+                if uid == "fails":
+                    raise RuntimeError("a bug")
+                order.append(f"judged {uid}")
+
+        class Recording(Wire):
+            def write(self, data: bytes | bytearray | memoryview) -> None:
+                super().write(data)
+                order.append("answered")
+
+        server = Server(seen=Ordered())
+        serving = Serving(server.app.exchange, Pieces(server).hand_over)
+        self.wires, self.connections = [Recording() for _ in uids.split()], list[Connection]()
+        for uid, wire in zip(uids.split(), self.wires, strict=True):
+            self.connections.append(Connection(serving))
+            self.connections[-1].connection_made(wire)
+            self.connections[-1].data_received(post(review(uid)))
+            order.append("read")
+
+    def lose_all(self) -> None:
+        for connection in self.connections:
+            connection.connection_lost(None)
+
+
+async def test_requests_of_one_turn_are_judged_before_the_first_is_answered() -> None:
+    turn = Turn("a b")
+    await asyncio.sleep(0)
+    assert turn.order == ["read", "read", "judged a", "judged b", "answered", "answered"]
+    turn.lose_all()
+
+
+async def test_a_request_whose_client_is_gone_is_not_judged() -> None:
+    turn = Turn("a b")
+    turn.connections[0].connection_lost(None)
+    await asyncio.sleep(0)
+    assert turn.order == ["read", "read", "judged b", "answered"]
+    turn.lose_all()
+
+
+async def test_a_bug_ends_only_the_connection_that_met_it(caplog: pytest.LogCaptureFixture) -> None:
+    turn = Turn("a fails b")
+    await asyncio.sleep(0)
+    assert turn.order == ["read", "read", "read", "judged a", "judged b", "answered", "answered"]
+    assert [wire.closed for wire in turn.wires] == [False, True, False]
+    assert [record.message for record in caplog.records] == ["no answer"]
+    turn.lose_all()
 
 
 async def test_a_verdict_whose_client_is_gone_at_once_is_cancelled_without_a_trace() -> None:
