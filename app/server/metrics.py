@@ -15,10 +15,6 @@ from app.admission.verdict import FAILED, Verdict
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PREFIX = "grove_admission"
 
-_BATCH = 256
-"""The number of verdicts that are counted together, unless a scrape comes earlier. When each was counted at once, a
-verdict on a PodGroup took about a tenth more CPU time (`./scripts/bench verdicts`)."""
-
 Gauges = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
 """Returns name without prefix, help text, labels and value of each metric, for a scrape."""
 
@@ -37,8 +33,6 @@ class Metrics(Collector):
     """Counts verdicts and steps of reconcilers. A scrape also has the metrics of `add_gauges`."""
 
     def __init__(self) -> None:
-        self._judged: list[tuple[str, str, bool, Verdict, float]] = []
-        """Path, operation, dry run, verdict and seconds of the verdicts that are not counted yet."""
         self._requests: dict[tuple[str, str, str, int, bool], int] = {}
         self._durations: dict[str, _Series] = {}
         self._panics: dict[str, int] = {}
@@ -53,18 +47,14 @@ class Metrics(Collector):
 
     def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
         operation, dry_run = (request.operation, request.dry_run) if request is not None else ("", False)
-        self._judged.append((path, operation, dry_run, verdict, seconds))
-        if len(self._judged) >= _BATCH:
-            self._count()
-
-    def _count(self) -> None:
-        for path, operation, dry_run, verdict, seconds in self._judged:
-            key = (path, operation, verdict.outcome, verdict.code, dry_run)
-            self._requests[key] = self._requests.get(key, 0) + 1
-            self._durations.setdefault(path, _Series()).add(seconds)
-            if verdict is FAILED:
-                self._panics[path] = self._panics.get(path, 0) + 1
-        self._judged.clear()
+        key = (path, operation, verdict.outcome, verdict.code, dry_run)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        durations = self._durations.get(path)
+        if durations is None:
+            durations = self._durations[path] = _Series()
+        durations.add(seconds)
+        if verdict is FAILED:
+            self._panics[path] = self._panics.get(path, 0) + 1
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
         """Counts a step of a reconciler."""
@@ -76,7 +66,6 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        self._count()
         yield self._request_counts()
         yield _histogram("request", "the whole request read to its answer", "path", self._durations)
         yield self._panic_counts()
