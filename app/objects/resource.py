@@ -1,6 +1,7 @@
 """Resources of the Kubernetes API, and those of Kubernetes itself that this program uses."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,17 @@ class Resource:
         """Returns `group/version`, or `version` for the core group. The default is the preferred version."""
         chosen = version or self.versions[0]
         return f"{self.group}/{chosen}" if self.group else chosen
+
+    def owner_reference(self, name: str, uid: str) -> dict[str, Any]:
+        """Returns an owner reference to an object of this resource, as the controller."""
+        return {
+            "apiVersion": self.api_version(),
+            "kind": self.kind,
+            "name": name,
+            "uid": uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
 
 
 NODE = Resource("", "nodes", "Node", False, ("v1",), optional=False)

@@ -21,7 +21,6 @@ from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.labels import read_place
 from app.rules.mnnvl.demand import (
     Demand,
-    base_of,
     claim_names,
     is_made_by_us,
     is_reserved,
@@ -30,7 +29,7 @@ from app.rules.mnnvl.demand import (
     uses,
 )
 from app.rules.mnnvl.ownership import MnnvlResource
-from app.rules.mnnvl.plan import ClaimMode, claim_name, domain_name
+from app.rules.mnnvl.plan import ClaimMode, base_of, claim_name, domain_name
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25

@@ -7,6 +7,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/api/common/labels.go
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 from app.objects.shape import text_of
@@ -54,6 +55,10 @@ class Place:
     def of_replica(self) -> tuple[str, str, str, str]:
         """All values except the PodGang: those of a replica of the set or of a scaling group."""
         return self.pcs, self.replica, self.group, self.group_replica
+
+    def interned(self) -> "Place":
+        """Returns an equal Place that shares its texts with others, because there may be very many."""
+        return Place(*map(intern, (*self.of_replica, self.podgang)))
 
 
 def read_place(labels: Mapping[str, Any]) -> Place:

@@ -6,8 +6,8 @@ from app.cluster.readers import ApiReader, PodCliqueSetReader, TopologyMissing, 
 from app.kube.api import Unavailable
 from app.objects.fields import FieldError
 from app.rules.kinds import COMPUTE_DOMAIN
-from app.rules.mnnvl.grove_groups import ignored_annotations, validate_groups
-from app.rules.mnnvl.preflight import Placement, preflight_warnings
+from app.rules.mnnvl.grove_groups import ignored_annotations
+from app.rules.mnnvl.preflight import preflight_warnings
 from app.rules.mnnvl.set_annotations import validate_annotations
 from app.rules.mnnvl.template import Template, read_template
 from app.rules.topology.capacity import capacity_warnings, required_levels
@@ -20,7 +20,7 @@ class PodCliqueSetWebhook:
 
     def __call__(self, request: Request) -> Verdict:
         findings, warnings = self._constraints(request)
-        template = read_template(request.object, request.namespace)
+        template = read_template(request.object)
         annotated, stored = self._annotations(request, template)
         findings = [*findings, *annotated]
         return judged(findings, [*warnings, *stored, *([] if findings else self._warnings(request, template))])
@@ -34,11 +34,9 @@ class PodCliqueSetWebhook:
             raise
 
     def _annotations(self, request: Request, template: Template) -> tuple[list[FieldError], list[str]]:
-        findings, stored = validate_annotations(template, request.old)
-        if not self._topology.dialect().reads_groups:
-            return findings, stored
-        grouped, remaining = validate_groups(template, request.old, self._sets.sets_with_groups(request.namespace))
-        return [*findings, *grouped], [*stored, *remaining]
+        reads_groups = self._topology.dialect().reads_groups
+        others = self._sets.sets_with_groups(request.namespace) if reads_groups else None
+        return validate_annotations(template, request.old, others)
 
     def _warnings(self, request: Request, template: Template) -> list[str]:
         dialect = self._topology.dialect()
@@ -49,6 +47,5 @@ class PodCliqueSetWebhook:
         except Unavailable:  # the managed topology is missing, and the update doesn't change the constraints
             return warnings
         nodes = self._topology.nodes()
-        placement = Placement(levels, required_levels(template, required, levels))
-        warnings += preflight_warnings(template, placement, nodes)
+        warnings += preflight_warnings(template, required_levels(template, required, levels), nodes)
         return [*warnings, *capacity_warnings(template, required, levels, nodes)]

@@ -6,8 +6,8 @@ from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.rules.mnnvl.demand import Demand, base_of, read_demand
-from app.rules.mnnvl.plan import claim_name, domain_name
+from app.rules.mnnvl.demand import Demand, read_demand
+from app.rules.mnnvl.plan import base_of, claim_name, domain_name
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Topology, read_levels
 from app.rules.topology.podgang import constraint_changes

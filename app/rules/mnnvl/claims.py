@@ -12,7 +12,7 @@ from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, as_map, invalid, walk_list, walk_map
 from app.objects.jsonpatch import Operation
 from app.objects.shape import int_of, map_of
-from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.labels import MNNVL_ENABLED, MNNVL_SCOPE, PCSG_NAME
 from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.plan import (
@@ -274,5 +274,5 @@ def _metadata(plan: Plan, name: str) -> dict[str, Any]:
         "name": name,
         "namespace": plan.namespace,
         "labels": dict(plan.labels),
-        "ownerReferences": [plan.owner.reference()],
+        "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.owner.name, plan.owner.uid)],
     }

@@ -24,8 +24,7 @@ from app.rules.mnnvl.plan import (
     Owner,
     Plan,
     Scope,
-    base_of_claim,
-    base_of_domain,
+    base_of,
     claim_name,
     device_class_of,
     is_device_class,
@@ -71,11 +70,11 @@ def read_demand(obj: Mapping[str, Any]) -> Demand | None:
 
 
 def _interned(member: Member) -> Member:
-    place, owner = member.place, member.owner
+    owner = member.owner
     return Member(
         intern(member.namespace),
         intern(member.name),
-        Place(*(intern(text) for text in (place.pcs, place.replica, place.group, place.group_replica, place.podgang))),
+        member.place.interned(),
         intern(member.base_podgang),
         Owner(intern(owner.name), intern(owner.uid)),
     )
@@ -110,11 +109,6 @@ def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnota
 def annotations_of_demand(demand: Demand) -> MnnvlAnnotations:
     """Returns annotations for which a PodClique gets the claim that the stored one has."""
     return MnnvlAnnotations("true", demand.scope, demand.device_class or None)
-
-
-def base_of(kind: str, name: str) -> str:
-    """Returns the base name of a ComputeDomain or ResourceClaim, or "" if its name is not like those of ours."""
-    return base_of_domain(name) if kind == COMPUTE_DOMAIN.kind else base_of_claim(name)
 
 
 def is_made_by_us(obj: Mapping[str, Any]) -> bool:

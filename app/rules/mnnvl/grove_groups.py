@@ -6,45 +6,29 @@ and labels it with its own name. It injects the claim `mnnvl-claim` unless the p
 that name. Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.objects.edits import value_at
 from app.objects.fields import FieldError, FieldPath, forbidden, invalid
 from app.objects.metadata import annotations_of
-from app.objects.names import is_label
+from app.objects.names import MAX_LABEL, is_label
+from app.objects.shape import maps_of
 from app.rules.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.rules.mnnvl.annotations import MnnvlAnnotations
-from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_template
+from app.rules.mnnvl.template import CliqueTemplate, Layer, Template
 from app.rules.podcliqueset import PodCliqueSet
 
 GROVE_CLAIM = "mnnvl-claim"
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""
-MAX_LABEL = 63
 
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"
 """An annotation that only releases of Grove between January and August 2026 read."""
 
 
-def validate_groups(
-    template: Template, old: Mapping[str, Any] | None, others: Iterable[PodCliqueSet]
-) -> tuple[list[FieldError], list[str]]:
-    """Returns findings and warnings about the MNNVL annotations of a PodCliqueSet.
-    `old` is the object that an UPDATE replaces, None at CREATE. `others` are the
-    stored sets of its namespace. Findings that `old` has too are warnings."""
-    others = list(others)
-    findings = _findings(template, others)
-    if not findings or old is None:
-        return findings, []
-    stored = {str(finding) for finding in _findings(read_template(old, template.namespace), others)}
-    remaining = [str(finding) for finding in findings if str(finding) in stored]
-    return [finding for finding in findings if str(finding) not in stored], [
-        f"stored before, and allowed to stay: {text}" for text in remaining
-    ]
-
-
-def _findings(template: Template, others: Iterable[PodCliqueSet]) -> list[FieldError]:
+def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[FieldError]:
+    """Returns findings about the groups of a PodCliqueSet. `others` are the stored sets of its namespace."""
     findings = [*_both_vocabularies(template), *_values(template)]
     names = {clique.mnnvl_group for clique in template.cliques if clique.mnnvl_group and clique.whole_gpus}
     if findings or not names:
@@ -67,11 +51,9 @@ def both_vocabularies(clique: Mapping[str, Any], annotations: MnnvlAnnotations) 
 
 def _group_of_claim(clique: Mapping[str, Any]) -> str:
     """Returns the name of the ComputeDomain whose claim Grove has injected, or ""."""
-    claims = value_at(clique, ("spec", "podSpec", "resourceClaims"))
-    for claim in claims if isinstance(claims, list) else ():
-        if isinstance(claim, dict) and claim.get("name") == GROVE_CLAIM:
-            return str(claim.get("resourceClaimTemplateName") or "")
-    return ""
+    claims = maps_of(value_at(clique, ("spec", "podSpec", "resourceClaims")))
+    names = (claim.get("resourceClaimTemplateName") for claim in claims if claim.get("name") == GROVE_CLAIM)
+    return str(next(names, "") or "")
 
 
 def _both_vocabularies(template: Template) -> Iterator[FieldError]:
@@ -189,9 +171,8 @@ def ignored_annotations(template: Template, *, groups_read: bool, compute_domain
     warnings = [warning for layer in template.layers for warning in _unread(layer, groups_read=groups_read)]
     if groups_read:
         warnings += _without_gpus(template)
-    asking = [clique for clique in template.cliques if clique.gpus and (clique.enabling or clique.mnnvl_group)]
-    if asking and not compute_domains:
-        names = ", ".join(f'"{clique.name}"' for clique in asking)
+    if template.asking and not compute_domains:
+        names = ", ".join(f'"{clique.name}"' for clique in template.asking)
         warnings.append(
             f"MNNVL is asked for by {names}, but NVIDIA's ComputeDomain API is not installed in this cluster: install "
             f"the driver, or remove the annotations"

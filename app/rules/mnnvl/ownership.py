@@ -54,14 +54,7 @@ class Gang:
     set_uid: str = ""
 
     def reference(self) -> dict[str, Any]:
-        return {
-            "apiVersion": POD_GANG.api_version(),
-            "kind": POD_GANG.kind,
-            "name": self.name,
-            "uid": self.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        return POD_GANG.owner_reference(self.name, self.uid)
 
 
 def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
@@ -69,7 +62,6 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
     may be very many."""
     metadata = obj["metadata"]
     labels = labels_of(obj)
-    place = read_place(labels)
     return MnnvlResource(
         kind=_shared(obj.get("kind", "")),
         namespace=_shared(metadata.get("namespace", "")),
@@ -78,7 +70,7 @@ def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
         resource_version=metadata.get("resourceVersion", ""),
         managed=labels.get(MNNVL_MANAGED) == "true",
         deleting=metadata.get("deletionTimestamp") is not None,
-        place=Place(*map(_shared, (place.pcs, place.replica, place.group, place.group_replica, place.podgang))),
+        place=read_place(labels).interned(),
         owners=tuple(
             OwnerRef(
                 _shared(owner.get("kind", "")),

@@ -8,7 +8,7 @@ from app.objects.fields import FieldError, FieldPath, invalid, not_supported, re
 from app.objects.metadata import labels_of
 from app.objects.names import MAX_LABEL, is_subdomain
 from app.objects.shape import map_of, maps_of, text_of
-from app.rules.kinds import POD_CLIQUE_SET
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.rules.labels import (
     BASE_PODGANG,
     CLIQUE_NAME,
@@ -51,16 +51,6 @@ class Owner:
 
     name: str
     uid: str = ""
-
-    def reference(self) -> dict[str, Any]:
-        return {
-            "apiVersion": POD_CLIQUE_SET.api_version(),
-            "kind": POD_CLIQUE_SET.kind,
-            "name": self.name,
-            "uid": self.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +112,10 @@ def template_name(base_name: str) -> str:
     return f"{base_name}{_TEMPLATE_SUFFIX}"
 
 
-def base_of_domain(name: str) -> str:
-    """Returns the base name of the ComputeDomain `name`, or "" if the name is not like those of ours."""
-    return name.removesuffix(_DOMAIN_SUFFIX) if name.endswith(_DOMAIN_SUFFIX) else ""
-
-
-def base_of_claim(name: str) -> str:
-    """Returns the base name of the ResourceClaim `name`, or "" if the name is not like those of ours."""
-    return name.removesuffix(_CLAIM_SUFFIX) if name.endswith(_CLAIM_SUFFIX) else ""
+def base_of(kind: str, name: str) -> str:
+    """Returns the base name of a ComputeDomain or ResourceClaim, or "" if its name is not like those of ours."""
+    suffix = _DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else _CLAIM_SUFFIX
+    return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
 
 def read_member(obj: Mapping[str, Any], namespace: str) -> Member:

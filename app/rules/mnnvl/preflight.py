@@ -5,7 +5,6 @@ https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from app.rules.labels import MNNVL_GROUP
 from app.rules.mnnvl.template import CliqueTemplate, Template
@@ -17,35 +16,21 @@ NVLINK_NODES = 18
 Used if no node has a label that names its domain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The constraints on the pods of a PodCliqueSet: the `levels` of its topology, broadest
-    first, and, by the name of a clique, the narrowest `required` level that applies to it."""
-
-    levels: Sequence[Level]
-    required: Mapping[str, str]
-
-    def level_of(self, clique: CliqueTemplate) -> Level | None:
-        domain = self.required.get(clique.name)
-        return next((level for level in self.levels if level.domain == domain), None)
-
-
-def preflight_warnings(template: Template, placement: Placement, nodes: Nodes) -> list[str]:
-    """Returns warnings about the cliques of `template` that enable MNNVL and request GPUs."""
-    asking = [clique for clique in template.cliques if clique.gpus and (clique.enabling or clique.mnnvl_group)]
+def preflight_warnings(template: Template, required: Mapping[str, Level], nodes: Nodes) -> list[str]:
+    """Returns warnings about the cliques of `template` that enable MNNVL and request GPUs.
+    `required` has the narrowest level that a clique requires, by the name of the clique."""
     warnings: list[str] = []
-    for clique in asking:
-        warnings += _sharing(clique, placement, nodes)
-    for name, members in _domains(template, asking).items():
-        warnings += _spread(name, members, placement, nodes)
+    for clique in template.asking:
+        warnings += _sharing(clique, required.get(clique.name), nodes)
+    for name, members in _domains(template).items():
+        warnings += _spread(name, members, required, nodes)
         warnings += _too_many(name, sum(pods for _, pods in members), nodes)
     return warnings
 
 
-def _sharing(clique: CliqueTemplate, placement: Placement, nodes: Nodes) -> Iterator[str]:
+def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Iterator[str]:
     if clique.pods < 2:
         return
-    level = placement.level_of(clique)
     if level is not None and level.key == HOSTNAME_KEY:
         yield (
             f'clique "{clique.name}": its {clique.pods} pods must be on one node ("{level.domain}"), but a node has '
@@ -69,11 +54,11 @@ Member = tuple[CliqueTemplate, int]
 """A clique, and how many of its pods share the ComputeDomain."""
 
 
-def _domains(template: Template, asking: Sequence[CliqueTemplate]) -> dict[str, list[Member]]:
+def _domains(template: Template) -> dict[str, list[Member]]:
     """Returns the cliques that share a ComputeDomain, by a description of it for people.
     If each replica of the set has a ComputeDomain, the pods of one replica are counted."""
     domains: dict[str, list[Member]] = {}
-    for clique in asking:
+    for clique in template.asking:
         group = template.group_of(clique)
         replicas = group.replicas if group is not None else 1
         if clique.mnnvl_group:
@@ -88,10 +73,10 @@ def _domains(template: Template, asking: Sequence[CliqueTemplate]) -> dict[str, 
     return domains
 
 
-def _spread(name: str, members: Sequence[Member], placement: Placement, nodes: Nodes) -> Iterator[str]:
+def _spread(name: str, members: Sequence[Member], required: Mapping[str, Level], nodes: Nodes) -> Iterator[str]:
     if sum(pods for _, pods in members) < 2:
         return
-    loose = [clique.name for clique, _ in members if not _is_inside(placement.level_of(clique), nodes)]
+    loose = [clique.name for clique, _ in members if not _is_inside(required.get(clique.name), nodes)]
     if loose:
         named = ", ".join(f'"{clique}"' for clique in loose)
         yield (

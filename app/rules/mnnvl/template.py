@@ -55,7 +55,6 @@ class CliqueTemplate:
     """
 
     name: str
-    path: FieldPath
     pods: int
     gpus: int
     whole_gpus: int
@@ -92,7 +91,6 @@ class ScalingGroup:
 class Template:
     """A PodCliqueSet. `layer` contains the annotations of the set itself."""
 
-    namespace: str
     name: str
     replicas: int
     layer: Layer
@@ -104,11 +102,16 @@ class Template:
         """All layers of the set, each once."""
         return [self.layer, *(group.layer for group in self.groups), *(clique.layers[0] for clique in self.cliques)]
 
+    @property
+    def asking(self) -> list[CliqueTemplate]:
+        """The cliques with GPUs for which MNNVL is enabled, in either vocabulary."""
+        return [clique for clique in self.cliques if clique.gpus and (clique.enabling or clique.mnnvl_group)]
+
     def group_of(self, clique: CliqueTemplate) -> ScalingGroup | None:
         return next((group for group in self.groups if group.name == clique.group), None)
 
 
-def read_template(obj: Mapping[str, Any], namespace: str = "") -> Template:
+def read_template(obj: Mapping[str, Any]) -> Template:
     """Reads a PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
     metadata, spec = map_of(obj.get("metadata")), map_of(obj.get("spec"))
     template = map_of(spec.get("template"))
@@ -124,15 +127,7 @@ def read_template(obj: Mapping[str, Any], namespace: str = "") -> Template:
         _read_clique(map_of(item), _TEMPLATE.child("cliques").index(position), whole, members)
         for position, item in enumerate(list_of(template.get("cliques")))
     )
-    name = str(metadata.get("name") or "")
-    return Template(
-        str(metadata.get("namespace") or namespace),
-        name,
-        int_of(spec.get("replicas"), 1),
-        whole,
-        tuple(groups),
-        cliques,
-    )
+    return Template(str(metadata.get("name") or ""), int_of(spec.get("replicas"), 1), whole, tuple(groups), cliques)
 
 
 def _read_group(item: Mapping[str, Any], at: FieldPath) -> ScalingGroup:
@@ -157,7 +152,7 @@ def _read_clique(
     )
     pods = int_of(spec.get("replicas"), 1)
     gpus, whole = _gpus_of_pod(pod_spec, is_gpu), _gpus_of_pod(pod_spec, lambda resource: resource == GPU)
-    return CliqueTemplate(name, at, pods, gpus, whole, layers, group.name if group else "", claims)
+    return CliqueTemplate(name, pods, gpus, whole, layers, group.name if group else "", claims)
 
 
 def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> int:

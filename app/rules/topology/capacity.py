@@ -22,16 +22,16 @@ def capacity_warnings(
     return warnings
 
 
-def required_levels(template: Template, required: dict[Owner, str], levels: Sequence[Level]) -> dict[str, str]:
-    """Returns, by the name of a clique, the narrowest domain that its pods require:
+def required_levels(template: Template, required: dict[Owner, str], levels: Sequence[Level]) -> dict[str, Level]:
+    """Returns, by the name of a clique, the narrowest level that its pods require:
     by the constraint of the clique, of its scaling group or of the set."""
     order = [level.domain for level in levels]
-    narrowest: dict[str, str] = {}
+    narrowest: dict[str, Level] = {}
     for clique in template.cliques:
         owners = (SET, ("group", clique.group), ("clique", clique.name))
-        domains = [required[owner] for owner in owners if required.get(owner) in order]
-        if domains:
-            narrowest[clique.name] = max(domains, key=order.index)
+        positions = [order.index(required[owner]) for owner in owners if required.get(owner) in order]
+        if positions:
+            narrowest[clique.name] = levels[max(positions)]
     return narrowest
 
 

@@ -14,10 +14,6 @@ from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 READY = "Ready"
-REASON_READY = "TopologyReady"
-REASON_FAILED = "TopologyCreationOrUpdateFailed"
-REASON_PENDING = "KAITopologyPending"
-ERROR_CODE = "KAI_TOPOLOGY_CREATE_ERROR"
 
 
 def mapping_problem(levels: Sequence[Level]) -> str | None:
@@ -34,14 +30,7 @@ def mapping_problem(levels: Sequence[Level]) -> str | None:
 def desired_kai_topology(cluster_topology: Mapping[str, Any], levels: Sequence[Level]) -> dict[str, Any]:
     """Returns the KAI Topology of a stored ClusterTopology, which owns it. `levels` are listed broadest first."""
     metadata = cluster_topology["metadata"]
-    owner = {
-        "apiVersion": CLUSTER_TOPOLOGY.api_version(),
-        "kind": CLUSTER_TOPOLOGY.kind,
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = CLUSTER_TOPOLOGY.owner_reference(metadata["name"], metadata["uid"])
     return {
         "apiVersion": KAI_TOPOLOGY.api_version(),
         "kind": KAI_TOPOLOGY.kind,
@@ -76,10 +65,10 @@ def ready_condition(problem: str | None, generation: int, *, pending: bool = Fal
     """Returns the condition Ready of a ClusterTopology. `problem` is None if its
     KAI Topology is as it should be. A `pending` problem resolves by itself."""
     if problem is None:
-        return Condition(READY, "True", REASON_READY, "KAI Topology is in step with the ClusterTopology", generation)
+        return Condition(READY, "True", "TopologyReady", "KAI Topology is in step with the ClusterTopology", generation)
     if pending:
-        return Condition(READY, "Unknown", REASON_PENDING, problem, generation)
-    return Condition(READY, "False", REASON_FAILED, problem, generation)
+        return Condition(READY, "Unknown", "KAITopologyPending", problem, generation)
+    return Condition(READY, "False", "TopologyCreationOrUpdateFailed", problem, generation)
 
 
 def last_errors(condition: Condition, stored: Any, now: str) -> list[dict[str, Any]]:
@@ -87,7 +76,7 @@ def last_errors(condition: Condition, stored: Any, now: str) -> list[dict[str, A
     value. If it contains the same error, its `observedAt` stays; else that is `now` (RFC 3339)."""
     if condition.status != "False":
         return []
-    error = {"code": ERROR_CODE, "description": condition.message}
+    error = {"code": "KAI_TOPOLOGY_CREATE_ERROR", "description": condition.message}
     for stored_error in maps_of(stored):
         if {key: stored_error.get(key) for key in error} == error:
             return [stored_error]

@@ -10,7 +10,6 @@ from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.rules.mnnvl.demand import (
     Demand,
     annotations_of_demand,
-    base_of,
     claim_names,
     inherited_annotations,
     is_made_by_us,
@@ -20,7 +19,7 @@ from app.rules.mnnvl.demand import (
     read_demand,
     uses,
 )
-from app.rules.mnnvl.plan import Owner
+from app.rules.mnnvl.plan import Owner, base_of
 from app.rules.podcliqueset import Group, PodCliqueSet
 from tests import builders
 from tests.builders import injection_into

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
-from app.rules.mnnvl.grove_groups import both_vocabularies, ignored_annotations, shared_domain, validate_groups
+from app.rules.mnnvl.grove_groups import both_vocabularies, ignored_annotations, shared_domain
+from app.rules.mnnvl.set_annotations import validate_annotations
 from app.rules.mnnvl.template import CliqueTemplate, read_template
 from app.rules.podcliqueset import read_pod_clique_set
 
@@ -30,7 +31,7 @@ def pcs(*cliques: dict[str, Any], groups: Any = (), name: str = "nvl", replicas:
 
 def findings(obj: Any, old: Any = None, *others: Any) -> list[str]:
     stored = [read_pod_clique_set(other) for other in others]
-    return [finding.field for finding in validate_groups(read_template(obj), old, stored)[0]]
+    return [finding.field for finding in validate_annotations(read_template(obj), old, stored)[0]]
 
 
 POOL = {"name": "pool", "cliqueNames": ["leader"], "replicas": 3, "minAvailable": 2}
@@ -82,9 +83,9 @@ def test_a_claim_that_has_groves_name() -> None:
 
 
 def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
-    (finding,), _ = validate_groups(read_template(pcs(clique("worker"), group="g" * 60)), None, [])
+    (finding,), _ = validate_annotations(read_template(pcs(clique("worker"), group="g" * 60)), None, [])
     assert finding.message.endswith("Use at most 57 characters")
-    (finding,), _ = validate_groups(read_template(pcs(clique("w"), name="p" * 62, group="g")), None, [])
+    (finding,), _ = validate_annotations(read_template(pcs(clique("w"), name="p" * 62, group="g")), None, [])
     assert finding.message.endswith("Use a shorter name for the PodCliqueSet")
 
 
@@ -120,7 +121,7 @@ def test_two_sets_with_one_compute_domain() -> None:
 def test_what_an_update_leaves_as_it_was_may_stay() -> None:
     wrong = pcs(clique("worker"), group="g" * 60)
     template = read_template(wrong)
-    given, warnings = validate_groups(template, wrong, [])
+    given, warnings = validate_annotations(template, wrong, [])
     assert (given, [text.partition(": ")[0] for text in warnings]) == ([], ["stored before, and allowed to stay"])
     assert findings(wrong, pcs(clique("worker"))) == [OF_SET]
 
@@ -204,8 +205,8 @@ def test_mnnvl_without_the_driver() -> None:
 
 
 def test_a_template_is_read_with_what_is_missing() -> None:
-    read = read_template({"spec": {"template": {"cliques": [{"name": "a"}, 3], "podCliqueScalingGroups": "x"}}}, "ns")
-    assert (read.namespace, read.name, read.replicas, read.groups) == ("ns", "", 1, ())
+    read = read_template({"spec": {"template": {"cliques": [{"name": "a"}, 3], "podCliqueScalingGroups": "x"}}})
+    assert (read.name, read.replicas, read.groups) == ("", 1, ())
     assert [(each.name, each.pods, each.gpus) for each in read.cliques] == [("a", 1, 0), ("", 1, 0)]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.mnnvl.preflight import Placement, preflight_warnings
+from app.rules.mnnvl.preflight import preflight_warnings
 from app.rules.mnnvl.template import read_template
 from app.rules.topology.capacity import capacity_warnings, required_levels
 from app.rules.topology.coverage import Nodes
@@ -21,8 +21,7 @@ def node(number: int = 1, zone: str = "z", rack: str = "r", **labels: str) -> tu
 
 def warned(obj: Any, required: dict[tuple[str, str], str], nodes: Any) -> list[str]:
     template = read_template(obj)
-    placement = Placement(LEVELS, required_levels(template, required, LEVELS))
-    return preflight_warnings(template, placement, Nodes(nodes))
+    return preflight_warnings(template, required_levels(template, required, LEVELS), Nodes(nodes))
 
 
 RACK = {OF_SET: "rack"}
@@ -189,5 +188,5 @@ def test_capacity(required: dict[tuple[str, str], str], nodes: Nodes, warnings: 
 
 def test_the_narrowest_required_level_of_each_clique() -> None:
     required = {OF_SET: "zone", ("group", "pool"): "rack", ("clique", "w"): "galaxy"}
-    assert required_levels(read_template(POOLED), required, LEVELS) == {"w": "zone", "l": "rack"}
+    assert required_levels(read_template(POOLED), required, LEVELS) == {"w": LEVELS[0], "l": LEVELS[1]}
     assert required_levels(read_template(POOLED), {}, LEVELS) == {}
