@@ -1,7 +1,7 @@
 """Groups of Kubernetes Workloads, in the same form for all versions of the API.
 
 A Pod names its group in `spec.workloadRef` in Kubernetes 1.35, and in `spec.schedulingGroup` since
-1.36. `v1alpha1`, `v1alpha2` and `v1beta1` read objects of these versions into a `Group`. Source:
+1.36. `versions` reads Workloads and PodGroups of all versions into a `Group`. Source:
 https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-gang-scheduling
 """
 
@@ -11,7 +11,6 @@ from hashlib import sha256
 from typing import Any
 
 from app.objects.metadata import annotations_of, labels_of
-from app.objects.shape import map_of, maps_of
 
 IGNORE = "kai.scheduler/ignore-workload-api"
 """If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
@@ -138,44 +137,3 @@ def group_keys(identity: str, name: str) -> list[str]:
         return [instance_key(instance or name)]
     own_key = GroupRef(workload, group, instance).key
     return [own_key, instance_key(instance) if instance else shared_key(workload, group)]
-
-
-def named_groups(workload: Mapping[str, Any], definitions: Any, policy: str) -> dict[str, Group]:
-    """Returns the groups of `workload` by name. `definitions` is the list of them,
-    each with its policy in the field `policy`."""
-    name, layer = workload["metadata"]["name"], layer_of(workload)
-    return {
-        entry["name"]: Group(name, entry["name"], minimum_of(entry.get(policy)), layer)
-        for entry in maps_of(definitions)
-        if isinstance(entry.get("name"), str)
-    }
-
-
-def group_of(pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None, template: tuple[Any, Any]) -> Group:
-    """Returns the group that a PodGroup of scheduling.k8s.io defines. `template` are the names of the Workload and of
-    the template that it was made from. Labels and annotations are those of `workload`, or, if that is None, of the
-    PodGroup. The policy is that of the PodGroup: a later change of the template does not apply to it."""
-    spec = pod_group.get("spec") or {}
-    return Group(
-        workload=str(template[0] or ""),
-        name=str(template[1] or ""),
-        minimum=minimum_of(spec.get("schedulingPolicy")),
-        layer=layer_of(workload or pod_group),
-        pod_group=pod_group["metadata"]["name"],
-        priority_class=str(spec.get("priorityClassName") or ""),
-        topology_key=_topology_key(spec),
-        composite=str(spec.get("parentCompositePodGroupName") or ""),
-    )
-
-
-def minimum_of(policy: Any) -> int | None:
-    """Returns the `minCount` of a gang, or None if `policy` is not that of a gang."""
-    count = map_of(map_of(policy).get("gang")).get("minCount")
-    return count if isinstance(count, int) and count >= 0 else None
-
-
-def _topology_key(spec: Mapping[str, Any]) -> str:
-    """Returns the node label of `schedulingConstraints.topology` (KEP-5732). All
-    Pods of the group must be on nodes that have the same value of it."""
-    topology = (spec.get("schedulingConstraints") or {}).get("topology") or [{}]
-    return str(topology[0].get("key") or "")

@@ -1,32 +1,66 @@
-"""Reads objects of scheduling.k8s.io by their apiVersion."""
+"""Workloads and PodGroups of scheduling.k8s.io, in all versions of the API.
 
-from collections.abc import Callable, Mapping
+- v1alpha1 (Kubernetes 1.35): a Workload defines groups in `podGroups`, and Pods name them. Source:
+  https://github.com/kubernetes/api/blob/release-1.35/scheduling/v1alpha1/types.go
+- v1alpha2 (1.36): Pods name a PodGroup, which may have been made from a template in a Workload. Source:
+  https://github.com/kubernetes/api/blob/release-1.36/scheduling/v1alpha2/types.go
+- v1alpha3 and v1beta1 (1.37): a PodGroup names its template in `workloadRef`, its `minCount` may change, and it may be
+  part of a CompositePodGroup. The two versions differ only in kinds that are not read here. Templates inside of
+  composite templates are ignored. Source:
+  https://github.com/kubernetes/api/blob/10b39a39/scheduling/v1beta1/types.go
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
-from app.rules.workload import v1alpha1, v1alpha2, v1beta1
-from app.rules.workload.groups import Group
-
-_WORKLOADS: dict[str, Callable[[Mapping[str, Any]], dict[str, Group]]] = {
-    "scheduling.k8s.io/v1alpha1": v1alpha1.groups_of_workload,
-    "scheduling.k8s.io/v1alpha2": v1alpha2.groups_of_workload,
-    "scheduling.k8s.io/v1alpha3": v1alpha2.groups_of_workload,
-    "scheduling.k8s.io/v1beta1": v1alpha2.groups_of_workload,
-}
-_POD_GROUPS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any] | None], Group]] = {
-    "scheduling.k8s.io/v1alpha2": v1alpha2.group_of_pod_group,
-    "scheduling.k8s.io/v1alpha3": v1beta1.group_of_pod_group,
-    "scheduling.k8s.io/v1beta1": v1beta1.group_of_pod_group,
-}
+from app.objects.shape import map_of, maps_of
+from app.rules.workload.groups import Group, layer_of
 
 
 def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
-    """Returns the groups that a Workload defines, by name. KeyError for any other apiVersion."""
-    if "podGroups" in (workload.get("spec") or {}):  # stored as v1alpha1, and served unchanged in a later version
-        return v1alpha1.groups_of_workload(workload)
-    return _WORKLOADS[workload["apiVersion"]](workload)
+    """Returns the groups that a Workload defines, or has templates for, by name."""
+    spec = workload.get("spec") or {}
+    if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
+        definitions, policy = spec["podGroups"], "policy"
+    else:
+        definitions, policy = spec.get("podGroupTemplates"), "schedulingPolicy"
+    name, layer = workload["metadata"]["name"], layer_of(workload)
+    return {
+        entry["name"]: Group(name, entry["name"], _minimum(entry.get(policy)), layer)
+        for entry in maps_of(definitions)
+        if isinstance(entry.get("name"), str)
+    }
 
 
 def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None) -> Group:
     """Returns the group that a PodGroup of scheduling.k8s.io defines, with the labels and annotations of `workload`,
-    or, if that is None, of the PodGroup. KeyError for any other apiVersion."""
-    return _POD_GROUPS[pod_group["apiVersion"]](pod_group, workload)
+    or, if that is None, of the PodGroup. The policy is that of the PodGroup: a later change of the template does not
+    apply to it."""
+    spec = pod_group.get("spec") or {}
+    if pod_group["apiVersion"].endswith("/v1alpha2"):
+        template, name = (spec.get("podGroupTemplateRef") or {}).get("workload") or {}, "podGroupTemplateName"
+    else:
+        template, name = spec.get("workloadRef") or {}, "templateName"
+    return Group(
+        workload=str(template.get("workloadName") or ""),
+        name=str(template.get(name) or ""),
+        minimum=_minimum(spec.get("schedulingPolicy")),
+        layer=layer_of(workload or pod_group),
+        pod_group=pod_group["metadata"]["name"],
+        priority_class=str(spec.get("priorityClassName") or ""),
+        topology_key=_topology_key(spec),
+        composite=str(spec.get("parentCompositePodGroupName") or ""),
+    )
+
+
+def _minimum(policy: Any) -> int | None:
+    """Returns the `minCount` of a gang, or None if `policy` is not that of a gang."""
+    count = map_of(map_of(policy).get("gang")).get("minCount")
+    return count if isinstance(count, int) and count >= 0 else None
+
+
+def _topology_key(spec: Mapping[str, Any]) -> str:
+    """Returns the node label of `schedulingConstraints.topology` (KEP-5732). All
+    Pods of the group must be on nodes that have the same value of it."""
+    topology = (spec.get("schedulingConstraints") or {}).get("topology") or [{}]
+    return str(topology[0].get("key") or "")

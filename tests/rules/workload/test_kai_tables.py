@@ -20,7 +20,7 @@ import pytest
 
 from app.rules.workload.groups import Group, Layer
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group
-from app.rules.workload.v1alpha1 import groups_of_workload
+from app.rules.workload.versions import groups_of_workload
 
 QUEUE, PRIORITY, PREEMPTIBILITY = "kai.scheduler/queue", "priorityClassName", "kai.scheduler/preemptibility"
 TOPOLOGY = "kai.scheduler/topology"
