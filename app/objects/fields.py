@@ -108,6 +108,12 @@ def summary(findings: Sequence[FieldError]) -> str:
     return f"[{', '.join(map(str, findings))}]"
 
 
+def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Returns the first `most` of `texts` for people, and how many more there are."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{separator.join(texts[:most])}{more}"
+
+
 def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> list[Any]:
     """Returns the list at `holder[name]`, or an empty list if it is absent or null. For a value
     of another type, adds a finding and returns an empty list. `path` is the path of `holder`."""

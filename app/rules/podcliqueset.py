@@ -118,7 +118,7 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
         groups=tuple(
             Group(
                 item["name"],
-                tuple(filter(_is_text, list_of(item.get("cliqueNames")))),
+                tuple(name for name in list_of(item.get("cliqueNames")) if isinstance(name, str)),
                 pack_domain(item),
                 read_pack(item),
                 read_mnnvl(map_of(item.get("annotations"))),
@@ -165,8 +165,4 @@ def _condition(status: Mapping[str, Any]) -> tuple[str, str, str, int] | None:
 
 
 def _named(value: Any) -> list[dict[str, Any]]:
-    return [item for item in maps_of(value) if _is_text(item.get("name"))]
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+    return [item for item in maps_of(value) if isinstance(item.get("name"), str)]

@@ -4,7 +4,7 @@ Source: https://github.com/omer-dayan/KAI-Scheduler/issues/12, which also gives 
 messages. The CRD validates the rest of the spec.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.objects.fields import (
@@ -36,10 +36,6 @@ def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
         return []
     if not isinstance(subgroups, list):
         return [wrong_type(_PATH, subgroups, "a list")]
-    return validate_subgroups(subgroups)
-
-
-def validate_subgroups(subgroups: list[Any]) -> list[FieldError]:
     return [] if _is_plainly_valid(subgroups) else _find_problems(subgroups)
 
 
@@ -67,65 +63,43 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
             findings.append(wrong_type(_PATH.index(position), subgroup, "a map"))
             continue
         name, parent = subgroup.get("name", ""), subgroup.get("parent")
-        has_name = _validate_name(position, name, findings)
-        _validate_parent(position, name, parent, findings)
-        if has_name:
+        findings += _name_problems(position, name)
+        findings += _parent_problems(position, name, parent)
+        if isinstance(name, str):
             members.append((position, name, parent if isinstance(parent, str) else None))
-    parents = _validate_duplicates(members, findings)
-    if parents:
-        _validate_missing_parents(members, parents, findings)
-        _validate_cycles(members, parents, findings)
+    parents: dict[str, str | None] = {}
+    for position, name, parent in members:
+        if name in parents:  # the first entry counts
+            findings.append(_finding(position, "name", REASON_DUPLICATE, f"duplicate subgroup name {name}"))
+        else:
+            parents[name] = parent
+    for position, name, parent in members:
+        if parent is not None and parent not in parents and is_label(parent):
+            findings.append(_finding(position, "parent", REASON_NOT_FOUND, f"parent {parent} of {name} was not found"))
+    _validate_cycles(members, parents, findings)
     return findings
 
 
-def _validate_name(position: int, name: Any, findings: list[FieldError]) -> bool:
-    """Returns whether `name` is a string."""
-    at = _PATH.index(position).child("name")
+def _finding(position: int, field: str, reason: str, text: str, message: str = "") -> FieldError:
+    return FieldError(str(_PATH.index(position).child(field)), reason, message or text, text)
+
+
+def _name_problems(position: int, name: Any) -> Iterator[FieldError]:
     if not isinstance(name, str):
-        findings.append(wrong_type(at, name, "a string"))
-        return False
-    problem = label_problem(name)
-    if problem is not None:
-        reason = REASON_INVALID if name else REASON_REQUIRED
+        yield wrong_type(_PATH.index(position).child("name"), name, "a string")
+    elif (problem := label_problem(name)) is not None:
         text = f"invalid subgroup name {quote(name)}: {problem}"
-        findings.append(FieldError(str(at), reason, text, text))
-    return True
+        yield _finding(position, "name", REASON_INVALID if name else REASON_REQUIRED, text)
 
 
-def _validate_parent(position: int, name: Any, parent: Any, findings: list[FieldError]) -> None:
+def _parent_problems(position: int, name: Any, parent: Any) -> Iterator[FieldError]:
     if parent is None:
         return
-    at = _PATH.index(position).child("parent")
     if not isinstance(parent, str):
-        findings.append(wrong_type(at, parent, "a string"))
-        return
-    problem = label_problem(parent)
-    if problem is not None:
+        yield wrong_type(_PATH.index(position).child("parent"), parent, "a string")
+    elif (problem := label_problem(parent)) is not None:
         text = f"invalid parent name {quote(parent)} for subgroup {quote(name)}: {problem}"
-        findings.append(FieldError(str(at), REASON_INVALID, text, text))
-
-
-def _validate_duplicates(members: list[_Member], findings: list[FieldError]) -> dict[str, str | None]:
-    """Returns the parent of each name. If a name occurs twice, the first entry counts."""
-    parents: dict[str, str | None] = {}
-    for position, name, parent in members:
-        if name in parents:
-            at = str(_PATH.index(position).child("name"))
-            text = f"duplicate subgroup name {name}"
-            findings.append(FieldError(at, REASON_DUPLICATE, text, text))
-        else:
-            parents[name] = parent
-    return parents
-
-
-def _validate_missing_parents(
-    members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]
-) -> None:
-    for position, name, parent in members:
-        if parent is not None and parent not in parents and label_problem(parent) is None:
-            at = str(_PATH.index(position).child("parent"))
-            text = f"parent {parent} of {name} was not found"
-            findings.append(FieldError(at, REASON_NOT_FOUND, text, text))
+        yield _finding(position, "parent", REASON_INVALID, text)
 
 
 def _validate_cycles(members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]) -> None:
@@ -141,7 +115,7 @@ def _validate_cycles(members: list[_Member], parents: dict[str, str | None], fin
         if name is not None and name in trail:
             names = list(trail)
             cycle = names[names.index(name) :]
-            at = str(_PATH.index(min(position_of[member] for member in cycle)).child("parent"))
-            text = "cycle detected in subgroups"
-            findings.append(FieldError(at, REASON_INVALID, f"{text}: {' -> '.join([*cycle, name])}", text))
+            first, text = min(position_of[member] for member in cycle), "cycle detected in subgroups"
+            message = f"{text}: {' -> '.join([*cycle, name])}"
+            findings.append(_finding(first, "parent", REASON_INVALID, text, message))
         done.update(trail)

@@ -74,7 +74,7 @@ class Webhook:
             resource=self.resource.plural,
             subresource=self.subresource,
             operations=frozenset(self.operations),
-            handler=_Answering(handler),
+            handler=_answering(handler),
             also=tuple((resource.kind, resource.plural) for resource in self.also),
         )
 
@@ -223,18 +223,17 @@ def guarded_kinds(enabled: bool) -> frozenset[str]:
     return frozenset({CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if enabled else [])})
 
 
-class _Answering:
-    """A handler whose ClusterError becomes a verdict."""
+def _answering(handler: Handler) -> Handler:
+    """Returns `handler` with a verdict in place of a ClusterError."""
 
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-
-    def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
+    def answer(request: Request) -> Verdict | Awaitable[Verdict]:
         try:
-            answer = self._handler(request)
+            answer = handler(request)
         except ClusterError as problem:
             return _verdict_on(problem)
         return answer if isinstance(answer, Verdict) else _awaited(answer)
+
+    return answer
 
 
 async def _awaited(answer: Awaitable[Verdict]) -> Verdict:

@@ -14,7 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.objects.edits import value_at
-from app.objects.fields import FieldError, FieldPath, duplicate, forbidden, invalid, walk_list, walk_map, walk_maps
+from app.objects.fields import (
+    FieldError,
+    FieldPath,
+    duplicate,
+    forbidden,
+    invalid,
+    listed,
+    walk_list,
+    walk_map,
+    walk_maps,
+)
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
@@ -115,11 +125,10 @@ def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
     using = [pcs for pcs in users if not pcs.deleting and not pcs.levels.isdisjoint(domains)]
     if not using:
         return None
-    names = ", ".join(f"{pcs.namespace}/{pcs.name}" for pcs in using[:_SHOWN])
-    more = f" and {len(using) - _SHOWN} more" if len(using) > _SHOWN else ""
+    names = listed([f"{pcs.namespace}/{pcs.name}" for pcs in using], _SHOWN)
     used = sorted(set().union(*(pcs.levels & domains for pcs in using)))
     levels = ", ".join(f'"{domain}"' for domain in used)
-    return f"the constraints on {levels} would vanish from the PodGangs of PodCliqueSets {names}{more}"
+    return f"the constraints on {levels} would vanish from the PodGangs of PodCliqueSets {names}"
 
 
 def is_allowed_in_use(obj: Mapping[str, Any]) -> bool:

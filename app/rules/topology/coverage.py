@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.objects.conditions import Condition
+from app.objects.fields import listed
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 GPU_COUNT = "nvidia.com/gpu.count"
@@ -124,19 +125,12 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
         )
         yield LevelProblem("LevelsNotBroadestFirst", broader.domain, text)
         return
-    shown = ", ".join(f'"{value}" is in {_listed(parents[value])}' for value in torn[:_SHOWN])
-    more = f" and {len(torn) - _SHOWN} more" if len(torn) > _SHOWN else ""
+    shown = listed([f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn], _SHOWN)
     text = (
-        f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain} {shown}{more}; '
+        f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain} {shown}; '
         f"the scheduler takes these for different domains"
     )
     yield LevelProblem("LevelsNotATree", narrower.domain, text)
-
-
-def _listed(values: Collection[str]) -> str:
-    names = sorted(values)
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{' and '.join(names[:_SHOWN])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

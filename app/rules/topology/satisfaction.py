@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from app.objects.conditions import Condition
+from app.objects.fields import listed
 from app.rules.podcliqueset import CONDITION, PodCliqueSet
 from app.rules.topology.levels import DOMAINS, Topology
 
@@ -39,8 +40,7 @@ def removed_levels_warning(removed: Collection[str], sets: Sequence[PodCliqueSet
     ClusterTopology, or None if `sets`, the PodCliqueSets with constraints on them, are empty."""
     if not sets:
         return None
-    names = [f"{pcs.namespace}/{pcs.name}" for pcs in sets[:SHOWN]]
-    more = f" and {len(sets) - SHOWN} more" if len(sets) > SHOWN else ""
+    names = listed([f"{pcs.namespace}/{pcs.name}" for pcs in sets], SHOWN)
     levels = ", ".join(f"'{domain}'" for domain in DOMAINS if domain in removed)
     subject = "1 PodCliqueSet has" if len(sets) == 1 else f"{len(sets)} PodCliqueSets have"
-    return f"{subject} constraints on the removed levels ({levels}), which will be ignored: {', '.join(names)}{more}"
+    return f"{subject} constraints on the removed levels ({levels}), which will be ignored: {names}"
