@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from app.cluster.facts import CachedFacts
 from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.nodes import NodeKeys
 from app.cluster.stores import Stores
-from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES
+from app.cluster.table import FOR_VERDICTS
 from app.config.schema import Configuration
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
@@ -26,17 +25,9 @@ class Cluster:
         settings = configuration.cluster_topology
         self.client, self.discovery = client, discovery
         self.topology_name = settings.name
-        self.node_keys = NodeKeys(settings.name, configuration.node_labels)
-        self.stores = Stores(FOR_VERDICTS, {NODES: self.node_keys.project})
-        self.stores[TOPOLOGIES].subscribe(self.node_keys.topology_changed)
-        self.stores[BINDINGS].subscribe(self.node_keys.binding_changed)
-        self.stores[NODES].subscribe(self.node_keys.node_changed)
+        self.stores = Stores(FOR_VERDICTS)
         self.facts = CachedFacts(
-            client,
-            self.stores,
-            topology_name=settings.name,
-            topology_enabled=settings.enabled,
-            node_keys=self.node_keys,
+            client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled
         )
         self.resources = ClusterMnnvl(client, self.facts, self.stores)
 

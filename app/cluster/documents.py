@@ -41,8 +41,7 @@ def take_in(cluster: Cluster, document: Object) -> None:
 
 
 def fill_from(cluster: Cluster, objects_of: Any) -> None:
-    """Fills every store with the objects that `objects_of` returns for its resource.
-    Nodes come last, because the levels decide which of their labels are kept."""
+    """Fills every store with the objects that `objects_of` returns for its resource."""
     for fact, store in cluster.stores:
         fill(store, objects_of(fact.resource))
 

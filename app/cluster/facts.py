@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from app.cluster.dialects import dialect_of
-from app.cluster.nodes import NodeKeys, NodeSummary
+from app.cluster.nodes import NodeGroups
 from app.cluster.readers import TopologyMissing
 from app.cluster.stores import Stores
 from app.cluster.table import (
@@ -23,7 +23,7 @@ from app.objects.resource import Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.binding_levels import KaiTopology
-from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
+from app.rules.topology.coverage import GPU_COUNT, NVLINK_DOMAIN, LevelProblem, Nodes, coverage_problems
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Topology
 
@@ -48,12 +48,10 @@ class CachedFacts:
         *,
         topology_name: str,
         topology_enabled: bool,
-        node_keys: NodeKeys | None = None,
     ) -> None:
-        self._node_keys = node_keys or NodeKeys(topology_name, ())
         self._client = client
         self._stores = stores
-        self._summary = NodeSummary(stores[NODES])
+        self._node_groups = NodeGroups(stores[NODES])
         self._name = topology_name
         self._disabled = None if topology_enabled else Topology(topology_name, enabled=False)
         self._current = Topology(topology_name, enabled=True)
@@ -89,10 +87,10 @@ class CachedFacts:
         return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
 
     def nodes(self) -> Nodes:
-        return self._summary.nodes()
+        return self.nodes_with((*self.level_keys(), GPU_COUNT, NVLINK_DOMAIN))
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        return self._node_keys.nodes(keys) if self._stores[NODES].synced else Nodes()
+        return self._node_groups.by(keys) if self._stores[NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
         """Returns the problems of each topology that workloads may refer to, by its
@@ -139,4 +137,5 @@ class CachedFacts:
         return ready(self._stores[DEVICE_CLASSES], "DeviceClasses").values()
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
-        return ready(self._stores[NODES], "Nodes").get("", name)
+        labels = ready(self._stores[NODES], "Nodes").get("", name)
+        return None if labels is None else labels.as_map()

@@ -1,25 +1,21 @@
 """A typed store for each row of the table of facts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from app.cluster.table import Fact
 from app.kube.api import Object
-from app.kube.store import Projection, WatchStore
+from app.kube.store import WatchStore
 
 T = TypeVar("T")
 
-NO_PROJECTIONS: Mapping[Fact[Any], Projection[Any]] = {}
-
 
 class Stores:
-    """The stores of `facts`. `projections` replace the projections of their rows."""
+    """The stores of `facts`."""
 
-    def __init__(
-        self, facts: Iterable[Fact[Any]], projections: Mapping[Fact[Any], Projection[Any]] = NO_PROJECTIONS
-    ) -> None:
+    def __init__(self, facts: Iterable[Fact[Any]]) -> None:
         self._stores: dict[Fact[Any], WatchStore[Any]] = {
-            fact: WatchStore(projections.get(fact, fact.project), fact.indexes) for fact in facts
+            fact: WatchStore(fact.project, fact.indexes) for fact in facts
         }
 
     def __getitem__(self, fact: Fact[T]) -> WatchStore[T]:

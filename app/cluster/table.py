@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from app.cluster.nodes import NodeLabels, read_node_labels
 from app.cluster.podgangs import StoredGang, read_stored_gang
 from app.cluster.workloads import (
     StoredInstance,
@@ -24,7 +25,6 @@ from app.cluster.workloads import (
 )
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction
-from app.objects.metadata import labels_of
 from app.objects.resource import NODE, POD, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
@@ -53,7 +53,6 @@ from app.rules.topology.levels import Level
 T = TypeVar("T")
 
 Levels = tuple[Level, ...]
-NodeLabels = Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +148,7 @@ GANGS: Fact[StoredGang] = Fact(POD_GANG, read_stored_gang, {BY_SET: set_keys})
 SETS: Fact[PodCliqueSet] = Fact(
     POD_CLIQUE_SET, read_pod_clique_set, {OF_NAMESPACE: namespace_keys, OF_BINDING: binding_keys}
 )
-NODES: Fact[NodeLabels] = Fact(NODE, labels_of, metadata_only=True)
+NODES: Fact[NodeLabels] = Fact(NODE, read_node_labels, metadata_only=True)
 DEVICE_CLASSES: Fact[str] = Fact(DEVICE_CLASS, read_name, metadata_only=True)
 CLIQUES: Fact[Demand] = Fact(POD_CLIQUE, read_demand, {BY_SET: demand_sets, BY_BASE: demand_bases})
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from app.cluster.cluster import Cluster
 from app.cluster.stores import Stores
-from app.cluster.table import BINDINGS, NODES, TOPOLOGIES, Fact
+from app.cluster.table import Fact
 from app.kube.api import Client
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore
@@ -21,8 +21,7 @@ async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
         await discovery.until_known()
         tasks.create_task(watch_crds(client, discovery), name="watch crds")
         for fact, store in cluster.stores:
-            watching = _nodes(cluster, client, discovery) if fact is NODES else follow(fact, store, client, discovery)
-            tasks.create_task(watching, name=f"watch {fact.resource}")
+            tasks.create_task(follow(fact, store, client, discovery), name=f"watch {fact.resource}")
 
 
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
@@ -48,16 +47,6 @@ async def follow(fact: Fact[Any], store: WatchStore[Any], client: Client, discov
             served_changed=discovery.changed,
         )
         await _until(watching, discovery.redefined(fact.resource))
-
-
-async def _nodes(cluster: Cluster, client: Client, discovery: Discovery) -> NoReturn:
-    """Follows the nodes once the levels are known, and lists them again if a label is needed that was not kept."""
-    for levels in (TOPOLOGIES, BINDINGS):
-        await cluster.stores[levels].until_synced()
-    changed = cluster.node_keys.changed
-    while True:
-        changed.clear()
-        await _until(follow(NODES, cluster.stores[NODES], client, discovery), changed.wait())
 
 
 async def _until(watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]) -> None:

@@ -254,14 +254,13 @@ def test_nodes_are_counted_as_they_change() -> None:
     assert list(cluster.facts.nodes()) == []
 
 
-def test_a_level_of_a_binding_asks_for_another_label_of_nodes() -> None:
-    cluster = OfflineCluster([BOUND])
-    cluster.node_keys.changed.clear()
+def test_a_new_level_of_a_binding_groups_the_nodes_at_once() -> None:
+    cluster = OfflineCluster([BOUND, node("a", k_block="b", k_other="x")])
+    assert list(cluster.facts.nodes()) == [({}, 1)]
     changed = {**BOUND, "metadata": {"name": "gb200", "resourceVersion": "100"}}
     changed["spec"] = {"levels": [RACK_LEVEL, {"domain": "block", "key": "k/block"}]}
     cluster.stores[BINDINGS].note(changed)
-    assert cluster.node_keys.changed.is_set()
-    assert cluster.node_keys.project(node("a", k_block="b", k_other="x")) == {"k/block": "b"}
+    assert list(cluster.facts.nodes()) == [({"k/block": "b"}, 1)]
 
 
 def test_labels_of_nodes_are_known_before_a_level_refers_to_them() -> None:

@@ -58,31 +58,25 @@ async def test_facts_follow_the_cluster() -> None:
     client = WatchedMemory([topology(RACK), node(k_rack="r1", other_label="x")])
     async with running(client) as cluster:
         assert cluster.facts.topology().levels == (Level("rack", "k/rack"),)
-        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1"})
+        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1", "other/label": "x"})
         assert cluster.facts.node_labels("n2") is None
         await client.patch(NODE, "n1", {"metadata": {"labels": {"k/rack": "r2"}}})
-        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r2"})
+        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r2", "other/label": "x"})
         await client.delete(NODE, "n1")
         await until(lambda: cluster.facts.node_labels("n1") is None)
 
 
-async def test_nodes_are_read_again_for_a_new_level() -> None:
+async def test_nodes_are_grouped_by_the_label_of_a_new_level_without_another_list() -> None:
     client = WatchedMemory([topology(RACK), node(k_rack="r1", k_zone="z1", mine_label="m")])
-    async with running(client, node_labels=("mine/label",)) as cluster:
-        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1", "mine/label": "m"})
+    async with running(client) as cluster:
+        await until(lambda: list(cluster.facts.nodes()) == [({"k/rack": "r1"}, 1)])
         await client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": {"levels": [RACK, ZONE]}})
-        await until(lambda: cluster.facts.node_labels("n1") == {"k/rack": "r1", "k/zone": "z1", "mine/label": "m"})
+        await until(lambda: list(cluster.facts.nodes()) == [({"k/rack": "r1", "k/zone": "z1"}, 1)])
         await client.create(CLUSTER_TOPOLOGY, topology(name="other"))
         await client.delete(CLUSTER_TOPOLOGY, "managed")
         await until(lambda: len(cluster.stores[TOPOLOGIES]) == 1)
         with pytest.raises(Unavailable, match='"managed" does not exist yet'):
             cluster.facts.topology()
-
-
-async def test_nodes_are_listed_once_when_the_topology_says_which_labels_are_wanted() -> None:
-    client = WatchedMemory([topology(RACK, ZONE), node(k_rack="r1")])
-    async with running(client) as cluster:
-        assert cluster.facts.node_labels("n1") == {"k/rack": "r1"}
     assert [call.verb for call in client.calls if call.resource == NODE].count("list") == 1
 
 

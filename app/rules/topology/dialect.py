@@ -41,10 +41,11 @@ class TopologyFacts(Protocol):
         """Returns the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Returns the nodes grouped by the labels that are kept. Empty if the nodes are not known."""
+        """Returns the nodes grouped by their labels of all levels in use, and by those that warnings need. Empty if the
+        nodes are not known."""
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        """Returns the nodes grouped by their labels of these keys, whether a stored level refers to them or not."""
+        """Returns the nodes grouped by their labels of these keys. Empty if the nodes are not known."""
 
 
 @dataclass(frozen=True, slots=True)
