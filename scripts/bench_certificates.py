@@ -28,7 +28,7 @@ from bench_restarts import Balancer
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.store import WatchStore
-from app.kube.watch import run_store
+from app.kube.watch import Selection, run_store
 from app.objects.resource import VALIDATING_WEBHOOKS
 from app.rules.kinds import ALL
 from app.sandbox.sandbox import Sandbox
@@ -194,7 +194,7 @@ async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
     store = WatchStore(ca_bundle)
     store.subscribe(changed)
     async with HttpClient(await from_kubeconfig(kubeconfig, "admin"), ALL) as client:
-        watching = asyncio.create_task(run_store(client, store, VALIDATING_WEBHOOKS))
+        watching = asyncio.create_task(run_store(client, store, Selection(VALIDATING_WEBHOOKS)))
         try:
             await first.wait()
             yield

@@ -14,7 +14,7 @@ from app.config.schema import Certificates
 from app.kube.api import Client
 from app.kube.loop import Loop, Observe
 from app.kube.store import WatchStore
-from app.kube.watch import run_store
+from app.kube.watch import Selection, run_store
 from app.objects.resource import SECRET, Resource
 
 _PLACEHOLDER_LIFE = timedelta(days=365)
@@ -47,8 +47,8 @@ class SelfManagedSource(CertificateReconciler):
     async def _watch(self, resource: Resource, namespace: str | None, name: str) -> None:
         store = self.watched[resource.plural] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
         store.subscribe(lambda _key, _before, _after: self._wake())
-        selector = f"metadata.name={name}"
-        await run_store(self.client, store, resource, namespace=namespace, field_selector=selector, metadata_only=True)
+        selection = Selection(resource, namespace, field_selector=f"metadata.name={name}", metadata_only=True)
+        await run_store(self.client, store, selection)
 
     def _wake(self) -> None:
         for key in self.all_keys():

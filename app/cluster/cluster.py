@@ -26,9 +26,7 @@ class Cluster:
         self.client, self.discovery = client, discovery
         self.topology_name = settings.name
         self.stores = Stores(FOR_VERDICTS)
-        self.facts = CachedFacts(
-            client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled
-        )
+        self.facts = CachedFacts(client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled)
         self.resources = ClusterMnnvl(client, self.facts, self.stores)
 
     def checks(self) -> dict[str, str | None]:

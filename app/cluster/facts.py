@@ -1,7 +1,7 @@
 """The readers that webhooks use, over the stores of facts."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
@@ -18,7 +18,8 @@ from app.cluster.table import (
     TOPOLOGIES,
     Levels,
 )
-from app.kube.api import NotFound, Objects, Store, Unavailable
+from app.kube.api import NotFound, Objects, Unavailable
+from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
@@ -27,10 +28,10 @@ from app.rules.topology.coverage import GPU_COUNT, NVLINK_DOMAIN, LevelProblem, 
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Topology
 
-AnyStore = TypeVar("AnyStore", bound=Store[Any])
+T = TypeVar("T")
 
 
-def ready(store: AnyStore, resource: object) -> AnyStore:
+def ready(store: WatchStore[T], resource: object) -> WatchStore[T]:
     """Returns `store`. Unavailable until it has its first list. `resource` names it in the message."""
     if not store.synced:
         raise Unavailable(f"the cache of {resource} is not filled yet; try again in a few seconds")

@@ -38,7 +38,7 @@ async def read(cluster: Cluster, client: Client, levels: tuple[Level, ...], name
     for fact, store in cluster.stores:
         scope = namespace if fact.resource.namespaced else None
         try:
-            await _fill(client, store, Selection(fact.resource, scope, fact.labels, metadata_only=fact.metadata_only))
+            await _fill(client, store, fact.selection(scope))
         except NotFound:
             store.mark_not_served()
         except ClusterError as error:

@@ -13,7 +13,8 @@ from app.cluster.facts import ready
 from app.cluster.readers import NotOurs, PodCliqueSetReader
 from app.cluster.stores import Stores
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, replica_key
-from app.kube.api import Conflict, NotFound, Object, Objects, Store, Unavailable
+from app.kube.api import Conflict, NotFound, Object, Objects, Unavailable
+from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
@@ -27,7 +28,7 @@ _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 
 class _Needed(NamedTuple):
     resource: Resource
-    store: Store[MnnvlResource]
+    store: WatchStore[MnnvlResource]
     name: str
 
     def __str__(self) -> str:

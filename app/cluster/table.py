@@ -25,6 +25,7 @@ from app.cluster.workloads import (
 )
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction
+from app.kube.watch import Selection
 from app.objects.resource import NODE, POD, Resource
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
@@ -67,6 +68,9 @@ class Fact(Generic[T]):
     labels: str = ""
     fields: str = ""
     metadata_only: bool = False
+
+    def selection(self, namespace: str | None = None) -> Selection:
+        return Selection(self.resource, namespace, self.labels, self.fields, self.metadata_only)
 
 
 OF_NAMESPACE = "namespace"

@@ -37,15 +37,7 @@ async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -
 async def follow(fact: Fact[Any], store: WatchStore[Any], client: Client, discovery: Discovery) -> NoReturn:
     """Keeps the store of one fact in step until cancelled. It is listed again if its CRD has changed."""
     while True:
-        watching = run_store(
-            client,
-            store,
-            fact.resource,
-            label_selector=fact.labels,
-            field_selector=fact.fields,
-            metadata_only=fact.metadata_only,
-            served_changed=discovery.changed,
-        )
+        watching = run_store(client, store, fact.selection(), served_changed=discovery.changed)
         await _until(watching, discovery.redefined(fact.resource))
 
 

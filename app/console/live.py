@@ -17,7 +17,7 @@ from app.explain.words import listed
 from app.kube.api import ClusterError, Forbidden, Reader
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
-from app.kube.watch import Pace, run_store
+from app.kube.watch import Pace, Selection, run_store
 from app.objects.resource import NAMESPACE, POD, Resource
 
 NO_RIGHT = "no right to list"
@@ -218,8 +218,7 @@ class Live:
             await run_store(
                 self._client,
                 store,
-                resource,
-                namespace=namespace,
+                Selection(resource, namespace),
                 pace=self._pace,
                 served_changed=changed,
                 needs_right=True,

@@ -1,10 +1,8 @@
-"""The Protocols and errors of a cluster. `client.py` implements `Client`, and `store.py` implements `Store`. Both pass
-`tests/kube/contract.py`.
-"""
+"""The calls of a cluster as Protocols, and their errors. `client.py` implements `Client`."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from app.objects.resource import Resource
 
@@ -18,8 +16,6 @@ Patch = Object | list[Object]
 """A merge patch (a map), or a JSON patch (a list of operations)."""
 
 PatchKind = Literal["merge", "json"]
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 class ClusterError(Exception):
@@ -179,36 +175,3 @@ class Client(Objects, Reader, Protocol):
     ) -> None:
         """Deletes an object in the background. Raises Conflict if it does not have this `uid` or `resource_version`."""
         ...
-
-
-Change = Callable[[Key, T | None, T | None], None]
-"""Called after a change of a store with the key, the value before and the value now; None if there is none."""
-
-
-class Store(Protocol[T_co]):
-    """A cache of a resource, which has a projection of each object. Reads never wait."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first list has been read, or the resource is known not to be served."""
-        ...
-
-    @property
-    def served(self) -> bool: ...
-
-    def get(self, namespace: str, name: str) -> T_co | None: ...
-
-    def by_index(self, index: str, value: Key) -> Iterable[T_co]:
-        """The values for which the function of `index` returns `value`. Raises KeyError if there is no such index."""
-        ...
-
-    def values(self) -> Iterable[T_co]: ...
-
-    def __len__(self) -> int: ...
-
-    def note(self, obj: Object) -> None:
-        """Stores the object in the response of a write, so that reads have it before the watch delivers it. An object
-        that is older than the cached one is ignored."""
-        ...
-
-    def subscribe(self, change: Change[T_co]) -> None: ...

@@ -36,9 +36,9 @@ class HttpClient:
         resources: Iterable[Resource],
         limits: Limits | None = None,
         *,
-        user_agent: str = "",
+        user_agent: str = "grove-admission",
     ) -> None:
-        self._transport = Transport(credentials, limits or Limits(), user_agent or "grove-admission")
+        self._transport = Transport(credentials, limits or Limits(), user_agent)
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: Limits) -> "HttpClient":

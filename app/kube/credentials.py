@@ -4,7 +4,6 @@ import os
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -40,26 +39,6 @@ class Credentials(Protocol):
     async def renew(self) -> None:
         """Reads the token or runs the exec plugin again. Called after a 401."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlainCredentials:
-    """A server without TLS or with a given `context`, and a fixed token or none."""
-
-    host: str
-    token: str = ""
-    context: ssl.SSLContext | None = None
-    proxy: str | None = None
-    server_hostname: str | None = None
-
-    def ssl_context(self) -> ssl.SSLContext | None:
-        return self.context
-
-    async def authorization(self) -> str | None:
-        return f"Bearer {self.token}" if self.token else None
-
-    async def renew(self) -> None:
-        return None
 
 
 class PodCredentials:

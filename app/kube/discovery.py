@@ -7,13 +7,13 @@ servers lack.
 import asyncio
 import logging
 import random as system_random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, NoReturn
 
 from app.kube.api import Client, ClusterError, Key, NotFound, Object
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
-from app.kube.watch import Pace, run_store
+from app.kube.watch import Pace, Selection, run_store
 from app.objects.resource import CRD, Resource
 
 Read = Callable[[str], Awaitable[Object]]
@@ -117,16 +117,31 @@ class Discovery:
 
     async def refresh(self) -> None:
         """Reads what the cluster serves. If the list of a group version cannot be read, because its extension server is
-        unavailable, its last list is used. Raises ClusterError if the groups cannot be read."""
+        unavailable, its last list is used. Without a last list, its resources keep their former versions, and the
+        ClusterError is raised after all other changes. Raises ClusterError if the groups cannot be read."""
         async with self._refreshing:
             served_groups = _group_versions(await self._read("/apis")) | {("", "v1")}
             lists: dict[GroupVersion, frozenset[str]] = {}
+            unread: dict[GroupVersion, ClusterError] = {}
             for group_version in self._known_versions() & served_groups:
-                lists[group_version] = await self._plurals(group_version)
+                try:
+                    lists[group_version] = await self._plurals(group_version)
+                except ClusterError as error:
+                    if not self.known:
+                        raise
+                    unread[group_version] = error
             self._lists = lists
             self._has_refreshed.set()
             self.problem = ""
-            self._set_served({r: version for r in self.resources if (version := _best(r, lists)) is not None})
+            versions = {r: _best(r, lists) or self._former(r, unread) for r in self.resources}
+            self._set_served({resource: version for resource, version in versions.items() if version is not None})
+            if unread:
+                raise next(iter(unread.values()))
+
+    def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
+        """The former version of `resource`, if the list of one of its group versions is `unread`."""
+        is_unread = any((resource.group, version) in unread for version in resource.versions)
+        return self.served_version(resource) if is_unread else None
 
     async def assume(self) -> None:
         """Reads only the groups, in one call: a resource counts as served if its group version is served. If it is not,
@@ -146,8 +161,8 @@ class Discovery:
         except NotFound:
             return frozenset()
         except ClusterError:
-            if group_version in self._lists or self.known:
-                return self._lists.get(group_version, frozenset())
+            if group_version in self._lists:
+                return self._lists[group_version]
             raise
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])
 
@@ -186,7 +201,7 @@ async def watch_crds(client: Client, discovery: Discovery, *, pace: Pace | None 
 
     store = WatchStore(state_if_known)
     store.subscribe(changed)
-    await run_store(client, store, CRD, metadata_only=True, pace=pace)
+    await run_store(client, store, Selection(CRD, metadata_only=True), pace=pace)
 
 
 def _group_versions(answer: Object) -> set[GroupVersion]:

@@ -79,7 +79,6 @@ class Loop:
         self._conflicts: dict[Key, Backoff] = {}
         self._warned = 0
         self._running = False
-        self._done = 0
         self.steps = 0
         """The number of finished steps since the loop was started."""
 
@@ -122,8 +121,7 @@ class Loop:
 
     async def run(self) -> Never:
         """Runs until it is cancelled. Exceptions of the reconciler do not end it."""
-        self._running, self.steps = True, 0
-        self._done = self._warned = 0
+        self._running, self.steps, self._warned = True, 0, 0
         self._begin()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -159,7 +157,6 @@ class Loop:
             self._working.add(key)
             await self._step(key)
             self._working.discard(key)
-            self._done += 1
             self.steps += 1
             if key in self._again:
                 self._again.discard(key)
@@ -218,11 +215,11 @@ class Loop:
 
     async def _log_progress(self) -> Never:
         """Logs the length of a long queue, such as after a change of levels."""
-        busy = False
+        busy, before = False, 0
         while True:
             await asyncio.sleep(PROGRESS_SECONDS)
-            name, done, failed = self.reconciler.name, self._done, self._warned
-            self._done = self._warned = 0
+            name, done, failed = self.reconciler.name, self.steps - before, self._warned
+            before, self._warned = self.steps, 0
             if failed > WARNINGS:
                 logger.warning("%s: %d more steps failed in %g s", name, failed - WARNINGS, PROGRESS_SECONDS)
             was_busy, busy = busy, len(self._queue) > PROGRESS_DEPTH

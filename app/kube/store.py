@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from sys import intern
 from typing import Generic, TypeVar
 
-from app.kube.api import Change, ClusterError, Key, Object, WatchEvent
+from app.kube.api import ClusterError, Key, Object, WatchEvent
 
 T = TypeVar("T")
 Version = int | str
 Projection = Callable[[Object], T | None]
 IndexFunction = Callable[[T], Iterable[Key]]
+Change = Callable[[Key, T | None, T | None], None]
+"""Called after a change of a store with the key, the value before and the value now; None if there is none."""
 
 
 class WatchStore(Generic[T]):
-    """A `Store` that a watch fills (`app.kube.watch.run_store`).
+    """A cache of a resource that a watch fills (`app.kube.watch.run_store`). Reads never wait.
 
     `project` returns the projection of an object, or None if the object is not stored. A function in `indexes` returns
     the index values of a projection. `clock` is monotonic, in seconds.
@@ -50,20 +52,18 @@ class WatchStore(Generic[T]):
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
         self._synced = asyncio.Event()
-        self._served = True
+        self.served = True
+        """Whether the cluster serves the resource."""
 
     # Reads.
 
     @property
     def synced(self) -> bool:
+        """Whether the first list has been read, or the resource is known not to be served."""
         return self._synced.is_set()
 
     async def until_synced(self) -> None:
         await self._synced.wait()
-
-    @property
-    def served(self) -> bool:
-        return self._served
 
     def get(self, namespace: str, name: str) -> T | None:
         entry = self._entries.get((namespace, name))
@@ -75,6 +75,7 @@ class WatchStore(Generic[T]):
         return None if entry is None else str(entry[0])
 
     def by_index(self, index: str, value: Key) -> list[T]:
+        """The values for which the function of `index` returns `value`. Raises KeyError if there is no such index."""
         return [self._entries[key][1] for key in self._indexes[index].keys(value)]
 
     def values(self) -> list[T]:
@@ -96,7 +97,8 @@ class WatchStore(Generic[T]):
     # Writes by the rest of the program.
 
     def note(self, obj: Object) -> None:
-        """Stores `obj`, unless the watch is past its version: it may have been deleted since."""
+        """Stores the object in the response of a write, so that reads have it before the watch delivers it. It is
+        ignored if the watch is past its version: the object may have been deleted since."""
         version = _version(obj)
         if not _is_older(self._version, version):
             return
@@ -109,7 +111,7 @@ class WatchStore(Generic[T]):
             self._set(key, None)
         self._noted.clear()
         self._synced.clear()
-        self._version, self._last_sign, self._served = 0, None, True
+        self._version, self._last_sign, self.served = 0, None, True
 
     # Writes by the watch.
 
@@ -139,7 +141,7 @@ class WatchStore(Generic[T]):
         """Empties the store, because the cluster does not serve the resource. The store then counts as synced."""
         for key in self.known_keys():
             self._set(key, None)
-        self._served, self.problem, self._version = False, "", 0
+        self.served, self.problem, self._version = False, "", 0
         self._synced.set()
 
     def fail(self, problem: str, error: ClusterError) -> None:
@@ -150,28 +152,11 @@ class WatchStore(Generic[T]):
     def count_restart(self, reason: str) -> None:
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
 
-    def _list_item(self, obj: Object) -> Key:
-        """Stores an object of a list and returns its key. After a restore of etcd, the versions in a list may be lower
-        than the cached ones. Only objects that were noted since the list was started can be newer than the list."""
-        key, version = _key(obj), _version(obj)
+    def _was_noted_after(self, key: Key, version: Version) -> bool:
+        """Whether the cached object is newer than `version`. After a restore of etcd, the versions in a list may be
+        lower than the cached ones. Only objects that were noted since the list was started can be newer than it."""
         current = self._entries.get(key)
-        if current is None or key not in self._noted or not _is_older(version, current[0]):
-            self._keep(key, version, self._project(obj))
-        return key
-
-    def _list_vanished(self, keys: Iterable[Key], resource_version: str) -> None:
-        version = _number(resource_version)
-        for key in keys:
-            current = self._entries.get(key)
-            newer = current is not None and key in self._noted and _is_older(version, current[0])
-            if not newer:
-                self._set(key, None)
-
-    def _list_done(self, resource_version: str) -> None:
-        self._version = _number(resource_version)
-        self._served, self.problem = True, ""
-        self._synced.set()
-        self.sign_of_life()
+        return current is not None and key in self._noted and _is_older(version, current[0])
 
     def _take(self, obj: Object, version: Version) -> None:
         key = _key(obj)
@@ -205,9 +190,9 @@ class WatchStore(Generic[T]):
 
 
 class Replacement(Generic[T]):
-    """The replacement of the objects by those of a list: `take` for slices of the list, `drop` for the keys of the
-    store, then `done`. A replacement that is not finished leaves the store in a mixed state, which the next one
-    corrects."""
+    """The replacement of the objects by those of a list: `take` for slices of the list, `drop` for slices of the known
+    keys of the store, then `done`. A replacement that is not finished leaves the store in a mixed state, which the next
+    one corrects."""
 
     def __init__(self, store: WatchStore[T]) -> None:
         self._store = store
@@ -215,18 +200,24 @@ class Replacement(Generic[T]):
 
     def take(self, items: Iterable[Object]) -> None:
         for item in items:
-            self._keys.add(self._store._list_item(item))
-
-    def stored_keys(self) -> list[Key]:
-        """All keys in the store, as a list, so that `drop` can be called with slices of it."""
-        return self._store.known_keys()
+            key, version = _key(item), _version(item)
+            self._keys.add(key)
+            if not self._store._was_noted_after(key, version):
+                self._store._keep(key, version, self._store._project(item))
 
     def drop(self, keys: Iterable[Key], resource_version: str) -> None:
         """Removes those of `keys` that are not in the list. `resource_version` is that of the list."""
-        self._store._list_vanished((key for key in keys if key not in self._keys), resource_version)
+        version = _number(resource_version)
+        for key in keys:
+            if key not in self._keys and not self._store._was_noted_after(key, version):
+                self._store._set(key, None)
 
     def done(self, resource_version: str) -> None:
-        self._store._list_done(resource_version)
+        store = self._store
+        store._version = _number(resource_version)
+        store.served, store.problem = True, ""
+        store._synced.set()
+        store.sign_of_life()
 
 
 class _Index(Generic[T]):

@@ -71,7 +71,7 @@ class Transport:
         self.credentials, self.user_agent = credentials, user_agent
         self._limits = limits
         self._opened: aiohttp.ClientSession | None = None
-        self._turns: TokenBucket | None = None
+        self._turns = TokenBucket(limits.qps, limits.burst)
 
     async def close(self) -> None:
         if self._opened is not None:
@@ -116,7 +116,7 @@ class Transport:
 
     async def _try(self, request: Request) -> Object:
         if request.resource not in _UNLIMITED:
-            await self._turn()
+            await self._turns.take()
         timeouts = aiohttp.ClientTimeout(total=self._limits.total, sock_connect=self._limits.connect)
         async with _translated(self.credentials.host), self._send(request, timeouts) as response:
             body = await response.read()
@@ -168,12 +168,6 @@ class Transport:
             connector = aiohttp.TCPConnector(limit=self._limits.connections, ssl=True if context is None else context)
             self._opened = aiohttp.ClientSession(connector=connector, trust_env=True)
         return self._opened
-
-    async def _turn(self) -> None:
-        if self._turns is None:
-            clock = asyncio.get_running_loop().time
-            self._turns = TokenBucket(self._limits.qps, self._limits.burst, clock=clock)
-        await self._turns.take()
 
     def _count(self, request: Request, code: str) -> None:
         key = (request.verb, request.resource, code)

@@ -19,9 +19,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from app.kube.api import ClusterError, Gone, NotFound, Object, Reader, Unavailable, WatchEvent
+from app.kube.api import ClusterError, Gone, NotFound, Reader, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
-from app.kube.store import Replacement, WatchStore
+from app.kube.store import WatchStore
 from app.objects.resource import Resource
 
 T = TypeVar("T")
@@ -63,12 +63,8 @@ class Pace:
 async def run_store(
     client: Reader,
     store: WatchStore[T],
-    resource: Resource,
+    selection: Selection,
     *,
-    namespace: str | None = None,
-    label_selector: str = "",
-    field_selector: str = "",
-    metadata_only: bool = False,
     pace: Pace | None = None,
     served_changed: Callable[[], Awaitable[None]] | None = None,
     needs_right: bool = False,
@@ -80,7 +76,6 @@ async def run_store(
     `served_changed` returns when the set of served resources has changed. A resource that is not served is tried again
     after that.
     """
-    selection = Selection(resource, namespace, label_selector, field_selector, metadata_only)
     pace = pace or Pace()
     backoff = Backoff(pace.random, most=pace.retry_most)
     while True:
@@ -90,7 +85,8 @@ async def run_store(
         except NotFound:
             store.count_restart("not_served")
             store.mark_not_served()
-            is_served = client.served_version(resource) is not None  # another API server may be quicker than this one
+            # Another API server may be quicker than this one.
+            is_served = client.served_version(selection.resource) is not None
             await _wait(served_changed, backoff.next() if is_served else pace.not_served_retry)
         except Gone:
             store.count_restart("gone")
@@ -119,11 +115,16 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
         )
         if not token and page.remaining is not None:
             store.total = len(page.items) + page.remaining
-        await _take_in_slices(replacement, page.items, pace.slice_size)
+        for start in range(0, len(page.items), pace.slice_size):
+            await asyncio.sleep(0)  # before, because the page has been decoded in the same turn
+            replacement.take(page.items[start : start + pace.slice_size])
         token = page.continue_token
         if not token:
             break
-    await _drop_in_slices(replacement, page.resource_version, pace.slice_size)
+    keys = store.known_keys()
+    for start in range(0, len(keys), pace.slice_size):
+        replacement.drop(keys[start : start + pace.slice_size], page.resource_version)
+        await asyncio.sleep(0)
     replacement.done(page.resource_version)
     return page.resource_version
 
@@ -183,19 +184,6 @@ async def events_of_connection(
             except TimeoutError:
                 raise Silent(f"nothing for {pace.quiet_after:g} s") from None
             yield event
-
-
-async def _take_in_slices(replacement: Replacement[T], items: list[Object], size: int) -> None:
-    for start in range(0, len(items), size):
-        await asyncio.sleep(0)  # before, because the page has been decoded in the same turn
-        replacement.take(items[start : start + size])
-
-
-async def _drop_in_slices(replacement: Replacement[T], resource_version: str, size: int) -> None:
-    keys = replacement.stored_keys()
-    for start in range(0, len(keys), size):
-        replacement.drop(keys[start : start + size], resource_version)
-        await asyncio.sleep(0)
 
 
 async def _wait(changed: Callable[[], Awaitable[None]] | None, at_most: float) -> None:

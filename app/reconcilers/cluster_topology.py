@@ -8,12 +8,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from app.cluster.readers import TopologyReader
-from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, Store
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
 from app.kube.backoff import Backoff
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
+from app.kube.store import WatchStore
 from app.objects.resource import CRD
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.topology.dialect import Dialect
@@ -45,7 +47,7 @@ class ClusterTopologyReconciler:
         client: Client,
         topology_name: str,
         levels: Sequence[Level] | None,
-        topologies: Store[object],
+        topologies: WatchStore[Any],
         events: Recorder,
         rewrites: Rewrites | None = None,
         *,

@@ -26,7 +26,7 @@ from app.cluster.table import (
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
-from app.kube.api import Client, Store
+from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.discovery import Discovery
 from app.kube.events import Recorder
@@ -34,6 +34,7 @@ from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import TOLERATED, WINDOW_SECONDS, Rewrites
+from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.reconcilers import constraint_status, level_coverage, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
@@ -112,7 +113,7 @@ class _Wiring:
         installed = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
         self._client.discovery.subscribe(lambda resource, version: loop.add(managed) if resource in installed else None)
         stores = self._stores
-        topologies: tuple[Store[Any], ...] = (stores[TOPOLOGIES], stores[BINDINGS], stores[KAI_TOPOLOGIES])
+        topologies: tuple[WatchStore[Any], ...] = (stores[TOPOLOGIES], stores[BINDINGS], stores[KAI_TOPOLOGIES])
         for store in topologies:
             store.subscribe(lambda key, before, after: loop.add(managed) if key == managed else None)
         return loop

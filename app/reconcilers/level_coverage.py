@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from app.cluster.readers import TopologyReader
-from app.kube.api import Client, Forbidden, Key, NotFound, Object, Store, Unavailable
+from app.kube.api import Client, Forbidden, Key, NotFound, Object, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
+from app.kube.store import WatchStore
 from app.objects.conditions import has_condition, with_condition
 from app.reconcilers.status import status_patch, timestamp, utc_now
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
@@ -57,7 +58,7 @@ class LevelCoverageReconciler:
             await self._client.patch(resource, metadata["name"], patch, subresource="status")
 
 
-def subscribe(loop: Loop, nodes: Store[Any], topologies: tuple[Store[Any], ...]) -> None:
+def subscribe(loop: Loop, nodes: WatchStore[Any], topologies: tuple[WatchStore[Any], ...]) -> None:
     """Reconciles a topology if it changes, and all topologies some seconds after nodes have changed."""
 
     def nodes_changed(key: Key, before: object, after: object) -> None:

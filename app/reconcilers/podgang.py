@@ -7,11 +7,12 @@ webhook could not complete, and ownership, which needs the uid of a stored PodGa
 """
 
 import contextlib
+from typing import Any
 
 from app.cluster.podgangs import StoredGang, read_stored_gang
 from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
 from app.cluster.table import BY_SET
-from app.kube.api import Client, Key, NotFound, Store, Unavailable
+from app.kube.api import Client, Key, NotFound, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.notices import Notices
@@ -134,17 +135,16 @@ class PodGangReconciler:
 def subscribe(
     loop: Loop,
     gangs: WatchStore[StoredGang],
-    sets: Store[PodCliqueSet],
-    topologies: Store[object],
+    sets: WatchStore[PodCliqueSet],
+    topologies: WatchStore[Any],
     topology_name: str,
-    resources: tuple[Store[MnnvlResource], ...],
+    resources: tuple[WatchStore[MnnvlResource], ...],
 ) -> None:
     """Reconciles a PodGang after a change of itself, its PodCliqueSet, the managed topology or its resources."""
 
     def topology_changed(key: Key, before: object, after: object) -> None:
         if key == ("", topology_name):
-            for gang_key in gangs.known_keys():
-                loop.add(gang_key)
+            loop.add_all()
 
     def set_changed(key: Key, before: object, after: object) -> None:
         for gang in gangs.by_index(BY_SET, key):

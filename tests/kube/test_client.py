@@ -22,13 +22,14 @@ from aiohttp import web
 from app.certificates.issue import make_ca
 from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Object, Unavailable, WatchEvent
 from app.kube.client import HttpClient
-from app.kube.credentials import PlainCredentials, PodCredentials, from_kubeconfig, in_cluster
+from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
 from app.kube.lines import LineTooLong, lines_of
 from app.kube.ratelimit import TokenBucket
 from app.kube.transport import Limits
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.rules.kinds import ALL, COMPUTE_DOMAIN
 from tests.kube import virtual
+from tests.kube.credentials import PlainCredentials
 
 QUICK = Limits(connect=0.5, total=1.0, watch_silence=0.3, pause=0.01)
 
@@ -402,7 +403,7 @@ async def _stream(chunks: list[bytes]) -> AsyncGenerator[bytes, None]:
 
 def test_a_burst_and_then_an_even_flow() -> None:
     async def main() -> list[float]:
-        bucket = TokenBucket(10, 3, clock=virtual.now)
+        bucket = TokenBucket(10, 3)
         taken: list[float] = []
 
         async def take() -> None:
@@ -421,7 +422,7 @@ def test_who_gives_up_waiting_gives_the_turn_back() -> None:
     """Otherwise the turns of verdicts that ran out of time add up, until nobody gets one in time."""
 
     async def main() -> float:
-        bucket = TokenBucket(10, 1, clock=virtual.now)
+        bucket = TokenBucket(10, 1)
 
         async def take() -> None:
             with contextlib.suppress(TimeoutError):

@@ -228,3 +228,43 @@ def test_a_crd_that_has_changed_is_told_of(change: Object, redefined: bool) -> N
             await asyncio.gather(watching, waiting, return_exceptions=True)
 
     virtual.run(main())
+
+
+def test_a_new_version_that_cannot_be_read_does_not_take_the_former_one_away() -> None:
+    async def main() -> None:
+        server = ApiServer(resource_k8s_io={"v1beta1": ["resourceclaims"]})
+        given = discovery(server)
+        await given.refresh()
+        server.groups = {
+            "resource.k8s.io": {"v1": ["resourceclaims"]},
+            "scheduling.k8s.io": {"v1alpha1": ["workloads"]},
+        }
+        server.broken.add("/apis/resource.k8s.io/v1")
+        with pytest.raises(Unavailable, match="is down"):
+            await given.refresh()
+        assert (given.served_version(RESOURCE_CLAIM), given.served_version(WORKLOAD)) == ("v1beta1", "v1alpha1")
+        server.broken.clear()
+        await given.refresh()
+        assert given.served_version(RESOURCE_CLAIM) == "v1"
+
+    virtual.run(main())
+
+
+def test_a_new_group_that_cannot_be_read_is_asked_for_again_soon() -> None:
+    async def main() -> None:
+        server = ApiServer()
+        given = discovery(server)
+        async with running(given), asyncio.timeout(10):
+            server.groups["resource.nvidia.com"] = {"v1beta1": ["computedomains"]}
+            server.broken.add("/apis/resource.nvidia.com/v1beta1")
+            given.trigger()
+            await asyncio.sleep(3)
+            assert (given.served_version(COMPUTE_DOMAIN), given.problem) == (
+                None,
+                "/apis/resource.nvidia.com/v1beta1 is down",
+            )
+            server.broken.clear()
+            await given.changed()
+            assert (given.served_version(COMPUTE_DOMAIN), given.problem) == ("v1beta1", "")
+
+    virtual.run(main())

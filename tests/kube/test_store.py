@@ -37,7 +37,7 @@ def store() -> WatchStore[Kept]:
 def listed(store: WatchStore[Kept], version: int, *objects: Object) -> None:
     replacement = store.replace()
     replacement.take(objects)
-    replacement.drop(replacement.stored_keys(), str(version))
+    replacement.drop(store.known_keys(), str(version))
     replacement.done(str(version))
 
 
@@ -146,7 +146,7 @@ def test_a_note_made_while_a_list_comes_in_outlives_it_only_if_newer(store: Watc
     for name, version in (("newer", 9), ("deleted", 4), ("both", 8)):
         store.note(obj(name, version, "noted"))
     replacement.take([obj("both", 2, "listed")])
-    replacement.drop(replacement.stored_keys(), "5")
+    replacement.drop(store.known_keys(), "5")
     replacement.done("5")
     assert sorted(store.values()) == [Kept("both", "noted"), Kept("newer", "noted")]
 

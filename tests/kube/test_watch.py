@@ -11,11 +11,12 @@ from app.kube.api import Forbidden, Gone, NotFound, Object, Unavailable, WatchEv
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, Selection, list_into, run_store
-from app.objects.resource import NODE, Resource
+from app.objects.resource import NODE
 from app.rules.kinds import COMPUTE_DOMAIN
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
 
+NODES, DOMAINS = Selection(NODE), Selection(COMPUTE_DOMAIN)
 PACE = Pace(page_size=3, slice_size=2, random=lambda: 0.0)
 
 
@@ -46,9 +47,9 @@ def new_store() -> WatchStore[str]:
 
 @asynccontextmanager
 async def running(
-    client: MemoryClient, store: WatchStore[str], resource: Resource = NODE, **options: Any
+    client: MemoryClient, store: WatchStore[str], selection: Selection = NODES, **options: Any
 ) -> AsyncGenerator[None, None]:
-    task = asyncio.create_task(run_store(client, store, resource, **{"pace": PACE, **options}))
+    task = asyncio.create_task(run_store(client, store, selection, **{"pace": PACE, **options}))
     try:
         await asyncio.sleep(0.5)
         yield
@@ -88,7 +89,7 @@ async def test_it_lists_in_pages_and_then_watches() -> None:
 @in_virtual_time
 async def test_a_selector_is_passed_on() -> None:
     client, store = MemoryClient([node("a", pool="x"), node("b")]), new_store()
-    async with running(client, store, label_selector="pool=x", metadata_only=True):
+    async with running(client, store, Selection(NODE, label_selector="pool=x", metadata_only=True)):
         await client.create(NODE, node("c", pool="x"))
         await client.create(NODE, node("d"))
         await asyncio.sleep(0.01)
@@ -198,7 +199,7 @@ async def test_a_resource_that_is_not_served_waits_for_discovery() -> None:
     async def served_changed() -> None:
         await installed.wait()
 
-    async with running(client, store, COMPUTE_DOMAIN, served_changed=served_changed):
+    async with running(client, store, DOMAINS, served_changed=served_changed):
         assert (store.synced, store.served) == (True, False)
         calls_before = len(client.calls)
         await asyncio.sleep(100)
@@ -214,7 +215,7 @@ async def test_a_list_that_is_not_found_although_the_resource_is_served_is_soon_
     domain = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": {"name": "a"}}
     client, store = MemoryClient([domain]), new_store()
     client.fail_next("list", COMPUTE_DOMAIN, NotFound("the server could not find the requested resource", code=404))
-    async with running(client, store, COMPUTE_DOMAIN, served_changed=asyncio.Event().wait):
+    async with running(client, store, DOMAINS, served_changed=asyncio.Event().wait):
         await asyncio.sleep(5)
         assert (names(store), store.served) == (["a"], True)
 
@@ -223,7 +224,7 @@ async def test_a_list_that_is_not_found_although_the_resource_is_served_is_soon_
 async def test_a_resource_that_is_uninstalled_empties_its_store() -> None:
     domain = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": {"name": "a"}}
     client, store = MemoryClient([domain]), new_store()
-    async with running(client, store, COMPUTE_DOMAIN):
+    async with running(client, store, DOMAINS):
         assert names(store) == ["a"]
         del client.served[COMPUTE_DOMAIN]
         client.drop_watches()
@@ -234,7 +235,7 @@ async def test_a_resource_that_is_uninstalled_empties_its_store() -> None:
 def test_a_failing_projection_is_not_swallowed() -> None:
     async def main() -> None:
         store: WatchStore[str] = WatchStore(lambda obj: str(obj["metadata"]["absent"]))
-        await run_store(MemoryClient([node("a")]), store, NODE, pace=PACE)
+        await run_store(MemoryClient([node("a")]), store, NODES, pace=PACE)
 
     with pytest.raises(KeyError):
         virtual.run(main())
@@ -275,10 +276,10 @@ async def test_a_long_list_gives_way_to_the_event_loop() -> None:
     store.subscribe(count)
     measuring = asyncio.create_task(measure())
     pace = Pace(page_size=500, slice_size=50, random=lambda: 0.0)
-    await list_into(client, store, Selection(NODE), pace)
+    await list_into(client, store, NODES, pace)
     assert (len(store), most) == (1000, 50)
     for i in range(1000):
         await client.delete(NODE, f"node-{i}")
-    await list_into(client, store, Selection(NODE), pace)
+    await list_into(client, store, NODES, pace)
     assert (len(store), most) == (0, 50)
     measuring.cancel()

@@ -6,10 +6,10 @@ from pathlib import Path
 from app.cluster.cluster import Cluster
 from app.config.read import read_configuration
 from app.kube.client import HttpClient
-from app.kube.credentials import PlainCredentials
 from app.kube.transport import Limits
 from app.rules.kinds import ALL
 from app.server.serve import Running, serving
+from tests.kube.credentials import PlainCredentials
 from tests.proof.network import Balancer, FaultyProxy
 
 CONFIGURATION = """

@@ -84,7 +84,7 @@ class System:
         """The cache sees what the cluster has."""
         relisted = self.sets.replace()
         relisted.take(self.client.objects(POD_CLIQUE_SET))
-        relisted.drop(relisted.stored_keys(), "0")
+        relisted.drop(self.sets.known_keys(), "0")
         relisted.done("0")
 
     async def step(self) -> list[str]:

@@ -25,7 +25,7 @@ from app.kube.api import Client, ClusterError, Conflict, Object, Unavailable, Wa
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.kube.watch import run_store
+from app.kube.watch import Selection, run_store
 from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
@@ -159,7 +159,7 @@ class Replica:
     async def _run(self, leading: bool) -> None:
         async with asyncio.TaskGroup() as tasks:
             for resource, store in self._watched.items():
-                tasks.create_task(run_store(self._client, store, resource))
+                tasks.create_task(run_store(self._client, store, Selection(resource)))
             for store in self._watched.values():
                 await store.until_synced()
             if leading:

@@ -1,0 +1,24 @@
+"""Credentials that are given as values."""
+
+import ssl
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PlainCredentials:
+    """A server without TLS or with a given `context`, and a fixed token or none."""
+
+    host: str
+    token: str = ""
+    context: ssl.SSLContext | None = None
+    proxy: str | None = None
+    server_hostname: str | None = None
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        return self.context
+
+    async def authorization(self) -> str | None:
+        return f"Bearer {self.token}" if self.token else None
+
+    async def renew(self) -> None:
+        return None
