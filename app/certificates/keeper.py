@@ -17,16 +17,17 @@ A look makes at most one step (`certificates.rotate`), and the next look publish
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
 from app.certificates.inspect import CertificateInfo, inspect
 from app.certificates.publish import CaBundles
 from app.certificates.reload import BrokenPairError, ServingCertificate
 from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
+from app.certificates.source import CertificateSource, utc_now
+from app.config.schema import Certificates
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
 from app.kube.rewrites import Rewrites
 from app.objects.resource import SECRET
@@ -36,24 +37,6 @@ LOOK_SECONDS = 600.0
 RETRY_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SelfManaged:
-    """The names of the objects: the Secret and the Service in `namespace`, and the two webhook configurations, which
-    have the same name. `settle` is in seconds."""
-
-    namespace: str = "grove-system"
-    secret: str = "grove-admission-certificates"
-    service: str = "grove-admission"
-    configurations: str = "grove-admission"
-    terms: Terms = field(default_factory=Terms)
-    settle: float = 30.0
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the certificate: the one that API servers call, and loopback, for forwarded ports."""
-        return f"{self.service}.{self.namespace}.svc", "localhost", "127.0.0.1", "::1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,49 +58,42 @@ class Step:
     holdings: Holdings
 
 
-class CertificateReconciler:
-    """Reconciles the Secret, the caBundles and the serving `certificate`. Metrics and readiness read it as a
-    `certificates.source`. `now` is the wall clock with time zone, and `clock` is monotonic, in seconds."""
+class CertificateReconciler(CertificateSource):
+    """Reconciles the Secret, the caBundles and the serving `certificate`. `names` are those of the certificate: the one
+    that API servers call, and loopback, for forwarded ports. `clock` is monotonic, in seconds."""
 
     name = "certificates"
 
     def __init__(
         self,
         client: Client,
-        settings: SelfManaged,
+        settings: Certificates,
         certificate: ServingCertificate,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.certificate = certificate
-        self.rotations: Counter[str] = Counter()
-        self.failures = 0
-        self.last_error: str | None = None
-        self.client, self.settings, self._now = client, settings, now
-        self._bundles = CaBundles(client, settings.configurations, (settings.namespace, settings.service), clock)
+        super().__init__(certificate, now)
+        self.client, self.settings = client, settings
+        self.terms = Terms(timedelta(hours=settings.ca_validity_hours), timedelta(hours=settings.validity_hours))
+        self.names = f"{settings.service_name}.{settings.namespace}.svc", "localhost", "127.0.0.1", "::1"
+        service = settings.namespace, settings.service_name
+        self._bundles = CaBundles(client, settings.webhook_configurations, service, clock)
         self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
-        self._place = f"{settings.namespace}/{settings.secret}"
+        self._place = f"{settings.namespace}/{settings.secret_name}"
         self._holdings: Holdings | None = None
         self._shown: Shown | None = None
         self._problems: list[str] = []
-
-    def healthy(self) -> bool:
-        return self._shown is not None and self._now() <= self._shown.info.not_after
 
     @property
     def not_after(self) -> datetime | None:
         return self._shown.info.not_after if self._shown else None
 
-    @property
-    def ca_not_after(self) -> datetime | None:
-        return inspect(self._holdings.ca.cert_pem).not_after if self._holdings else None
-
     def ca_bundle(self) -> bytes | None:
         return self._holdings.bundle_pem if self._holdings else None
 
     def all_keys(self) -> list[Key]:
-        return [(self.settings.namespace, self.settings.secret)]
+        return [(self.settings.namespace, self.settings.secret_name)]
 
     async def reconcile(self, key: Key) -> float | None:
         """Looks at the Secret and the configurations. There is only one key."""
@@ -151,7 +127,7 @@ class CertificateReconciler:
 
     async def _read_secret(self) -> Object | None:
         try:
-            return await self.client.get(SECRET, self.settings.secret, self.settings.namespace)
+            return await self.client.get(SECRET, self.settings.secret_name, self.settings.namespace)
         except NotFound:
             return None
 
@@ -171,7 +147,7 @@ class CertificateReconciler:
             return
         issuer = holdings.issuer()
         trusted = self._bundles.seconds_trusted(issuer)
-        if trusted is None or (trusted < self.settings.settle and self._serves_well()):
+        if trusted is None or (trusted < self.settings.settle_seconds and self._serves_well()):
             return
         try:
             info = self.certificate.load(holdings.leaf)
@@ -202,22 +178,22 @@ class CertificateReconciler:
         """The CA of the certificate that we show, if the content of the Secret does not trust it."""
         if self._shown is None or self._shown.issuer in holdings.bundle or _is_foreign(secret):
             return ()
-        return still_trusted([self._shown.issuer], self._now(), self.settings.terms)
+        return still_trusted([self._shown.issuer], self._now(), self.terms)
 
     def _step(self, secret: Object | None, holdings: Holdings | None) -> Step | None:
-        settings, now = self.settings, self._now()
+        now = self._now()
         if holdings is None:
             if self._holdings is not None:
                 return Step("restore", self._holdings)
             # Other replicas may still show certificates that these CAs signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))
-            return Step("issue", rotated("issue", None, settings.names, now, settings.terms, carried))
+            return Step("issue", rotated("issue", None, self.names, now, self.terms, carried))
         if missing := self._missing_trust(secret, holdings):
             return Step("trust", replace(holdings, retired=(*holdings.retired, *missing)))
         trusted = self._bundles.seconds_trusted(holdings.ca.cert_pem)
-        settled = trusted is not None and trusted >= settings.settle
-        reason = due(holdings, settings.names, now, settings.terms, settled=settled)
-        return None if reason is None else Step(reason, rotated(reason, holdings, settings.names, now, settings.terms))
+        settled = trusted is not None and trusted >= self.settings.settle_seconds
+        reason = due(holdings, self.names, now, self.terms, settled=settled)
+        return None if reason is None else Step(reason, rotated(reason, holdings, self.names, now, self.terms))
 
     async def _taken(self, secret: Object | None, step: Step) -> bool:
         """Writes the Secret. Returns False if it must not be written."""
@@ -235,23 +211,23 @@ class CertificateReconciler:
     async def _write(self, secret: Object | None, holdings: Holdings) -> None:
         data, namespace = written_holdings(holdings), self.settings.namespace
         if secret is None:
-            metadata = {"name": self.settings.secret, "labels": MANAGED_BY}
+            metadata = {"name": self.settings.secret_name, "labels": MANAGED_BY}
             obj = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
             await self.client.create(SECRET, obj, namespace)
             return
         metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": MANAGED_BY}
-        await self.client.patch(SECRET, self.settings.secret, {"metadata": metadata, "data": data}, namespace)
+        await self.client.patch(SECRET, self.settings.secret_name, {"metadata": metadata, "data": data}, namespace)
 
     def _next_look(self, holdings: Holdings | None) -> float:
         if holdings is None or self._problems:
             return RETRY_SECONDS
         now, waits = self._now(), [LOOK_SECONDS]
-        if (at := next_due(holdings, now, self.settings.terms)) is not None:
+        if (at := next_due(holdings, now, self.terms)) is not None:
             waits.append((at - now).total_seconds())
         awaited = holdings.ca.cert_pem if self._is_shown(holdings) else holdings.issuer()
         trusted = self._bundles.seconds_trusted(awaited)
-        if trusted is None or trusted < self.settings.settle:
-            waits.append(RETRY_SECONDS if trusted is None else self.settings.settle - trusted)
+        if trusted is None or trusted < self.settings.settle_seconds:
+            waits.append(RETRY_SECONDS if trusted is None else self.settings.settle_seconds - trusted)
         return max(0.05, min(waits))
 
     def _report(self) -> None:

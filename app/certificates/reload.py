@@ -1,19 +1,13 @@
-"""The certificate of the server, which can be replaced while it serves, and a source that reads it from files."""
+"""The certificate of the server, which can be replaced while it serves."""
 
-import asyncio
 import contextlib
-import logging
 import os
 import ssl
 import tempfile
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 from app.certificates.inspect import CertificateInfo, Pair, check_pair, inspect, plainly, split_bundle
-
-logger = logging.getLogger(__name__)
 
 
 class BrokenPairError(ValueError):
@@ -54,108 +48,6 @@ class ServingCertificate:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._newest
         return None
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-class FileSource:
-    """Loads a ServingCertificate from two files, such as those of a mounted Secret, after each change.
-
-    It compares the content of the files, so that it does not matter how they are replaced. A pair that is invalid,
-    mismatched (because it was read during a change) or not valid now is not loaded, and is tried again at the next
-    look. `ca_path` is the CA bundle of the pair, for `ca_bundle`. `rotations` counts reloads, and `failures` counts
-    looks at an unusable pair.
-    """
-
-    def __init__(
-        self,
-        cert_path: Path,
-        key_path: Path,
-        certificate: ServingCertificate,
-        *,
-        ca_path: Path | None = None,
-        interval: float = 10.0,
-        on_reload: Callable[[CertificateInfo], None] | None = None,
-        now: Callable[[], datetime] = _utc_now,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self.last_error: str | None = None
-        self.failures = 0
-        self.rotations: Counter[str] = Counter()
-        self._paths, self._ca_path = (cert_path, key_path), ca_path
-        self.certificate = certificate
-        self._interval, self._on_reload, self._now, self._sleep = interval, on_reload, now, sleep
-        self._loaded: Pair | None = None
-
-    async def run(self) -> None:
-        """Looks at the files now and every `interval` seconds, until it is cancelled."""
-        while True:
-            self.poll()
-            await self._sleep(self._interval)
-
-    def poll(self) -> bool:
-        """Looks at the files once. Returns whether a new pair was loaded. Does not raise for the content of the
-        files."""
-        try:
-            loaded = self._load_changes()
-        except (OSError, BrokenPairError) as error:
-            self._note_failure(str(error))
-            return False
-        self.last_error = None
-        if loaded is None:
-            return False
-        logger.info("serving certificate loaded: %s, valid until %s", loaded.subject, loaded.not_after.isoformat())
-        if self._on_reload:
-            self._on_reload(loaded)
-        return True
-
-    @property
-    def not_after(self) -> datetime | None:
-        """The time at which the serving certificate expires; None before one is loaded."""
-        return self.certificate.info.not_after if self.certificate.info else None
-
-    @property
-    def ca_not_after(self) -> datetime | None:
-        """The time at which the first CA of the bundle expires; None if it cannot be read."""
-        try:
-            return inspect(self.ca_bundle() or b"").not_after
-        except ValueError:
-            return None
-
-    def ca_bundle(self) -> bytes | None:
-        """The content of the CA bundle now; None if it cannot be read."""
-        try:
-            return self._ca_path.read_bytes() if self._ca_path else None
-        except OSError:
-            return None
-
-    def restarts(self) -> Mapping[str, Mapping[str, int]]:
-        return {}
-
-    def healthy(self) -> bool:
-        """Whether a certificate is loaded and has not expired, even if a later reload failed (`last_error`)."""
-        return self.not_after is not None and self._now() <= self.not_after
-
-    def _load_changes(self) -> CertificateInfo | None:
-        pair = Pair(*(path.read_bytes() for path in self._paths))
-        if pair == self._loaded:
-            return None
-        if findings := check_pair(pair, None, (), self._now()):
-            raise BrokenPairError("; ".join(findings))
-        info = self.certificate.load(pair)
-        if self._loaded is not None:
-            self.rotations["reload"] += 1
-        self._loaded = pair
-        return info
-
-    def _note_failure(self, reason: str) -> None:
-        self.failures += 1
-        if reason != self.last_error:
-            effect = "the one before goes on" if self._loaded else "nothing can be served"
-            logger.error("serving certificate %s not loaded, %s: %s", self._paths[0], effect, reason)
-        self.last_error = reason
 
 
 def _server_context(client_cas: bytes) -> ssl.SSLContext:

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from app.certificates.inspect import Pair
 from app.certificates.issue import make_ca, make_leaf, split_names
-from app.certificates.keeper import CertificateReconciler, SelfManaged
+from app.certificates.keeper import CertificateReconciler
 from app.certificates.publish import CONFIGURATIONS
 from app.certificates.reload import ServingCertificate
-from app.certificates.rotate import Terms
 from app.config.schema import Certificates
 from app.kube.api import Client
 from app.kube.loop import Loop, Observe
@@ -24,7 +23,7 @@ class SelfManagedSource(CertificateReconciler):
     """The reconciler with its loop, which watches of the Secret and of both webhook configurations trigger."""
 
     def __init__(
-        self, client: Client, settings: SelfManaged, certificate: ServingCertificate, observe: Observe
+        self, client: Client, settings: Certificates, certificate: ServingCertificate, observe: Observe
     ) -> None:
         super().__init__(client, settings, certificate)
         self.watched: dict[str, WatchStore[str]] = {}
@@ -35,10 +34,12 @@ class SelfManagedSource(CertificateReconciler):
         settings = self.settings
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
-                self._watch(SECRET, settings.namespace, settings.secret), name="watch the certificate Secret"
+                self._watch(SECRET, settings.namespace, settings.secret_name), name="watch the certificate Secret"
             )
             for resource in CONFIGURATIONS:
-                tasks.create_task(self._watch(resource, None, settings.configurations), name=f"watch {resource}")
+                tasks.create_task(
+                    self._watch(resource, None, settings.webhook_configurations), name=f"watch {resource}"
+                )
             tasks.create_task(self._loop.run(), name=self.name)
 
     def restarts(self) -> Mapping[str, Mapping[str, int]]:
@@ -60,18 +61,9 @@ def self_managed_source(
 ) -> SelfManagedSource:
     """The source. Until the Secret has been read, it has a certificate that no API server trusts, so that probes, which
     do not verify it, get the reason why the server is not ready."""
-    terms = Terms(timedelta(hours=settings.ca_validity_hours), timedelta(hours=settings.validity_hours))
-    objects = SelfManaged(
-        namespace=settings.namespace,
-        secret=settings.secret_name,
-        service=settings.service_name,
-        configurations=settings.webhook_configurations,
-        terms=terms,
-        settle=settings.settle_seconds,
-    )
-    certificate = ServingCertificate(client_cas)
-    certificate.load(_placeholder(objects.names, datetime.now(UTC)))
-    return SelfManagedSource(client, objects, certificate, observe)
+    source = SelfManagedSource(client, settings, ServingCertificate(client_cas), observe)
+    source.certificate.load(_placeholder(source.names, datetime.now(UTC)))
+    return source
 
 
 def _placeholder(names: tuple[str, ...], now: datetime) -> Pair:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.admission.asgi import AdmissionApp
+from app.certificates.files import client_cas_of, file_source
 from app.certificates.self_managed import self_managed_source
-from app.certificates.source import CertificatePart, CertificateSource, client_cas_of, file_source
+from app.certificates.source import CertificateSource
 from app.cluster import documents, watched
 from app.cluster.cluster import Cluster
 from app.cluster.connect import api_client, limits
@@ -123,7 +124,7 @@ async def serving(
     source = certificate_source(configuration, certificates, client, metrics)
     sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer, readable=readable)
-    readiness = Readiness([CertificatePart(source), cluster])
+    readiness = Readiness([source, cluster])
     listener = Listener(_app(configuration, cluster, metrics, log, readiness), sock, source.certificate.context)
     try:
         async with leading(configuration, cluster, client, metrics) as leader, asyncio.TaskGroup() as tasks:

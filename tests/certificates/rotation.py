@@ -7,17 +7,20 @@ from typing import Any
 
 from app.certificates.holdings import Holdings, read_holdings, written_holdings
 from app.certificates.inspect import Pair, check_pair, inspect
-from app.certificates.keeper import CertificateReconciler, SelfManaged
+from app.certificates.keeper import CertificateReconciler
 from app.certificates.reload import ServingCertificate
+from app.certificates.rotate import Terms
+from app.config.schema import Certificates
 from app.kube.api import Client, Conflict, Object
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from tests.kube.memory.client import MemoryClient
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
-WANTED = SelfManaged()
-TERMS = WANTED.terms
-NAME = WANTED.names[0]
+WANTED = Certificates()
+TERMS = Terms()
+NAMES = ("grove-admission.grove-system.svc", "localhost", "127.0.0.1", "::1")
+NAME = NAMES[0]
 LEAF_RENEWAL, CA_RENEWAL = timedelta(days=60), timedelta(days=244)
 OURS = {"namespace": "grove-system", "name": "grove-admission", "path": "/x", "port": 443}
 THEIRS = {"namespace": "other", "name": "webhook", "path": "/y", "port": 443}
@@ -37,7 +40,7 @@ def configuration(kind: str, **annotations: str) -> Object:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": WANTED.configurations, "annotations": annotations},
+        "metadata": {"name": WANTED.webhook_configurations, "annotations": annotations},
         "webhooks": [
             {"name": "a.ours", "clientConfig": {"service": OURS}, "timeoutSeconds": 5},
             {"name": "b.ours", "clientConfig": {"url": "https://localhost:8443/z"}},
@@ -84,10 +87,10 @@ class Cluster:
         (found,) = self.client.objects(resource)
         for one in found["webhooks"]:
             one["clientConfig"]["caBundle"] = bundle
-        await self.client.patch(resource, WANTED.configurations, {"webhooks": found["webhooks"]})
+        await self.client.patch(resource, WANTED.webhook_configurations, {"webhooks": found["webhooks"]})
 
     async def put(self, held: Holdings) -> None:
-        await self.client.patch(SECRET, WANTED.secret, {"data": written_holdings(held)}, WANTED.namespace)
+        await self.client.patch(SECRET, WANTED.secret_name, {"data": written_holdings(held)}, WANTED.namespace)
 
     def accepts(self, replica: CertificateReconciler) -> bool:
         """Whether a client of each of our webhooks accepts what `replica` shows."""

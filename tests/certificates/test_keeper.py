@@ -13,7 +13,7 @@ import pytest
 from app.certificates.holdings import Holdings, written_holdings
 from app.certificates.inspect import split_bundle
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.keeper import LOOK_SECONDS, RETRY_SECONDS, SelfManaged
+from app.certificates.keeper import LOOK_SECONDS, RETRY_SECONDS
 from app.certificates.rotate import Terms, due, rotated
 from app.kube.api import ClusterError, Conflict, Forbidden, Object, Unavailable
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
@@ -21,6 +21,7 @@ from tests.certificates.rotation import (
     DAY,
     LEAF_RENEWAL,
     NAME,
+    NAMES,
     START,
     TERMS,
     WANTED,
@@ -67,8 +68,8 @@ async def test_webhooks_of_others_and_all_other_fields_stay_as_they_are(cluster:
 async def test_a_look_at_what_is_in_step_writes_nothing(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
     before = cluster.client.writes()
-    assert await settle(replica) == WANTED.settle  # only then has the CA been trusted for long enough
-    cluster.clock.pass_by(timedelta(seconds=WANTED.settle))
+    assert await settle(replica) == WANTED.settle_seconds  # only then has the CA been trusted for long enough
+    cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
     assert await settle(replica) == LOOK_SECONDS
     assert cluster.client.writes() == before
 
@@ -108,7 +109,7 @@ async def test_a_new_ca_is_published_then_trusted_for_a_while_and_only_then_sign
     assert cluster.is_published()
     assert shown(first) == fingerprint(announced)
     assert announced.issuer() == announced.retired[0]
-    cluster.clock.pass_by(timedelta(seconds=WANTED.settle - 1))
+    cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds - 1))
     assert await settle(first) == 1
     assert cluster.held() == announced
     await pass_by(cluster, timedelta(seconds=1), first)
@@ -123,9 +124,9 @@ async def test_a_replica_that_lags_waits_until_it_has_seen_the_trust_for_long_en
     first, second = await running(cluster, 2)
     await rotate_ca(cluster, first)
     await settle(second)
-    await pass_by(cluster, timedelta(seconds=WANTED.settle), first)
+    await pass_by(cluster, timedelta(seconds=WANTED.settle_seconds), first)
     lagging = cluster.replica()
-    assert await settle(lagging) == WANTED.settle
+    assert await settle(lagging) == WANTED.settle_seconds
     assert shown(lagging) == fingerprint(cluster.held())  # it has nothing else to show
     await settle(second)
     assert shown(second) == fingerprint(cluster.held())
@@ -135,7 +136,7 @@ async def test_the_old_ca_goes_when_it_has_expired(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
     first_ca = cluster.held().ca.cert_pem
     await rotate_ca(cluster, replica)
-    await pass_by(cluster, timedelta(seconds=WANTED.settle), replica)
+    await pass_by(cluster, timedelta(seconds=WANTED.settle_seconds), replica)
     while cluster.clock.now < START + TERMS.ca_life + TERMS.skew:
         assert first_ca in cluster.held().bundle
         await pass_by(cluster, DAY, replica)
@@ -178,15 +179,15 @@ async def test_a_change_of_trust_between_the_steps_begins_the_wait_anew(cluster:
     (replica,) = await running(cluster)
     await rotate_ca(cluster, replica)
     announced = cluster.held()
-    cluster.clock.pass_by(timedelta(seconds=WANTED.settle - 1))
+    cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds - 1))
     await cluster.tamper(VALIDATING_WEBHOOKS, base64.b64encode(announced.retired[0]).decode())
-    assert await settle(replica) == WANTED.settle
+    assert await settle(replica) == WANTED.settle_seconds
     assert cluster.held() == announced
 
 
 async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster) -> None:
     annotations = {"metadata": {"annotations": {"cert-manager.io/inject-ca-from": "grove-system/ours"}}}
-    await cluster.client.patch(MUTATING_WEBHOOKS, WANTED.configurations, annotations)
+    await cluster.client.patch(MUTATING_WEBHOOKS, WANTED.webhook_configurations, annotations)
     replica, before = cluster.replica(), cluster.client.objects(MUTATING_WEBHOOKS)
     assert await settle(replica) == RETRY_SECONDS
     assert replica.last_error == (
@@ -200,7 +201,7 @@ async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster
 async def test_without_configurations_nobody_has_to_trust_anything(cluster: Cluster) -> None:
     stored = [*cluster.client.objects(MUTATING_WEBHOOKS), *cluster.client.objects(VALIDATING_WEBHOOKS)]
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        await cluster.client.delete(resource, WANTED.configurations)
+        await cluster.client.delete(resource, WANTED.webhook_configurations)
     (replica,) = await running(cluster)
     assert shown(replica) == fingerprint(cluster.held())
     cluster.client.load(stored)
@@ -211,7 +212,7 @@ async def test_without_configurations_nobody_has_to_trust_anything(cluster: Clus
 async def test_a_secret_that_was_deleted_is_restored_as_it_was(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
     before = cluster.held()
-    await cluster.client.delete(SECRET, WANTED.secret, WANTED.namespace)
+    await cluster.client.delete(SECRET, WANTED.secret_name, WANTED.namespace)
     await settle(replica)
     assert (cluster.held(), replica.rotations["restore"]) == (before, 1)
     assert replica.failures == 1
@@ -233,7 +234,7 @@ async def test_a_secret_that_was_deleted_is_restored_as_it_was(cluster: Cluster)
 async def test_garbage_in_the_secret_never_serves_and_is_replaced(cluster: Cluster, data: Object) -> None:
     (replica,) = await running(cluster)
     before, serving = cluster.held(), shown(replica)
-    await cluster.client.patch(SECRET, WANTED.secret, {"data": data}, WANTED.namespace)
+    await cluster.client.patch(SECRET, WANTED.secret_name, {"data": data}, WANTED.namespace)
     assert await replica.reconcile(("", "")) == 0
     assert shown(replica) == serving
     assert str(replica.last_error).startswith("Secret grove-system/grove-admission-certificates ")
@@ -248,7 +249,7 @@ async def test_garbage_that_nobody_remembers_is_replaced_by_something_new_that_s
     (old,) = await running(cluster)
     cluster.remember()
     before = cluster.held()
-    await cluster.client.patch(SECRET, WANTED.secret, {"data": {"tls.crt": "Z2FyYmFnZQ=="}}, WANTED.namespace)
+    await cluster.client.patch(SECRET, WANTED.secret_name, {"data": {"tls.crt": "Z2FyYmFnZQ=="}}, WANTED.namespace)
     new = cluster.replica()
     await settle(new)
     assert cluster.held().retired == before.bundle
@@ -261,24 +262,24 @@ async def test_a_sound_secret_put_there_by_somebody_is_used_once_it_is_trusted(c
     (replica,) = await running(cluster)
     before = cluster.held()
     cluster.remember()
-    await cluster.put(rotated("issue", None, WANTED.names, START, TERMS))
+    await cluster.put(rotated("issue", None, NAMES, START, TERMS))
     await settle(replica)
     assert cluster.held().retired == before.bundle
     assert shown(replica) == fingerprint(before)
     assert cluster.accepts(replica)
-    cluster.clock.pass_by(timedelta(seconds=WANTED.settle))
+    cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
     await settle(replica)
     assert shown(replica) == fingerprint(cluster.held())
     assert cluster.accepts(replica)
 
 
 async def test_a_backup_with_an_expired_certificate_is_renewed_before_it_is_shown(cluster: Cluster) -> None:
-    backup = rotated("issue", None, WANTED.names, START - TERMS.leaf_life, TERMS)
+    backup = rotated("issue", None, NAMES, START - TERMS.leaf_life, TERMS)
     (replica,) = await running(cluster)
     cluster.remember()
     await cluster.put(backup)
     for _ in range(2):
-        cluster.clock.pass_by(timedelta(seconds=WANTED.settle))
+        cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
         await settle(replica)
         assert cluster.accepts(replica)
     assert replica.rotations == Counter(issue=1, trust=1, leaf=1)
@@ -290,9 +291,9 @@ async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(cl
     before, serving = cluster.held(), shown(replica)
     expired = make_leaf(before.ca, [NAME], [], START - 2 * DAY, START - DAY)
     labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}
-    await cluster.client.patch(SECRET, WANTED.secret, labels, WANTED.namespace)
+    await cluster.client.patch(SECRET, WANTED.secret_name, labels, WANTED.namespace)
     await cluster.put(Holdings(before.ca, expired))
-    cluster.clock.pass_by(timedelta(seconds=WANTED.settle))
+    cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
     assert await settle(replica) == RETRY_SECONDS
     assert (shown(replica), cluster.held().leaf) == (serving, expired)
     assert "was not made by grove-admission, and is left alone" in str(replica.last_error)
@@ -307,7 +308,7 @@ async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluste
     assert await replica.reconcile(("", "")) == 0.0
     assert "is not valid before 2026-01-01T01:00:00" in str(replica.last_error)
     assert (shown(replica), replica.healthy()) == (serving, True)
-    await pass_by(cluster, timedelta(seconds=WANTED.settle), replica)
+    await pass_by(cluster, timedelta(seconds=WANTED.settle_seconds), replica)
     assert cluster.held().leaf not in (early, before.leaf)
     assert shown(replica) == fingerprint(cluster.held())
 
@@ -315,7 +316,7 @@ async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluste
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}], ids=["no label", "another's"])
 async def test_a_secret_of_somebody_else_is_not_written(cluster: Cluster, labels: dict[str, str]) -> None:
     data = {"tls.crt": "VEhFSVJT", "tls.key": "VEhFSVJT"}
-    metadata = {"name": WANTED.secret, "namespace": WANTED.namespace, "labels": labels}
+    metadata = {"name": WANTED.secret_name, "namespace": WANTED.namespace, "labels": labels}
     cluster.client.load([{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}])
     replica = cluster.replica()
     assert await settle(replica) == RETRY_SECONDS
@@ -325,7 +326,7 @@ async def test_a_secret_of_somebody_else_is_not_written(cluster: Cluster, labels
 
 
 async def test_an_empty_secret_is_filled(cluster: Cluster) -> None:
-    metadata = {"name": WANTED.secret, "namespace": WANTED.namespace}
+    metadata = {"name": WANTED.secret_name, "namespace": WANTED.namespace}
     cluster.client.load([{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}])
     (replica,) = await running(cluster)
     assert shown(replica) == fingerprint(cluster.held())
@@ -429,7 +430,7 @@ async def test_a_write_that_fails_is_made_good_by_the_next_look(
     await settle(replica)
     assert (cluster.is_published(), cluster.accepts(replica)) == (True, True)
     assert len(split_bundle(cluster.held().bundle_pem)) == 1
-    assert due(cluster.held(), WANTED.names, cluster.clock.now, TERMS) is None
+    assert due(cluster.held(), NAMES, cluster.clock.now, TERMS) is None
 
 
 async def test_a_bundle_is_never_replaced_by_an_older_one(cluster: Cluster) -> None:
@@ -456,6 +457,6 @@ async def test_a_bundle_is_never_replaced_by_an_older_one(cluster: Cluster) -> N
 
 
 def test_short_lives_can_be_asked_for() -> None:
-    short = SelfManaged(terms=Terms(timedelta(seconds=12), timedelta(seconds=4)))
-    held = rotated("issue", None, short.names, START, short.terms)
-    assert due(held, short.names, START + timedelta(seconds=3), short.terms) == "leaf"
+    short = Terms(timedelta(seconds=12), timedelta(seconds=4))
+    held = rotated("issue", None, NAMES, START, short)
+    assert due(held, NAMES, START + timedelta(seconds=3), short) == "leaf"

@@ -72,7 +72,7 @@ async def test_kept_and_new_connections_survive_two_rotations_of_ca_and_leaf() -
             leaves.add(held.leaf.cert_pem)
             cas.add(held.ca.cert_pem)
             waiting = held.issuer() != held.ca.cert_pem
-            cluster.clock.pass_by(timedelta(seconds=WANTED.settle / 2) if waiting else LEAF_RENEWAL / 4)
+            cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds / 2) if waiting else LEAF_RENEWAL / 4)
         for connection in kept:
             await close(connection)
     assert (len(cas), len(leaves)) == (3, 11)

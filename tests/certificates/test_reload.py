@@ -20,9 +20,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from app.certificates.files import LOOK_SECONDS, FileSource
 from app.certificates.inspect import CertificateInfo, Pair, inspect
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.reload import BrokenPairError, FileSource, ServingCertificate
+from app.certificates.reload import BrokenPairError, ServingCertificate
+from tests.kube import virtual
 
 NOW = datetime.now(UTC)  # handshakes are checked by OpenSSL, which has a clock of its own
 DAY = timedelta(days=1)
@@ -229,19 +231,26 @@ class Volume:
         os.replace(self.path / "..new", self.path / "..data")
 
 
+class Recorded(ServingCertificate):
+    """Records what was loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[CertificateInfo] = []
+
+    def load(self, pair: Pair) -> CertificateInfo:
+        self.loaded.append(super().load(pair))
+        return self.loaded[-1]
+
+
 class Fixture:
     """A FileSource over a Volume, with a clock that only moves when told."""
 
     def __init__(self, path: Path) -> None:
-        self.volume, self.time, self.reloads = Volume(path), NOW, list[CertificateInfo]()
-        self.certificate = ServingCertificate()
-        self.source = FileSource(
-            path / "tls.crt",
-            path / "tls.key",
-            self.certificate,
-            on_reload=self.reloads.append,
-            now=lambda: self.time,
-        )
+        self.volume, self.time = Volume(path), NOW
+        self.certificate = Recorded()
+        self.reloads = self.certificate.loaded
+        self.source = FileSource(path, self.certificate, now=lambda: self.time)
 
     def state(self) -> tuple[str | None, bool, datetime | None]:
         serving = self.certificate.info.fingerprint if self.certificate.info else None
@@ -347,27 +356,19 @@ def test_an_error_that_stays_is_logged_once(files: Fixture, caplog: pytest.LogCa
     assert len(caplog.records) == 1
 
 
-async def test_run_looks_at_every_interval(tmp_path: Path) -> None:
-    volume, certificate, slept = Volume(tmp_path), ServingCertificate(), list[float]()
-    pairs = iter([FIRST, SECOND])
-    reloaded = list[str]()
+def test_run_looks_at_every_interval(tmp_path: Path) -> None:
+    volume, certificate = Volume(tmp_path), Recorded()
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        pair = next(pairs, None)
-        if pair is None:
-            raise asyncio.CancelledError
-        volume.write(pair)
+    async def scenario() -> None:
+        running = asyncio.create_task(FileSource(tmp_path, certificate).run())
+        await asyncio.sleep(1)
+        for number, pair in enumerate([FIRST, SECOND]):
+            volume.write(pair)
+            await asyncio.sleep(LOOK_SECONDS - 2)
+            assert len(certificate.loaded) == number
+            await asyncio.sleep(2)
+        running.cancel()
+        await asyncio.wait({running})
 
-    source = FileSource(
-        tmp_path / "tls.crt",
-        tmp_path / "tls.key",
-        certificate,
-        interval=3,
-        sleep=sleep,
-        on_reload=lambda info: reloaded.append(info.fingerprint),
-    )
-    with pytest.raises(asyncio.CancelledError):
-        await source.run()
-    assert slept == [3, 3, 3]
-    assert reloaded == [fingerprint(FIRST), fingerprint(SECOND)]
+    virtual.run(scenario())
+    assert certificate.loaded == [inspect(FIRST.cert_pem), inspect(SECOND.cert_pem)]

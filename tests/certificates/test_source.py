@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from app.certificates.files import FileSource, file_source
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS
-from app.certificates.reload import FileSource, ServingCertificate
+from app.certificates.reload import ServingCertificate
 from app.certificates.rotate import Terms
 from app.certificates.self_managed import self_managed_source
-from app.certificates.source import CertificatePart, file_source
 from app.config.schema import Certificates, Configuration
 from app.kube.api import Unavailable
 from app.objects.resource import SECRET
@@ -37,14 +37,14 @@ def unobserved(name: str, result: str, seconds: float) -> None:
 
 
 def values(source: Any) -> dict[str, float]:
-    return {f"{name}{labels or ''}": value for name, _text, labels, value in CertificatePart(source).gauges()}
+    return {f"{name}{labels or ''}": value for name, _text, labels, value in source.gauges()}
 
 
 def test_the_configuration_says_what_is_kept_where() -> None:
     source = self_managed_source(SETTINGS, MemoryClient(), unobserved)
     assert source.all_keys() == [("ns", "grove-admission-certificates")]
-    assert source.settings.names[0] == "ours.ns.svc"
-    assert source.settings.terms == Terms(timedelta(hours=6), timedelta(hours=2))
+    assert source.names[0] == "ours.ns.svc"
+    assert source.terms == Terms(timedelta(hours=6), timedelta(hours=2))
 
 
 async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> None:
@@ -52,7 +52,7 @@ async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> 
     source = self_managed_source(SETTINGS, client, unobserved)
     assert handshake(source.certificate.context) == "TLSv1.3"
     assert (source.healthy(), source.not_after, source.ca_not_after, source.ca_bundle()) == (False, None, None, None)
-    readiness = Readiness([CertificatePart(source)])
+    readiness = Readiness([source])
     assert readiness.ready()["certificate"] == "is not there yet"
     client.fail_next("get", SECRET, Unavailable("the API server is down"))
     with pytest.raises(Unavailable):
@@ -146,9 +146,9 @@ def test_an_expired_certificate_is_not_ready(tmp_path: Path) -> None:
     for name, content in zip(("tls.crt", "tls.key"), expiring(), strict=True):
         (tmp_path / name).write_bytes(content)
     times = iter([NOW, NOW + timedelta(days=4)])
-    source = FileSource(tmp_path / "tls.crt", tmp_path / "tls.key", ServingCertificate(), now=lambda: next(times))
+    source = FileSource(tmp_path, ServingCertificate(), now=lambda: next(times))
     source.poll()
-    assert Readiness([CertificatePart(source)]).ready()["certificate"] == "has expired"
+    assert Readiness([source]).ready()["certificate"] == "has expired"
 
 
 def expiring() -> tuple[bytes, bytes]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from app.certificates.files import file_source
 from app.certificates.holdings import read_holdings
 from app.certificates.inspect import inspect
 from app.certificates.report import Material
-from app.certificates.source import file_source
 from app.certificates.stored import read_live
 from app.cli import main
 from app.config.schema import Certificates
@@ -156,7 +156,7 @@ async def test_a_live_secret_that_is_missing_or_not_base64() -> None:
     with pytest.raises(NotFound):
         await read_live(cluster.client, Certificates())
     await running(cluster)
-    await cluster.client.patch(SECRET, WANTED.secret, {"data": {"ca.crt": "%"}}, WANTED.namespace)
+    await cluster.client.patch(SECRET, WANTED.secret_name, {"data": {"ca.crt": "%"}}, WANTED.namespace)
     with pytest.raises(ValueError, match=r"ca\.crt of the Secret is not base64"):
         await read_live(cluster.client, Certificates())
 

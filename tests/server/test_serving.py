@@ -28,8 +28,8 @@ from app.admission.decide import Route
 from app.admission.exchange import Exchange
 from app.admission.serving import Limits
 from app.admission.verdict import ALLOWED, Verdict, not_allowed
+from app.certificates.files import file_source
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.source import file_source
 from app.server.handover import ToUvicorn
 from app.server.listener import Listener, bind
 from tests.reviews import Seen, load
