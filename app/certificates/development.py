@@ -7,10 +7,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 from app.certificates.inspect import Pair, check_pair, inspect
-from app.certificates.issue import make_ca, make_leaf, split_names
+from app.certificates.issue import make_ca, make_leaf
 
 _CA_NAME = "grove-admission development CA"
 _CA_LIFE = timedelta(days=3650)
@@ -19,15 +18,7 @@ _SPARE = timedelta(days=7)
 _CLOCK_SKEW = timedelta(minutes=5)
 
 
-class DevelopmentCertificate(NamedTuple):
-    """The paths of the files."""
-
-    cert_path: Path
-    key_path: Path
-    ca_path: Path
-
-
-def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> DevelopmentCertificate:
+def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:
     """Ensures that `directory` has a serving certificate (tls.crt, tls.key) for `names`, signed by its CA (ca.crt,
     ca.key).
 
@@ -36,25 +27,21 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
     has other certificates, which are not overwritten.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    paths = DevelopmentCertificate(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
-    ca_key_path = directory / "ca.key"
     with _locked(directory):
-        if not ca_key_path.exists():
-            _refuse_foreign(paths)
-        ca = _read(paths.ca_path, ca_key_path)
+        _refuse_foreign(directory)
+        ca = _read(directory, "ca")
         if ca is None or not _is_good_ca(ca, now):
             ca = make_ca(_CA_NAME, now - _CLOCK_SKEW, now + _CA_LIFE)
-            _write(ca, paths.ca_path, ca_key_path)
-        leaf = _read(paths.cert_path, paths.key_path)
+            _write(ca, directory, "ca")
+        leaf = _read(directory, "tls")
         if leaf is None or not _is_good_leaf(leaf, ca, names, now):
-            _write(_make_leaf(ca, names, now), paths.cert_path, paths.key_path)
-    return paths
+            _write(_make_leaf(ca, names, now), directory, "tls")
 
 
 def is_development(directory: Path) -> bool:
     """Whether the certificates in `directory` were created here, also if a crash left only some files. The command
     `grove-admission certs make` creates a ca.key too."""
-    ca = _read(directory / "ca.crt", directory / "ca.key")
+    ca = _read(directory, "ca")
     if ca is None:
         return (directory / "ca.key").exists()
     try:
@@ -63,10 +50,10 @@ def is_development(directory: Path) -> bool:
         return True
 
 
-def _refuse_foreign(paths: DevelopmentCertificate) -> None:
+def _refuse_foreign(directory: Path) -> None:
     """Raises FileExistsError for files without a ca.key, which is always written first."""
-    for path in paths:
-        if path.exists():
+    for path in (directory / "tls.crt", directory / "tls.key", directory / "ca.crt"):
+        if path.exists() and not (directory / "ca.key").exists():
             raise FileExistsError(f"{path} was not made here (no ca.key beside it): name it as a file, or move it away")
 
 
@@ -82,20 +69,20 @@ def _is_good_leaf(leaf: Pair, ca: Pair, names: Sequence[str], now: datetime) -> 
 
 def _make_leaf(ca: Pair, names: Sequence[str], now: datetime) -> Pair:
     end = min(now + _LEAF_LIFE, inspect(ca.cert_pem).not_after)
-    return make_leaf(ca, *split_names(names), now - _CLOCK_SKEW, end)
+    return make_leaf(ca, names, now - _CLOCK_SKEW, end)
 
 
-def _read(cert_path: Path, key_path: Path) -> Pair | None:
+def _read(directory: Path, name: str) -> Pair | None:
     try:
-        return Pair(cert_path.read_bytes(), key_path.read_bytes())
+        return Pair((directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes())
     except FileNotFoundError:
         return None
 
 
-def _write(pair: Pair, cert_path: Path, key_path: Path) -> None:
+def _write(pair: Pair, directory: Path, name: str) -> None:
     """Writes the key first. After a crash in between, the next start detects the mismatch and corrects it."""
-    _replace(key_path, pair.key_pem, 0o600)
-    _replace(cert_path, pair.cert_pem, 0o644)
+    _replace(directory / f"{name}.key", pair.key_pem, 0o600)
+    _replace(directory / f"{name}.crt", pair.cert_pem, 0o644)
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:

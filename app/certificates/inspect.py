@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 _CHAIN_LIMIT = 8
 
 
@@ -58,9 +56,9 @@ def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
     return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
 
 
-def renewal_time(info: CertificateInfo, fraction: float = 2 / 3) -> datetime:
-    """The time to replace a certificate: after `fraction` of its validity."""
-    return info.not_before + (info.not_after - info.not_before) * fraction
+def renewal_time(info: CertificateInfo) -> datetime:
+    """The time to replace a certificate: after two thirds of its validity."""
+    return info.not_before + (info.not_after - info.not_before) * (2 / 3)
 
 
 def load_certificates(pem: bytes) -> list[x509.Certificate]:
@@ -213,7 +211,7 @@ def _covers(names: Sequence[str], name_to_cover: str) -> bool:
     return any(name.lower() in (name_to_cover, wildcard) for name in names)
 
 
-def address_of(name: str) -> IPAddress | None:
+def address_of(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """`name` as an IP address, or None if it is not one."""
     try:
         return ipaddress.ip_address(name)

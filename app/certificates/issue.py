@@ -4,8 +4,7 @@ Keys are EC P-256. The certificates conform to RFC 5280 strictly (X509_V_FLAG_X5
 Go).
 """
 
-import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from cryptography import x509
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from app.certificates.inspect import IPAddress, Pair, address_of, authority_key_identifier, ec_key, load_certificates
+from app.certificates.inspect import Pair, address_of, authority_key_identifier, ec_key, load_certificates
 
 _COMMON_NAME_LIMIT = 64
 
@@ -37,16 +36,14 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
     return _signed(builder, key, key)
 
 
-def make_leaf(
-    ca: Pair, dns_names: Sequence[str], ip_addresses: Sequence[str | IPAddress], begin: datetime, end: datetime
-) -> Pair:
-    """A serving certificate for these names, signed by `ca`.
+def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
+    """A serving certificate for `names`, which are DNS names and IP addresses, signed by `ca`.
 
     Raises ValueError if there is no name, if a name is not allowed in a certificate, or if the certificate would expire
     after its CA.
     """
-    addresses = [ipaddress.ip_address(address) for address in ip_addresses]
-    names = [*dns_names, *map(str, addresses)]
+    dns_names = [name for name in names if address_of(name) is None]
+    addresses = [address for name in names if (address := address_of(name)) is not None]
     if not names:
         raise ValueError("a serving certificate needs at least one name")
     issuer = load_certificates(ca.cert_pem)[0]
@@ -54,7 +51,7 @@ def make_leaf(
         raise ValueError(f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}")
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
-        _builder(_subject(_fitting(names)), issuer.subject, key.public_key(), begin, end)
+        _builder(_subject(_fitting([*dns_names, *map(str, addresses)])), issuer.subject, key.public_key(), begin, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -65,15 +62,6 @@ def make_leaf(
         .add_extension(authority_key_identifier(issuer), critical=False)
     )
     return _signed(builder, key, ec_key(ca.key_pem))
-
-
-def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The DNS names and the IP addresses in `names`, for `make_leaf`."""
-    dns_names: list[str] = []
-    addresses: list[str] = []
-    for name in names:
-        (dns_names if address_of(name) is None else addresses).append(name)
-    return dns_names, addresses
 
 
 def _builder(

@@ -15,7 +15,7 @@ from typing import Literal
 
 from app.certificates.holdings import Holdings
 from app.certificates.inspect import Pair, inspect, renewal_time
-from app.certificates.issue import make_ca, make_leaf, split_names
+from app.certificates.issue import make_ca, make_leaf
 
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
 """issue: a new CA and certificate; ca: step 1; leaf: a new certificate, or step 2; names: a new certificate for more
@@ -124,4 +124,4 @@ def _new_ca(now: datetime, terms: Terms) -> Pair:
 
 def _new_leaf(ca: Pair, names: Sequence[str], now: datetime, terms: Terms) -> Pair:
     end = min(now + terms.leaf_life, inspect(ca.cert_pem).not_after)
-    return make_leaf(ca, *split_names(names), now - terms.skew, end)
+    return make_leaf(ca, names, now - terms.skew, end)

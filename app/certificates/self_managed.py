@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from app.certificates.inspect import Pair
-from app.certificates.issue import make_ca, make_leaf, split_names
+from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import CertificateReconciler
 from app.certificates.publish import CONFIGURATIONS
 from app.certificates.reload import ServingCertificate
@@ -68,4 +68,4 @@ def self_managed_source(
 
 def _placeholder(names: tuple[str, ...], now: datetime) -> Pair:
     end = now + _PLACEHOLDER_LIFE
-    return make_leaf(make_ca("grove-admission, not ready yet", now, end), *split_names(names), now, end)
+    return make_leaf(make_ca("grove-admission, not ready yet", now, end), names, now, end)

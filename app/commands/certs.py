@@ -9,7 +9,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from app.certificates.issue import split_names
+from app.certificates.inspect import address_of
 from app.certificates.report import Material, describe, validate_material
 from app.certificates.rotate import Terms, rotated
 from app.certificates.stored import read_live
@@ -74,8 +74,7 @@ def _life(text: str) -> timedelta:
 
 def _name(text: str) -> str:
     """A DNS name, which may begin with `*.`, or an IP address."""
-    dns_names, _ = split_names([text])
-    if dns_names and not is_subdomain(text.removeprefix("*.").lower()):
+    if address_of(text) is None and not is_subdomain(text.removeprefix("*.").lower()):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a DNS name nor an IP address")
     return text
 

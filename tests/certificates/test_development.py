@@ -28,8 +28,7 @@ def assert_good(directory: Path, names: list[str], now: datetime) -> None:
 
 def test_first_start_makes_everything(tmp_path: Path) -> None:
     directory = tmp_path / "deep" / "certs"
-    paths = ensure_development_certificate(directory, NAMES, NOW)
-    assert paths == (directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
+    ensure_development_certificate(directory, NAMES, NOW)
     assert_good(directory, NAMES, NOW)
     modes = {name: stat.S_IMODE((directory / name).stat().st_mode) for name in FILES}
     assert modes == {"ca.crt": 0o644, "ca.key": 0o600, "tls.crt": 0o644, "tls.key": 0o600}

@@ -289,7 +289,7 @@ async def test_a_backup_with_an_expired_certificate_is_renewed_before_it_is_show
 async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
     before, serving = cluster.held(), shown(replica)
-    expired = make_leaf(before.ca, [NAME], [], START - 2 * DAY, START - DAY)
+    expired = make_leaf(before.ca, [NAME], START - 2 * DAY, START - DAY)
     labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}
     await cluster.client.patch(SECRET, WANTED.secret_name, labels, WANTED.namespace)
     await cluster.put(Holdings(before.ca, expired))
@@ -303,7 +303,7 @@ async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluste
     """The clocks of two nodes differ, and API servers go by the right one: here it is made again."""
     (replica,) = await running(cluster)
     before, serving, now = cluster.held(), shown(replica), cluster.clock.now
-    early = make_leaf(before.ca, [NAME], [], now + timedelta(hours=1), now + 60 * DAY)
+    early = make_leaf(before.ca, [NAME], now + timedelta(hours=1), now + 60 * DAY)
     await cluster.put(replace(before, leaf=early))
     assert await replica.reconcile(("", "")) == 0.0
     assert "is not valid before 2026-01-01T01:00:00" in str(replica.last_error)

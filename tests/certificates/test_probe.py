@@ -40,15 +40,15 @@ async def server(folder: Path, pair: Pair | None) -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("pair", "ca", "result"),
     [
-        pytest.param(make_leaf(CA, [NAME], [], BEGIN, END), CA, Handshake("trusted"), id="ours"),
+        pytest.param(make_leaf(CA, [NAME], BEGIN, END), CA, Handshake("trusted"), id="ours"),
         pytest.param(
-            make_leaf(CA, ["other.svc"], [], BEGIN, END),
+            make_leaf(CA, ["other.svc"], BEGIN, END),
             CA,
             Handshake("refused", f"Hostname mismatch, certificate is not valid for '{NAME}'."),
             id="another name",
         ),
         pytest.param(
-            make_leaf(CA, [NAME], [], BEGIN, NOW - timedelta(days=1)),
+            make_leaf(CA, [NAME], BEGIN, NOW - timedelta(days=1)),
             CA,
             Handshake("refused", "certificate has expired"),
             id="expired",
@@ -61,7 +61,7 @@ async def test_a_server_that_is_reached(pair: Pair, ca: Pair, result: Handshake,
 
 
 async def test_another_ca_of_the_same_name_is_refused(tmp_path: Path) -> None:
-    async with server(tmp_path, make_leaf(CA, [NAME], [], BEGIN, END)) as port:
+    async with server(tmp_path, make_leaf(CA, [NAME], BEGIN, END)) as port:
         assert (await handshake("127.0.0.1", port, NAME, OTHER.cert_pem, 10)).outcome == "refused"
 
 

@@ -32,7 +32,7 @@ CA = make_ca("test CA", NOW - 9 * DAY, NOW + 9 * DAY)
 
 
 def leaf(begin: datetime = NOW - DAY, end: datetime = NOW + DAY) -> Pair:
-    return make_leaf(CA, ["localhost"], ["127.0.0.1"], begin, end)
+    return make_leaf(CA, ["localhost", "127.0.0.1"], begin, end)
 
 
 def rsa_leaf() -> Pair:
@@ -145,7 +145,7 @@ def handshake(leaf: Pair, ca_pem: bytes, name: str) -> str | None:
 def test_a_strict_client_accepts_the_leaf(name: str) -> None:
     begin, end = NOW - DAY, NOW + DAY
     ca = make_ca("test CA", begin, end)
-    leaf = make_leaf(ca, ["grove-admission.grove.svc", "*.example.com"], ["127.0.0.1"], begin, end)
+    leaf = make_leaf(ca, ["grove-admission.grove.svc", "*.example.com", "127.0.0.1"], begin, end)
     assert handshake(leaf, ca.cert_pem, name) == "TLSv1.3"
 
 

@@ -182,6 +182,6 @@ def test_trust_keeps_the_order() -> None:
 
 
 def test_a_leaf_of_two_names_of_one_kind_each() -> None:
-    pair: Pair = make_leaf(FIRST.ca, ["a.svc"], ["::1"], START, START + DAY)
+    pair: Pair = make_leaf(FIRST.ca, ["a.svc", "::1"], START, START + DAY)
     held = Holdings(FIRST.ca, pair)
     assert due(held, ("a.svc", "::1"), START, TERMS) is None

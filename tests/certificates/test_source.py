@@ -153,7 +153,7 @@ def test_an_expired_certificate_is_not_ready(tmp_path: Path) -> None:
 
 def expiring() -> tuple[bytes, bytes]:
     """A pair for three days."""
-    pair = make_leaf(CA, ["localhost"], [], NOW - timedelta(days=1), NOW + timedelta(days=3))
+    pair = make_leaf(CA, ["localhost"], NOW - timedelta(days=1), NOW + timedelta(days=3))
     return pair.cert_pem, pair.key_pem
 
 

@@ -25,8 +25,8 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 BEGIN, END = NOW - timedelta(days=30), NOW + timedelta(days=60)
 CA, OTHER_CA = make_ca("ca", BEGIN, END), make_ca("another", BEGIN, END)
 SERVED_NAME = "grove-admission.grove-system.svc"
-LEAF = make_leaf(CA, [SERVED_NAME], [], BEGIN, END)
-EXPIRED = make_leaf(CA, [SERVED_NAME], [], BEGIN, NOW - timedelta(hours=1))
+LEAF = make_leaf(CA, [SERVED_NAME], BEGIN, END)
+EXPIRED = make_leaf(CA, [SERVED_NAME], BEGIN, NOW - timedelta(hours=1))
 ACCOUNT = "system:serviceaccount:grove-system:grove-admission"
 LEVELS = {"rack": "k/rack", "host": "kubernetes.io/hostname"}
 CONFIGURATION = {

@@ -93,7 +93,7 @@ async def test_an_empty_ca_bundle(clinic: Clinic) -> None:
 async def test_a_ca_bundle_of_another_ca(clinic: Clinic) -> None:
     begin, end = datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC) + timedelta(days=30)
     ca, other = make_ca("ca", begin, end), make_ca("other", begin, end)
-    leaf = make_leaf(ca, [f"{SECOND}.{NAMESPACE}.svc"], [], begin, end)
+    leaf = make_leaf(ca, [f"{SECOND}.{NAMESPACE}.svc"], begin, end)
     metadata = {"name": SECOND, "namespace": NAMESPACE}
     data = {"tls.crt": encoded(leaf.cert_pem)}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}

@@ -609,7 +609,7 @@ async def test_a_new_certificate_is_served_to_new_connections(waiting: Waiting) 
     reader, writer = await waiting.open()
     begin = datetime.now(UTC) - timedelta(days=1)
     authority = make_ca("new CA", begin, begin + timedelta(days=9))
-    leaf = make_leaf(authority, ["localhost"], [], begin, begin + timedelta(days=9))
+    leaf = make_leaf(authority, ["localhost"], begin, begin + timedelta(days=9))
     for name, content in (("ca.crt", authority.cert_pem), ("tls.crt", leaf.cert_pem), ("tls.key", leaf.key_pem)):
         (waiting.directory / name).write_bytes(content)
     assert waiting.source.poll() is True
