@@ -4,10 +4,9 @@ Objects are read in pages, and judged like a CREATE, as a dry run. Findings are 
 in use doesn't depend on the number of objects. The owners of ComputeDomains and ResourceClaims are checked too.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from app.admission.decide import Route
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
 from app.audit.remedy import NEVER_ALLOCATED, remedy_for
@@ -15,6 +14,7 @@ from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.table import BY_SET, CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
+from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
 from app.kube.api import Client, ClusterError, NotFound, Object, Unavailable
 from app.kube.pages import pages
@@ -34,7 +34,8 @@ from app.rules.kinds import (
 from app.rules.labels import read_place
 from app.rules.mnnvl.allocation import unallocatable
 from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership_problem
-from app.rules.topology.levels import Level
+from app.webhooks.configurations import EXEMPT_NAMESPACE
+from app.webhooks.registry import routes_over
 
 JUDGED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP, POD_CLIQUE, POD_GANG)
 OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
@@ -59,27 +60,20 @@ FORMER_API = "belongs to a former topology API of Grove, which nothing reads any
 SETTLE = timedelta(minutes=1)
 """The age from which a problem of a resource counts that may resolve by itself. It is large, because clocks differ."""
 
+_ASKER = Asker("audit")
+
 
 class Auditor:
-    """Audits `cluster`. `asker` must be a user who may write the managed ClusterTopology, because its authors are not
-    audited. Objects in the namespaces `exempt` are skipped. `now` is the begin of the audit in UTC."""
+    """Audits the cluster of `client`, except for the namespaces that webhooks do not look at. `now` is the begin of the
+    audit in UTC. Objects are judged as if a user wrote them who may write the managed ClusterTopology, because the
+    authors of objects are not audited."""
 
-    def __init__(
-        self,
-        client: Client,
-        cluster: Cluster,
-        routes: Mapping[str, Route],
-        asker: Asker,
-        *,
-        levels: tuple[Level, ...],
-        exempt: Collection[str],
-        now: datetime,
-        progress: Progress,
-    ) -> None:
+    def __init__(self, client: Client, configuration: Configuration, progress: Progress, now: datetime) -> None:
         self.tally = Tally()
-        self._client, self._cluster, self._routes, self._asker = client, cluster, routes, asker
-        self._levels, self._listing = levels, listed.Listing()
-        self._exempt, self._progress = frozenset(exempt), progress
+        self._client, self._cluster = client, Cluster(client, configuration)
+        self._routes = routes_over(configuration, self._cluster, authorized=(_ASKER.username,))
+        self._levels, self._listing = configuration.levels, listed.Listing()
+        self._exempt, self._progress = (EXEMPT_NAMESPACE, configuration.certificates.namespace), progress
         self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
@@ -131,7 +125,7 @@ class Auditor:
         metadata = obj["metadata"]
         if metadata.get("deletionTimestamp") or metadata.get("namespace") in self._exempt:
             return None
-        verdict = (await judge(self._routes, obj, self._asker)).verdict
+        verdict = (await judge(self._routes, obj, _ASKER)).verdict
         if verdict is None:
             return None
         if verdict.allowed:

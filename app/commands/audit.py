@@ -5,7 +5,6 @@ Exit codes: 0 nothing found, 1 findings, 2 not everything could be looked at.
 
 import argparse
 import contextlib
-import os
 import sys
 from datetime import UTC, datetime
 
@@ -15,19 +14,11 @@ import uvloop
 from app import logs
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
-from app.cluster.cluster import Cluster
 from app.cluster.connect import looking_client
-from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options
-from app.config.environment import with_overrides
-from app.config.read import configuration_or_defaults
+from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options, configured
 from app.config.schema import Configuration
-from app.dry_run.judge import Asker
 from app.kube.api import Client, ClusterError, Forbidden
 from app.objects.resource import NAMESPACE
-from app.webhooks.configurations import EXEMPT_NAMESPACE
-from app.webhooks.registry import routes_over
-
-_ASKER = "audit"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
-    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
+    configuration = configured(arguments)
     try:
         return int(uvloop.run(_run(arguments, configuration)))
     except (ClusterError, OSError) as problem:
@@ -64,27 +55,13 @@ async def need_namespace(client: Client, name: str) -> None:
 async def audit(client: Client, configuration: Configuration, namespace: str | None, output: str) -> int:
     """Prints all findings, as text or as JSON lines, and the summary. Returns the exit code."""
     progress = Progress(sys.stderr)
-    auditor = auditor_of(client, configuration, progress)
+    auditor = Auditor(client, configuration, progress, datetime.now(UTC))
     async for finding in auditor.findings(namespace):
         progress.clear()
         print(orjson.dumps(finding.json()).decode() if output == "json" else finding.text())
     tally = auditor.tally
     print(orjson.dumps({"summary": tally.json()}).decode() if output == "json" else tally.summary())
     return tally.exit_code
-
-
-def auditor_of(client: Client, configuration: Configuration, progress: Progress) -> Auditor:
-    cluster = Cluster(client, configuration)
-    return Auditor(
-        client,
-        cluster,
-        routes_over(configuration, cluster, authorized=(_ASKER,)),
-        Asker(_ASKER),
-        levels=configuration.levels,
-        exempt=(EXEMPT_NAMESPACE, configuration.certificates.namespace),
-        now=datetime.now(UTC),
-        progress=progress,
-    )
 
 
 COMMAND = Command(

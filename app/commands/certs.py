@@ -14,10 +14,7 @@ from app.certificates.report import Material, describe, validate_material
 from app.certificates.rotate import Terms, rotated
 from app.certificates.stored import read_live
 from app.cluster.connect import api_client
-from app.commands.options import Command
-from app.config.environment import with_overrides
-from app.config.read import configuration_or_defaults
-from app.config.schema import Configuration
+from app.commands.options import Command, configured
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError, NotFound
 from app.objects.names import is_subdomain
@@ -116,7 +113,7 @@ def _show(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     names, distrust = arguments.name or [], list[str]()
     if arguments.kubeconfig:
-        settings = _configuration(arguments).certificates
+        settings = configured(arguments).certificates
         names = names or [f"{settings.service_name}.{settings.namespace}.svc"]
         material, distrust = asyncio.run(_live(arguments))
     else:
@@ -138,13 +135,9 @@ def _stored(directory: Path) -> Material:
     return Material(content("tls.crt"), content("tls.key"), content("ca.crt"))
 
 
-def _configuration(arguments: argparse.Namespace) -> Configuration:
-    return with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
-
-
 async def _live(arguments: argparse.Namespace) -> tuple[Material, list[str]]:
     """The content of the Secret of a cluster, and the webhook configurations that do not trust it."""
-    configuration = _configuration(arguments)
+    configuration = configured(arguments)
     settings = configuration.certificates
     try:
         async with api_client(configuration, arguments.kubeconfig, arguments.context) as client:

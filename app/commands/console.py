@@ -6,16 +6,13 @@ Exit codes: 0 after SIGTERM, 1 if it can't run.
 import argparse
 import asyncio
 import contextlib
-import os
 import sys
 from pathlib import Path
 
 import uvloop
 
 from app import logs
-from app.commands.options import REFUSED, Command, port_number
-from app.config.environment import with_overrides
-from app.config.read import configuration_or_defaults
+from app.commands.options import REFUSED, Command, add_cluster_options, configured, port_number
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
@@ -24,9 +21,7 @@ from app.server.process import signalled
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's")
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of the cluster (default: kubectl's)")
-    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
+    add_cluster_options(parser, "kubectl's")
     parser.add_argument("--namespace", default="", metavar="A,B", help="if you may list neither all nor the namespaces")
     parser.add_argument("--port", type=port_number, default=0, help="on loopback (default: a free one)")
     parser.add_argument("--ipv6", action="store_true", help="listen on ::1 in place of 127.0.0.1")
@@ -52,7 +47,7 @@ async def _run(arguments: argparse.Namespace) -> None:
     except ImportError as problem:
         raise UnusableInput(f"the console needs more packages ({problem}): install grove-admission[console]") from None
     settings = ConsoleSettings(
-        with_overrides(configuration_or_defaults(arguments.config), os.environ, {}),
+        configured(arguments),
         arguments.kubeconfig,
         arguments.context or "",
         context_of(arguments.kubeconfig, arguments.context),

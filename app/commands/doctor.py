@@ -5,7 +5,6 @@ Exit codes: 0 fine, 1 problems, 2 not everything could be looked at.
 
 import argparse
 import json
-import os
 import sys
 from datetime import UTC, datetime
 
@@ -14,18 +13,13 @@ import uvloop
 from app import logs
 from app.certificates.probe import Handshake, handshake
 from app.cluster.connect import looking_client
-from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options
-from app.config.environment import with_overrides
-from app.config.read import configuration_or_defaults
+from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options, configured
 from app.config.schema import Configuration
 from app.doctor.examination import Patient, examine
-from app.doctor.permissions import Account
 from app.doctor.report import Check, document, exit_code, lines
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
 
-ACCOUNT = "grove-admission"
-"""The service account of the manifests, in the namespace of the Service."""
 _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = Check(
     "configuration",
@@ -42,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
-    configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, {})
+    configuration = configured(arguments)
     try:
         checks = uvloop.run(_examine(arguments, configuration))
     except (ClusterError, OSError) as problem:
@@ -55,8 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> list[Check]:
     in_pod = is_in_cluster() and arguments.kubeconfig is None and arguments.context is None
     async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
-        account = None if in_pod else Account(configuration.certificates.namespace, ACCOUNT)
-        checks = await examine(Patient(client, client.read, _shake, configuration, account, datetime.now(UTC)))
+        checks = await examine(Patient(client, client.read, _shake, configuration, in_pod, datetime.now(UTC)))
         return checks if arguments.config else [_UNCONFIGURED, *checks]
 
 

@@ -1,7 +1,6 @@
 """`grove-admission serve`: the server, until SIGTERM."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -9,9 +8,8 @@ import uvloop
 
 from app import logs
 from app.commands.files import documents_of
-from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, port_number
-from app.config.environment import with_overrides
-from app.config.read import ConfigurationError, configuration_or_defaults
+from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, configured, port_number
+from app.config.read import ConfigurationError
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError
 from app.reconcilers.cluster_topology import CreationFailed
@@ -39,9 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config is None and arguments.objects is None:
         raise UnusableInput("for a cluster, serve needs --config FILE; without a cluster, --objects DIR")
     logs.set_up(arguments.log_level, arguments.log_format)
-    flags = {"host": arguments.host, "port": arguments.port}
     try:
-        configuration = with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
+        configuration = configured(arguments, host=arguments.host, port=arguments.port)
     except ConfigurationError as problem:
         print(problem, file=sys.stderr)
         return REFUSED

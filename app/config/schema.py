@@ -76,9 +76,13 @@ class ClusterTopology(_Section):
         ]
 
 
+ACCOUNT = "grove-admission"
+"""Our own service account."""
+
+
 def own_account(namespace: str) -> str:
     """The user name of our own service account."""
-    return f"system:serviceaccount:{namespace}:grove-admission"
+    return f"system:serviceaccount:{namespace}:{ACCOUNT}"
 
 
 class Authorization(_Section):

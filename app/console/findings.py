@@ -12,25 +12,17 @@ from app.audit.auditor import Auditor
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
 from app.certificates.probe import Handshake
-from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
 from app.console.live import Live
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.doctor.examination import Patient, examine
-from app.doctor.permissions import Account
 from app.doctor.report import Check
-from app.dry_run.judge import Asker
 from app.explain.reason import Reason
 from app.explain.topology import survey
 from app.kube.api import Client, ClusterError, Object
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.webhooks.configurations import EXEMPT_NAMESPACE
-from app.webhooks.registry import routes_over
 
-_ASKER = "audit"
-ACCOUNT = "grove-admission"
-"""The service account of the manifests."""
 MOST_ROWS = 500
 _OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
 """Kinds that the audit finds without an owner."""
@@ -124,18 +116,7 @@ class Examination:
         self._live.touch()
 
     async def _audit(self, result: Result) -> None:
-        configuration = self._configuration
-        cluster = Cluster(self._client, configuration)
-        auditor = Auditor(
-            self._client,
-            cluster,
-            routes_over(configuration, cluster, authorized=(_ASKER,)),
-            Asker(_ASKER),
-            levels=configuration.levels,
-            exempt=(EXEMPT_NAMESPACE, configuration.certificates.namespace),
-            now=datetime.now(UTC),
-            progress=_Counting(result, self._live),
-        )
+        auditor = Auditor(self._client, self._configuration, _Counting(result, self._live), datetime.now(UTC))
         async for finding in auditor.findings(None):
             result.rows.append(_of_audit(finding))
         result.looked_at = sum(count.looked_at for count in auditor.tally.counts.values())
@@ -143,8 +124,7 @@ class Examination:
 
     async def _doctor(self, result: Result) -> None:
         configuration = self._configuration
-        account = Account(configuration.certificates.namespace, ACCOUNT)
-        patient = Patient(self._client, self._read_path, _no_handshake, configuration, account, datetime.now(UTC))
+        patient = Patient(self._client, self._read_path, _no_handshake, configuration, False, datetime.now(UTC))
         for check in await examine(patient):
             if check.status == "ok":
                 result.passed.append(check)

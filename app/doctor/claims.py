@@ -1,9 +1,10 @@
 """Whether the ResourceClaims for MNNVL can be allocated."""
 
 from app.config.schema import Configuration
+from app.doctor.reading import list_all
 from app.doctor.report import Check
-from app.kube.api import Client, NotFound, Object
-from app.objects.resource import Resource
+from app.kube.api import Client
+from app.objects.fields import listed
 from app.rules.kinds import DEVICE_CLASS, RESOURCE_CLAIM
 from app.rules.labels import MNNVL_MANAGED
 from app.rules.mnnvl.allocation import awaited_classes, unallocatable
@@ -15,7 +16,7 @@ _SHOWN = 5
 
 async def check_claims(client: Client, configuration: Configuration) -> list[Check]:
     """Checks of the configured form of claims, and of the stored claims. Raises ClusterError."""
-    classes = {obj["metadata"]["name"] for obj in await _listed(client, DEVICE_CLASS)}
+    classes = {obj["metadata"]["name"] for obj in await list_all(client, DEVICE_CLASS)}
     checks: list[Check] = []
     if configuration.mnnvl.claim_mode == "shared" and unallocatable([DEFAULT_DEVICE_CLASS], classes):
         message = (
@@ -25,7 +26,7 @@ async def check_claims(client: Client, configuration: Configuration) -> list[Che
         remedy = "Set mnnvl.claimMode to auto, or create the DeviceClass."
         checks.append(Check(SUBJECT, "problem", message, remedy))
     waiting: dict[str, list[str]] = {}
-    for obj in await _listed(client, RESOURCE_CLAIM, f"{MNNVL_MANAGED}=true"):
+    for obj in await list_all(client, RESOURCE_CLAIM, f"{MNNVL_MANAGED}=true"):
         name = unallocatable(awaited_classes(obj), classes)
         if name:
             waiting.setdefault(name, []).append(f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}")
@@ -34,20 +35,12 @@ async def check_claims(client: Client, configuration: Configuration) -> list[Che
 
 
 def _never_allocated(name: str, claims: list[str]) -> Check:
-    more = f" and {len(claims) - _SHOWN} more" if len(claims) > _SHOWN else ""
     message = (
         f'ResourceClaims can never be allocated, because DeviceClass "{name}" does not exist: '
-        f"{', '.join(sorted(claims)[:_SHOWN])}{more}"
+        f"{listed(sorted(claims), _SHOWN)}"
     )
     remedy = (
         "Create the DeviceClass, or use mnnvl.claimMode: auto and make their PodCliques anew, which then get claims "
         "that the driver serves."
     )
     return Check(SUBJECT, "problem", message, remedy)
-
-
-async def _listed(client: Client, resource: Resource, selector: str = "") -> list[Object]:
-    try:
-        return list((await client.list(resource, label_selector=selector, limit=0)).items)
-    except NotFound:
-        return []

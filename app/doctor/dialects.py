@@ -1,9 +1,10 @@
 """The dialect of Grove's topology API, objects of a former dialect, and the conditions of the current objects."""
 
 from app.cluster.dialects import dialect_of
+from app.doctor.reading import list_all
 from app.doctor.report import Check
-from app.kube.api import Client, NotFound, Object
-from app.objects.resource import Resource
+from app.kube.api import Client, Object
+from app.objects.fields import listed
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN
 from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
 from app.rules.topology.coverage import CONDITION
@@ -23,10 +24,10 @@ async def check_dialects(client: Client) -> list[Check]:
 
 
 async def _former(client: Client) -> list[Check]:
-    names = [topology["metadata"]["name"] for topology in await _listed(client, CLUSTER_TOPOLOGY)]
+    names = [topology["metadata"]["name"] for topology in await list_all(client, CLUSTER_TOPOLOGY)]
     if not names:
         return []
-    message = f"ClusterTopologies are left over from a former release of Grove: {_some(names)}"
+    message = f"ClusterTopologies are left over from a former release of Grove: {listed(sorted(names), _SHOWN)}"
     remedy = (
         "Delete the CRD clustertopologies.grove.io: their KAI Topologies go with them. Until then, a binding of the "
         "same name is rejected."
@@ -36,7 +37,7 @@ async def _former(client: Client) -> list[Check]:
 
 async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
     checks: list[Check] = []
-    for obj in await _listed(client, dialect.resource):
+    for obj in await list_all(client, dialect.resource):
         conditions = (obj.get("status") or {}).get("conditions") or []
         covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
         if covered.get("status") == "False":
@@ -49,26 +50,15 @@ async def _stuck(client: Client) -> list[Check]:
     """ComputeDomains of Grove that were deleted and still have Grove's finalizer. Grove does not create others."""
     stuck = [
         f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
-        for obj in await _listed(client, COMPUTE_DOMAIN)
+        for obj in await list_all(client, COMPUTE_DOMAIN)
         if obj["metadata"].get("deletionTimestamp") and GROVE_FINALIZER in (obj["metadata"].get("finalizers") or ())
     ]
     if not stuck:
         return []
-    message = f"ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others: {_some(stuck)}"
+    names = listed(sorted(stuck), _SHOWN)
+    message = f"ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others: {names}"
     remedy = (
         f"Remove the finalizer {GROVE_FINALIZER}, then change the spec of the PodCliqueSet, such as its replicas: "
         f"Grove then makes the ComputeDomain again."
     )
     return [Check(SUBJECT, "problem", message, remedy)]
-
-
-async def _listed(client: Client, resource: Resource) -> list[Object]:
-    try:
-        return list((await client.list(resource, limit=0)).items)
-    except NotFound:
-        return []
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(sorted(names)[:_SHOWN])}{more}"

@@ -21,7 +21,6 @@ from app.doctor import (
 )
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
-from app.doctor.permissions import Account
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound, Object
@@ -33,14 +32,14 @@ _ASK = "Look as somebody who may read it, and see whether the API server is well
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """The cluster and the installation. `account` is that of the server, or None for the account of this process.
+    """The cluster and the installation. If `is_server` is true, this process has the service account of the server.
     `now` is in UTC."""
 
     client: Client
     read: Read
     shake: Shake
     configuration: Configuration
-    account: Account | None
+    is_server: bool
     now: datetime
 
 
@@ -57,7 +56,8 @@ async def examine(patient: Patient) -> list[Check]:
     checks += await _attempted(replicas.SUBJECT, replica_checks)
     checks += await _attempted(certificate.SUBJECT, _certificates(patient, installed, endpoints))
     cluster_topology = configuration.cluster_topology
-    permission_checks = permissions.check_permissions(client, permissions.needs_of(configuration), patient.account)
+    namespace = None if patient.is_server else settings.namespace
+    permission_checks = permissions.check_permissions(client, permissions.needs_of(configuration), namespace)
     checks += await _attempted(permissions.SUBJECT, permission_checks)
     leader_checks = leader.check_leader(client, configuration.leader_election, patient.now)
     checks += await _attempted(leader.SUBJECT, leader_checks)

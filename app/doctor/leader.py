@@ -3,8 +3,9 @@
 from datetime import datetime, timedelta
 
 from app.config.schema import LeaderElection
+from app.doctor.reading import read
 from app.doctor.report import Check
-from app.kube.api import Client, NotFound
+from app.kube.api import Client
 from app.objects.resource import LEASE
 
 SUBJECT = "leader"
@@ -21,12 +22,15 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
     """A check of the Lease. `now` is in UTC. Raises ClusterError if the Lease cannot be read."""
     if not settings.enabled:
         return [Check(SUBJECT, "ok", "leader election is off: the only replica reconciles")]
-    title, remedy = f"Lease {settings.namespace}/{settings.name}", _LOGS.format(**_named(settings))
-    try:
-        spec = (await client.get(LEASE, settings.name, settings.namespace)).get("spec") or {}
-    except NotFound:
+    title, remedy = (
+        f"Lease {settings.namespace}/{settings.name}",
+        _LOGS.format(namespace=settings.namespace, name=settings.name),
+    )
+    lease = await read(client, LEASE, settings.name, settings.namespace)
+    if lease is None:
         message = f"{title} does not exist: no replica has led, and nothing is reconciled"
         return [Check(SUBJECT, "problem", message, remedy)]
+    spec = lease.get("spec") or {}
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
     if not holder:
         return [Check(SUBJECT, "problem", f"{title} is held by nobody: nothing is reconciled", remedy)]
@@ -35,7 +39,3 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
         message = f"{title} was last renewed at {renewed} by {holder}: nothing has been reconciled since"
         return [Check(SUBJECT, "problem", message, remedy)]
     return [Check(SUBJECT, "ok", f"{holder} leads")]
-
-
-def _named(settings: LeaderElection) -> dict[str, str]:
-    return {"namespace": settings.namespace, "name": settings.name}

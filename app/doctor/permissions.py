@@ -6,7 +6,7 @@ The table has the same permissions as `manifests/base/rbac.yaml`; a test compare
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.config.schema import Configuration
+from app.config.schema import ACCOUNT, Configuration, own_account
 from app.doctor.report import Check
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
@@ -16,17 +16,6 @@ _REMEDY = "Apply manifests/base/rbac.yaml."
 _NAMED = 'Its rule must have resourceNames: ["{name}"], as it is stored: a tool may have renamed it.'
 _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A service account."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"service account {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +106,13 @@ def needs_of(configuration: Configuration) -> list[Need]:
     return needs
 
 
-async def check_permissions(client: Client, needs: Sequence[Need], account: Account | None) -> list[Check]:
-    """Reviews the access of `account`, or of this process if it is None. Raises ClusterError, also if this process may
-    not review the access of others."""
-    subject, missing = "you" if account is None else str(account), list[Check]()
+async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> list[Check]:
+    """Reviews the access of our service account in `namespace`, or of this process if that is None. Raises
+    ClusterError, also if this process may not review the access of others."""
+    subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
+    missing: list[Check] = []
     for need in needs:
-        refused = [verb for verb in need.verbs if not await _is_allowed(client, need, verb, account)]
+        refused = [verb for verb in need.verbs if not await _is_allowed(client, need, verb, namespace)]
         if refused:
             message = f"{subject} may not {', '.join(refused)} {need}: {need.purpose}"
             remedy = f"{_REMEDY} {_NAMED.format(name=need.name)}" if need.name else _REMEDY
@@ -131,14 +121,14 @@ async def check_permissions(client: Client, needs: Sequence[Need], account: Acco
     return missing or [Check(SUBJECT, "ok", f"{subject} may do all that is needed ({count} verbs)")]
 
 
-async def _is_allowed(client: Client, need: Need, verb: str, account: Account | None) -> bool:
-    resource = SELF_ACCESS_REVIEW if account is None else ACCESS_REVIEW
-    answer = await client.create(resource, access_review(need, verb, account))
+async def _is_allowed(client: Client, need: Need, verb: str, namespace: str | None) -> bool:
+    resource = SELF_ACCESS_REVIEW if namespace is None else ACCESS_REVIEW
+    answer = await client.create(resource, access_review(need, verb, namespace))
     return (answer.get("status") or {}).get("allowed") is True
 
 
-def access_review(need: Need, verb: str, account: Account | None) -> Object:
-    """A SubjectAccessReview, or a SelfSubjectAccessReview without an `account`."""
+def access_review(need: Need, verb: str, namespace: str | None) -> Object:
+    """A SubjectAccessReview of our service account in `namespace`, or a SelfSubjectAccessReview if that is None."""
     plural, _, subresource = need.resource.partition("/")
     attributes = {
         "group": need.group,
@@ -149,11 +139,7 @@ def access_review(need: Need, verb: str, account: Account | None) -> Object:
         "namespace": need.namespace,
     }
     spec: Object = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
-    if account is not None:
-        spec |= {"user": f"system:serviceaccount:{account.namespace}:{account.name}", "groups": _groups(account)}
+    if namespace is not None:  # with the groups of every service account
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+        spec |= {"user": own_account(namespace), "groups": groups}
     return {"spec": spec}
-
-
-def _groups(account: Account) -> list[str]:
-    """The groups of every service account."""
-    return ["system:serviceaccounts", f"system:serviceaccounts:{account.namespace}", "system:authenticated"]

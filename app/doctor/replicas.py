@@ -4,8 +4,9 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
 
+from app.doctor.reading import read
 from app.doctor.report import Check
-from app.kube.api import Client, ClusterError, NotFound, Object
+from app.kube.api import Client, ClusterError, Object
 from app.objects.resource import DEPLOYMENT, POD
 
 SUBJECT = "replicas"
@@ -16,9 +17,8 @@ _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)$")
 async def check_replicas(client: Client, namespace: str, version: str) -> list[Check]:
     """Checks of the Deployment `grove-admission`; none if it does not exist. Its image is compared with `version`,
     which is that of this program. Raises ClusterError if the Deployment cannot be read."""
-    try:
-        deployment = await client.get(DEPLOYMENT, NAME, namespace)
-    except NotFound:
+    deployment = await read(client, DEPLOYMENT, NAME, namespace)
+    if deployment is None:
         return []
     checks = [await _readiness(client, namespace, deployment)]
     for image in _images(deployment):

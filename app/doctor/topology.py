@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
+from app.doctor.reading import read
 from app.doctor.report import Check
-from app.kube.api import Client, NotFound, Object
+from app.kube.api import Client, Object
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
@@ -21,13 +22,15 @@ async def check_topology(client: Client, name: str, *, enabled: bool, levels: Se
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
         return await _binding(client, name, dialect, levels if enabled else None)
-    stored = await _read(client, name)
+    stored = await read(client, CLUSTER_TOPOLOGY, name)
     if not enabled:
         return [_disabled(name, stored)]
     if stored is None:
         message = f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all PodGangs, wait"
         return [Check(SUBJECT, "problem", message, f"{_LEADER} Or, where topology support is off, give --config.")]
-    return [*_levels(name, stored, levels), _ready(name, stored), *await _kai(client, name, stored)]
+    current = DESIGN.read_levels(stored)
+    message = f"ClusterTopology {name}: {', '.join(level.domain for level in current)}"
+    return [_compared(message, current, levels), _ready(name, stored), *await _kai(client, name, stored)]
 
 
 async def _binding(client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None) -> list[Check]:
@@ -37,27 +40,23 @@ async def _binding(client: Client, name: str, dialect: Dialect, configured: Sequ
         message = "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them"
         return [Check(SUBJECT, "ok", message)]
     title = f"ClusterTopologyBinding {name}"
-    try:
-        current = dialect.read_levels(await client.get(CLUSTER_TOPOLOGY_BINDING, name))
-    except NotFound:
+    stored = await read(client, CLUSTER_TOPOLOGY_BINDING, name)
+    if stored is None:
         message = f"{title} does not exist: PodCliqueSets that name it in topologyName are rejected"
         return [Check(SUBJECT, "problem", message, _LEADER)]
-    message = f"{title}: {_listed(current)}"
+    current = dialect.read_levels(stored)
+    return [_compared(f"{title}: {_listed(current)}", current, configured)]
+
+
+def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
     if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
-        return [Check(SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy)]
-    return [Check(SUBJECT, "ok", message)]
+        return Check(SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy)
+    return Check(SUBJECT, "ok", message)
 
 
 def _listed(levels: Sequence[Level]) -> str:
     return ", ".join(f"{level.domain}={level.key}" for level in levels) or "no levels"
-
-
-async def _read(client: Client, name: str) -> Object | None:
-    try:
-        return await client.get(CLUSTER_TOPOLOGY, name)
-    except NotFound:
-        return None
 
 
 def _disabled(name: str, stored: Object | None) -> Check:
@@ -65,15 +64,6 @@ def _disabled(name: str, stored: Object | None) -> Check:
         return Check(SUBJECT, "ok", "topology support is off")
     message = f"topology support is off, but ClusterTopology {name} exists"
     return Check(SUBJECT, "warning", message, _LEADER)
-
-
-def _levels(name: str, topology: Object, configured: Sequence[Level]) -> list[Check]:
-    current = DESIGN.read_levels(topology)
-    message = f"ClusterTopology {name}: {', '.join(level.domain for level in current)}"
-    if configured and current != tuple(configured):
-        remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
-        return [Check(SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy)]
-    return [Check(SUBJECT, "ok", message)]
 
 
 def _ready(name: str, topology: Object) -> Check:
@@ -90,9 +80,8 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs have this
-    try:
-        stored = await client.get(KAI_TOPOLOGY, name)
-    except NotFound:
+    stored = await read(client, KAI_TOPOLOGY, name)
+    if stored is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):
         message = f"{title} is not controlled by ClusterTopology {name}, and so is left as it is"

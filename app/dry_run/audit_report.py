@@ -7,8 +7,8 @@ from typing import Any
 
 from app.admission.verdict import Verdict
 from app.dry_run.audit_log import Write
+from app.dry_run.text import with_field
 from app.kube.api import Object
-from app.objects.fields import FieldError
 
 OUTCOMES = ("rejected", "changed", "warned")
 _MOST_ROWS = 50
@@ -138,13 +138,9 @@ def _shown(counts: Counts) -> dict[str, Any]:
 
 def _findings(write: Write, verdict: Verdict) -> Iterator[Finding]:
     if not verdict.allowed:
-        texts = [_cause(cause) for cause in verdict.causes] or [verdict.message]
+        texts = [with_field(cause) for cause in verdict.causes] or [verdict.message]
         yield from (Finding("rejected", write.kind, text) for text in texts)
     elif verdict.patch:
         paths = ", ".join(dict.fromkeys(operation["path"] for operation in verdict.patch))
         yield Finding("changed", write.kind, paths)
     yield from (Finding("warned", write.kind, warning) for warning in verdict.warnings)
-
-
-def _cause(cause: FieldError) -> str:
-    return f"{cause.field}: {cause.text or cause.message}" if cause.text else str(cause)

@@ -18,7 +18,7 @@ def describe(judgement: Judgement) -> Sequence[str]:
     mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[verdict.outcome]
     code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
     lines = [f"{mark}  {title}{code}"]
-    lines += [f"           {_with_field(cause)}" for cause in verdict.causes] or (
+    lines += [f"           {with_field(cause)}" for cause in verdict.causes] or (
         [f"           {verdict.message}"] * (not verdict.allowed)
     )
     lines += [f"           warning: {warning}" for warning in verdict.warnings]
@@ -32,7 +32,7 @@ def describe(judgement: Judgement) -> Sequence[str]:
     return lines
 
 
-def _with_field(cause: FieldError) -> str:
+def with_field(cause: FieldError) -> str:
     """Returns the finding with its field, which is missing in the texts of some findings."""
     return f"{cause.field}: {cause.text}" if cause.text else str(cause)
 

@@ -12,7 +12,7 @@ from app.audit.auditor import JUDGED, Auditor
 from app.audit.finding import Count, Finding
 from app.audit.progress import Progress
 from app.audit.remedy import remedy_for
-from app.commands.audit import audit, auditor_of, need_namespace
+from app.commands.audit import audit, need_namespace
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.kube.api import Forbidden, NotFound, Object
@@ -82,7 +82,7 @@ def domain(*owners: Object, age: timedelta = timedelta(hours=1), podgang: str = 
 
 
 def auditing(client: MemoryClient, configuration: Configuration) -> Auditor:
-    return auditor_of(client, configuration, Progress(StringIO()))
+    return Auditor(client, configuration, Progress(StringIO()), datetime.now(UTC))
 
 
 async def findings(

@@ -39,7 +39,7 @@ def installed() -> AnsweringClient:
 
 
 async def examined(client: AnsweringClient) -> list[Check]:
-    return await examine(Patient(client, read, shake, Configuration(), None, datetime(2026, 6, 1, tzinfo=UTC)))
+    return await examine(Patient(client, read, shake, Configuration(), True, datetime(2026, 6, 1, tzinfo=UTC)))
 
 
 async def test_everything_is_looked_at_in_order() -> None:

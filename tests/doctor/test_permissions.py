@@ -6,13 +6,13 @@ import pytest
 
 from app.config.read import read_configuration
 from app.config.schema import Configuration
-from app.doctor.permissions import Account, Need, access_review, check_permissions, needs_of
+from app.doctor.permissions import Need, access_review, check_permissions, needs_of
 from app.doctor.report import Check
 from app.kube.api import Forbidden, Object
 from tests.doctor.answering import AnsweringClient
 from tests.rendered import OVERLAYS, Permission, configuration, permissions, rendered
 
-ACCOUNT = Account("grove-system", "grove-admission")
+NAMESPACE = "grove-system"
 SELF_MANAGED = Configuration().model_copy(
     update={"certificates": Configuration().certificates.model_copy(update={"mode": "self-managed"})}
 )
@@ -62,7 +62,7 @@ def test_a_question_about_a_service_account_names_its_groups() -> None:
         "name": "n",
     }
     assert access_review(need, "patch", None) == {"spec": {"resourceAttributes": attributes}}
-    assert access_review(need, "patch", ACCOUNT) == {
+    assert access_review(need, "patch", NAMESPACE) == {
         "spec": {
             "resourceAttributes": attributes,
             "user": "system:serviceaccount:grove-system:grove-admission",
@@ -71,10 +71,10 @@ def test_a_question_about_a_service_account_names_its_groups() -> None:
     }
 
 
-async def said(allows: Any, account: Account | None = ACCOUNT, *, may_ask: bool = True) -> list[Check]:
+async def said(allows: Any, namespace: str | None = NAMESPACE, *, may_ask: bool = True) -> list[Check]:
     client = AnsweringClient()
     client.allows, client.may_ask = allows, may_ask
-    return await check_permissions(client, needs_of(SELF_MANAGED), account)
+    return await check_permissions(client, needs_of(SELF_MANAGED), namespace)
 
 
 async def test_all_there() -> None:
