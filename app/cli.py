@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from app import __version__
 from app.commands import COMMANDS
 from app.commands.options import UNUSABLE, Command
-from app.config.read import ConfigurationError
+from app.config.error import ConfigurationError
 from app.dry_run.documents import UnusableInput
 
 

@@ -9,7 +9,7 @@ import uvloop
 from app import logs
 from app.commands.files import documents_of
 from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, configured, port_number
-from app.config.read import ConfigurationError
+from app.config.error import ConfigurationError
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError
 from app.reconcilers.cluster_topology import CreationFailed

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from app.config.read import ConfigurationError
+from app.config.error import ConfigurationError
 from app.config.schema import CertificateMode, Certificates, Configuration, own_account
 
 _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"

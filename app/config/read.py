@@ -1,25 +1,17 @@
 """Reads an OperatorConfiguration strictly, and reports all findings together."""
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from app.config.error import ConfigurationError
 from app.config.schema import API_VERSION, KIND, Configuration
 from app.objects.fields import FieldPath
 
 logger = logging.getLogger(__name__)
-
-
-class ConfigurationError(ValueError):
-    """The configuration is invalid. `findings` has all reasons, each with its path."""
-
-    def __init__(self, source: str, findings: Sequence[str]) -> None:
-        super().__init__("\n".join(f"{source}: {finding}" for finding in findings))
-        self.findings = tuple(findings)
 
 
 def read_configuration(text: str, source: str) -> Configuration:

@@ -183,3 +183,9 @@ def test_webhook_configurations_for_a_url(capsys: Any, tmp_path: Path) -> None:
 def test_webhook_configurations_need_a_whole_target(arguments: list[str], capsys: Any) -> None:
     assert main(["webhooks", *arguments]) == 2
     assert " takes " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["explain", "topology"])
+def test_commands_that_read_no_configuration_load_no_schema_of_it(command: str) -> None:
+    code = f"import sys, app.cli, app.commands.{command}; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

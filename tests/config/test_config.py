@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.config.environment import with_overrides
-from app.config.read import ConfigurationError, load_configuration, read_configuration
+from app.config.error import ConfigurationError
+from app.config.read import load_configuration, read_configuration
 from app.config.schema import Configuration
 from app.rules.topology.levels import Level
 
