@@ -1,6 +1,7 @@
 """The command line of explanations.
 
-Exit codes: 0 no reason found, 1 reasons, 2 the object was not found or not everything could be read.
+Exit codes: 0 no reason found, 1 reasons, 2 the object was not found, not everything could be read, or it waits and the
+reasons that are left were not examined.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", metavar="NAME", help="of the object (default: that of the kubeconfig)")
     add_reading_options(parser)
     parser.add_argument(
-        "--no-room", action="store_true", help="don't read all nodes and pods: reasons that need them are left out"
+        "--no-room", action="store_true", help="don't read all nodes and pods, and don't examine whether there is room"
     )
     parser.add_argument("--all", action="store_true", help="the whole tree, nothing folded")
     how = parser.add_mutually_exclusive_group()
@@ -127,7 +128,7 @@ def summary(answer: Answer) -> str:
 COMMAND = Command(
     "Explains whether a workload is placed as asked, and why it waits: one tree from its PodCliqueSet to its pods, and "
     "every reason that applies, with what helps. Nothing is written. Exit code: 0 no reason found, 1 reasons, 2 the "
-    "object was not found or not everything could be read.",
+    "object was not found, not everything could be read, or it waits and the reasons that are left were not examined.",
     add_options,
     run,
 )

@@ -63,10 +63,17 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """0: no reason; 1: reasons; 2: not everything that matters could be read."""
-        if self.unknown or self.unseen:
+        """0: no reason; 1: reasons; 2: not everything that matters was read. What was not asked for matters if the
+        object waits and no other reason says why."""
+        unexplained = self.state == "waits" and not self.reasons and bool(self.skipped)
+        if self.unknown or self.unseen or unexplained:
             return 2
         return 1 if self.reasons else 0
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether pods wait, and room for them was not examined because it was not asked for."""
+        return "NoDomainFits" in self.skipped
 
 
 def explain(index: Index, ref: Ref) -> Answer | None:

@@ -50,6 +50,10 @@ def _foot(answer: Answer) -> Iterator[str]:
     yield from not_seen(answer.unseen or {}, [unknown.id for unknown in answer.unknown])
     if answer.skipped:
         yield f"not looked at: {listed(answer.skipped, 40)}"
+    if answer.lacks_room:
+        ref = answer.ref
+        command = f"grove-admission explain {ref.kind.lower()}/{ref.name} -n {ref.namespace}"
+        yield f"room was not examined, which needs all nodes and pods of the cluster: {command}"
 
 
 def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]:

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
+from app.explain.answer import explain
 from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.common import Ref
+from app.explain.facts.pods import Pod
+from app.explain.index import Index
 from app.explain.read import facts_of, read_all, read_for
 from app.explain.reading import cause, collector_paused
+from app.explain.text import text
 from app.kube.api import Forbidden, NotFound, NotServed, Object, Page, Unavailable, WatchEvent
 from app.objects.resource import NODE, POD, Resource
 from app.rules.kinds import POD_CLIQUE
-from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, pods
+from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
 from tests.explain.objects import objects_of
 
 DENIED = Forbidden("denied", code=403)
@@ -97,6 +101,31 @@ async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
     read, _ = await read_for(cluster, SET_REF, room=True, now=NOW)
     assert read.unseen == {"room": "no right to list pods of all namespaces"}
     assert {pod.namespace for pod in read.pods} == {NAMESPACE}
+
+
+@pytest.mark.parametrize(
+    ("given", "room", "ids", "exit_code", "says_so"),
+    [
+        pytest.param(pods(), False, [], 2, True, id="nothing else explains that it waits"),
+        pytest.param(
+            pods(gates=("example.com/quota",)), False, ["GateForeign"], 1, True, id="something else explains it"
+        ),
+        pytest.param(pods(), True, [], 0, False, id="room is examined, and there is some"),
+        pytest.param(placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"), False, [], 0, False, id="all pods are placed"),
+    ],
+)
+async def test_what_waits_is_not_explained_without_room(
+    given: tuple[Pod, ...], room: bool, ids: list[str], exit_code: int, says_so: bool
+) -> None:
+    read, _ = await read_for(Cluster(facts(pods=given)), SET_REF, room=room, now=NOW)
+    answer = explain(Index(read), SET_REF)
+    assert answer is not None
+    assert ([reason.id for reason in answer.reasons], answer.exit_code) == (ids, exit_code)
+    line = (
+        "room was not examined, which needs all nodes and pods of the cluster: "
+        f"grove-admission explain podcliqueset/llm -n {NAMESPACE}"
+    )
+    assert (text(answer).splitlines()[-1] == line) is says_so
 
 
 async def test_an_error_in_the_middle_is_no_answer() -> None:
