@@ -25,7 +25,7 @@ from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
 from app.kube.lines import LineTooLong, lines_of
 from app.kube.ratelimit import TokenBucket
-from app.kube.transport import Limits
+from app.kube.transport import Decoder, Limits
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.rules.kinds import ALL, COMPUTE_DOMAIN
 from tests.kube import virtual
@@ -548,6 +548,26 @@ async def test_outside_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_server_in_a_pod_loads_no_kubernetes_models() -> None:
     code = "import sys, app.commands.serve; sys.exit('kubernetes_asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
+    decoder, turn = Decoder(), 0
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def turn_of(length: int) -> int:
+        text = "x" * length
+        assert await decoder.decode(orjson.dumps({"text": text})) == {"text": text}
+        return turn
+
+    counting = asyncio.create_task(count_turns())
+    first, second, third, short = await asyncio.gather(*map(turn_of, (100_000, 100_000, 100_000, 10)))
+    counting.cancel()
+    assert short < first < second < third
 
 
 async def test_discovery_reads_through_the_client() -> None:
