@@ -14,7 +14,8 @@ from app.certificates.report import Material, describe, validate_material
 from app.certificates.rotate import Terms, rotated
 from app.certificates.stored import read_live
 from app.cluster.connect import api_client
-from app.commands.options import Command, configured
+from app.commands.configuration import configured
+from app.commands.options import Command
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError, NotFound
 from app.objects.names import is_subdomain

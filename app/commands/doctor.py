@@ -13,7 +13,8 @@ import uvloop
 from app import logs
 from app.certificates.probe import Handshake, handshake
 from app.cluster.connect import looking_client
-from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options, configured
+from app.commands.configuration import configured
+from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options
 from app.config.schema import Configuration
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, document, exit_code, lines

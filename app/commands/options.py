@@ -1,15 +1,9 @@
 """Options and exit codes that several commands have."""
 
 import argparse
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from app.config.environment import with_overrides
-from app.config.read import configuration_or_defaults
-from app.config.schema import Configuration
 
 LIKE_KUBECTL = "that of this Pod; outside of one, kubectl's"
 
@@ -33,12 +27,6 @@ def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of
     parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
-
-
-def configured(arguments: argparse.Namespace, **flags: Any) -> Configuration:
-    """Returns the configuration in --config, or the defaults, with the overrides of the environment and of `flags`.
-    Raises ConfigurationError."""
-    return with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import uvloop
 
 from app import logs
+from app.commands.configuration import configured
 from app.commands.files import documents_of
-from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, configured, port_number
+from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, port_number
 from app.config.error import ConfigurationError
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError
