@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest_asyncio
 
 from tests.console.chromium import chromium
+from tests.integration.conftest import kind as kind
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from app.commands.beside import ApiServer
 from app.commands.sandbox import default_configuration
 from app.console.app import ConsoleSettings, Opened, opened
 from app.explain.answer import explain
@@ -21,7 +22,7 @@ from tests.console.chromium import Tab, tab
 from tests.explain.fleet import SET_REF, facts
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
-from tests.integration.stage import Stage, staged
+from tests.integration.stage import Stage, skip_if_impossible, staged
 from tests.integration.system import eventually
 from tests.integration.test_explain import TIMES
 
@@ -36,34 +37,34 @@ PATH = f"workloads?object=PodCliqueSet/{SET_REF.namespace}/{SET_REF.name}"
 class Scene:
     """An API server of one dialect, a console of it, and a tab of the browser that shows the console."""
 
+    server: ApiServer
     stage: Stage
     console: Opened
     tab: Tab
 
 
 @contextlib.asynccontextmanager
-async def scene(browser: "Browser", folder: Path, dialect: str) -> AsyncIterator[Scene]:
-    async with staged(folder, dialect, []) as (sandbox, stage):
-        settings = ConsoleSettings(default_configuration(), sandbox.kubeconfig, "admin", "admin")
+async def scene(browser: "Browser", folder: Path, dialect: str, kind: str) -> AsyncIterator[Scene]:
+    async with staged(folder, dialect, [], kind) as (server, stage):
+        settings = ConsoleSettings(default_configuration(), server.kubeconfig, "admin", "admin")
         async with opened(settings) as console, tab(browser, console, "playground") as opened_tab:
             await console.live.until_ready()
-            yield Scene(stage, console, opened_tab)
+            yield Scene(server, stage, console, opened_tab)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["design", "today"])
 async def shown(
-    request: pytest.FixtureRequest, browser: "Browser", tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, browser: "Browser", kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[str, Scene]]:
     dialect = str(request.param)
-    async with scene(browser, tmp_path_factory.mktemp(dialect), dialect) as made:
+    async with scene(browser, tmp_path_factory.mktemp(dialect), dialect, kind) as made:
         yield dialect, made
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.id}: {row.name}")
 async def test_the_page_shows_the_reason_and_what_helps(row: Row, shown: tuple[str, Scene]) -> None:
     dialect, scene = shown
-    if dialect not in row.dialects:
-        pytest.skip(f"a state of {', '.join(row.dialects)} only")
+    skip_if_impossible(row, dialect, scene.server)
     given = facts(**{**start(dialect), **row.hit})
     expected = explain(Index(given), SET_REF)
     assert expected is not None

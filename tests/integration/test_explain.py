@@ -27,12 +27,9 @@ from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
-from tests.integration.stage import Stage, staged
+from tests.integration.stage import Stage, skip_if_impossible, staged
 from tests.integration.system import eventually
 
-NOT_ON_REAL = {
-    "pods name a Workload that does not exist": "kube-apiserver 1.36 drops `spec.workloadRef`, which is of 1.35",
-}
 TIMES = ("PreemptionDelay", "ClaimHeld")
 """Their texts have times, which the API server sets."""
 VIEW = ["get", "list"]
@@ -95,10 +92,7 @@ def recording(server: ApiServer) -> Sandbox:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.id}: {row.name}")
 async def test_the_reason_is_found(row: Row, stage: tuple[str, ApiServer, Stage]) -> None:
     dialect, server, store = stage
-    if dialect not in row.dialects:
-        pytest.skip(f"a state of {', '.join(row.dialects)} only")
-    if not isinstance(server, Sandbox) and row.name in NOT_ON_REAL:
-        pytest.skip(NOT_ON_REAL[row.name])
+    skip_if_impossible(row, dialect, server)
     given = facts(**{**start(dialect), **row.hit})
     await store.show(given)
     answer = await asked(server, SET_REF)
