@@ -6,6 +6,7 @@ reasons that are left were not examined.
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from dataclasses import replace
@@ -64,11 +65,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def reference(given: str, namespace: str) -> Ref:
-    """`KIND/NAME` as an object; a bare name is that of a PodCliqueSet. UnusableInput for another kind."""
+    """`KIND/NAME` as an object; a bare name is that of a PodCliqueSet. UnusableInput for another kind, or none."""
     kind, _, name = given.rpartition("/")
     full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
-    if full is None or not name:
-        raise UnusableInput(f"{given!r} can't be explained: KIND is one of {listed(sorted(set(KINDS.values())), 20)}")
+    kinds = listed(sorted(set(KINDS.values())), 20)
+    if not name:
+        raise UnusableInput(
+            f"{given!r} has no name: give KIND/NAME, or the name of a PodCliqueSet; KIND is one of {kinds}"
+        )
+    if full is None:
+        raise UnusableInput(f"{given!r} can't be explained: KIND is one of {kinds}")
     return Ref(full, namespace, name)
 
 
@@ -101,7 +107,7 @@ def _print(facts: Facts, ref: Ref, arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print(orjson.dumps(document(answer), option=orjson.OPT_INDENT_2).decode())
     else:
-        print(text(answer, everything=arguments.all))
+        print(text(answer, everything=arguments.all, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
     sys.stdout.flush()
     return answer.exit_code
 

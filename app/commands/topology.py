@@ -29,8 +29,12 @@ from app.explain.topology import DomainReport, RoomAnswer, domain_reports, find_
 from app.explain.topology_text import domains_text, nodes_text, preview_text, room_text, survey_text
 from app.explain.words import listed
 from app.kube.api import ClusterError
+from app.objects.fields import FieldPath
 from app.objects.resource import NODE, POD
+from app.objects.shape import list_of
 from app.rules.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
+from app.rules.topology.binding_levels import validate_binding
+from app.rules.topology.levels import validate_cluster_topology, validate_levels
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
@@ -67,22 +71,31 @@ async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
 
 
 def levels_of(path: str, name: str) -> ClusterTopology:
-    """The levels of a file: a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with them."""
+    """The levels of a file: a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with them. Raises
+    UnusableInput for a file without levels, and for levels that would be rejected."""
     for _, document in documents_of([path]):
-        kind = document.get("kind")
-        if kind == "ClusterTopology":
-            return cluster_topology(document)
-        if kind == "ClusterTopologyBinding":
-            return cluster_topology_binding(document)
         section = document.get("clusterTopology")
-        if isinstance(section, dict):
-            levels = {"spec": {"levels": section.get("levels")}, "metadata": {"name": name or section.get("name")}}
-            return cluster_topology(levels)
+        if document.get("kind") == "ClusterTopologyBinding":
+            findings, levels = validate_binding(document, None, None, ())[0], cluster_topology_binding(document)
+        elif document.get("kind") == "ClusterTopology":
+            findings, levels = validate_cluster_topology(document), cluster_topology(document)
+        elif isinstance(section, dict):
+            given = section.get("levels")
+            findings = validate_levels(list_of(given), FieldPath("").child("clusterTopology", "levels"))
+            levels = cluster_topology({"spec": {"levels": given}, "metadata": {"name": name or section.get("name")}})
+        else:
+            continue
+        if findings:
+            raise UnusableInput(f"{path}: {'; '.join(map(str, findings))}")
+        return levels
     raise UnusableInput(f"{path}: no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels")
 
 
 def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
     examined, topology = survey(index, arguments.name), index.topology(arguments.name)
+    if arguments.name and topology.cluster is None and topology.kai is None and not examined.unknown:
+        names = sorted({*(c.name for c in index.facts.topologies), *(kai.name for kai in index.facts.kai_topologies)})
+        raise UnusableInput(f"--name {arguments.name}: no such topology; there is {listed(names, 16) or 'none'}")
     room = _room(index, topology, arguments)
     inside = _inside(index, topology, arguments.domain) if arguments.domain else domain_reports(index, topology, 1)
     changes = preview(index, levels) if levels is not None else None
@@ -111,6 +124,8 @@ def _domains(index: Index, topology: Topology, inside: list[DomainReport], argum
 def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
     """The domains of a level that have the value; several if it is in several parents. UnusableInput for none."""
     level, _, value = given.partition("=")
+    if not level or not value:
+        raise UnusableInput(f"{given!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are {_levels(topology)}")
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:
         raise UnusableInput(f"{given!r}: {level} is no level; there are {_levels(topology)}")

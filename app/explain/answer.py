@@ -12,7 +12,7 @@ from app.explain.reason import Reason
 from app.explain.reasons import Unknown, examine
 from app.explain.room import Room
 from app.explain.subject import Subject, subject
-from app.explain.tree import Branch, State, grow
+from app.explain.tree import Branch, State, grow, together
 from app.explain.words import ago, counted
 
 TITLES: Mapping[str, str] = {
@@ -85,13 +85,14 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     examined = examine(cases)
     tree = grow(index, about, examined.reasons)
     unseen = _unseen(index.facts, [need for unknown in examined.unknown for need in unknown.needs])
-    state = _state(about, tree, examined.reasons, bool(unseen), index)
+    of = _part_asked_about(about, tree)
+    state = _state(about, of.state, examined.reasons, bool(unseen), index)
     return Answer(
         ref=ref,
         state=state,
-        headline=_headline(about, tree, state, index),
-        placed=tree.placed,
-        total=tree.total,
+        headline=_headline(about, of, state, index),
+        placed=of.placed,
+        total=of.total,
         reasons=examined.reasons,
         tree=tree,
         unknown=examined.unknown,
@@ -125,31 +126,47 @@ def _unseen(facts: Facts, needed: Sequence[str]) -> Mapping[str, str]:
     return {kind: facts.unseen[kind] for kind in sorted(set(kinds)) if kind in facts.unseen}
 
 
-def _state(about: Subject, tree: Branch, reasons: Sequence[Reason], unseen: bool, index: Index) -> State:
-    if _missing_replicas(about, index) or tree.state == "waits":
+@dataclass(frozen=True, slots=True)
+class _Part:
+    placed: int | None
+    total: int | None
+    state: State
+
+
+def _part_asked_about(about: Subject, tree: Branch) -> _Part:
+    """All of a PodCliqueSet; of any other object, the gangs that it is part of."""
+    refs = {gang.ref for gang in about.gangs}
+    gangs = [branch for branch in tree.children if branch.ref in refs]
+    if about.is_set or not gangs:
+        return _Part(tree.placed, tree.total, tree.state)
+    return _Part(*together(gangs)[:3])
+
+
+def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool, index: Index) -> State:
+    if _missing_replicas(about, index) or placement == "waits":
         return "waits"
     if any(reason.severity == "problem" for reason in reasons):
         return "problem"
-    if unseen or tree.state == "unknown":
+    if unseen or placement == "unknown":
         return "unknown"
-    return "warning" if reasons else tree.state
+    return "warning" if reasons else placement
 
 
 def _missing_replicas(about: Subject, index: Index) -> int:
-    """How many replicas of a set have no PodClique yet, as far as PodCliques can be seen."""
+    """If a set is asked about, how many of its replicas have no PodClique yet, as far as PodCliques can be seen."""
     pcs = about.pcs
-    if pcs is None or {"cliques", "gangs"} & index.facts.unseen.keys():
+    if pcs is None or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():
         return 0
     cliques = index.cliques_of_set.get((pcs.namespace, pcs.name), ())
     made = {clique.place.replica for clique in cliques}
     return max(0, pcs.replicas - len(made))
 
 
-def _headline(about: Subject, tree: Branch, state: State, index: Index) -> str:
+def _headline(about: Subject, of: _Part, state: State, index: Index) -> str:
     name = about.ref.name
-    if tree.total is None:
+    if of.total is None:
         return f"{name}: whether it is placed is not known"
-    pods = f"{tree.placed} of {counted(tree.total, 'pod')} placed"
+    pods = f"{of.placed} of {counted(of.total, 'pod')} placed"
     if about.pcs is not None and _missing_replicas(about, index):
         missing = _missing_replicas(about, index)
         pods = f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"

@@ -54,23 +54,22 @@ def _effects(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTo
     for where, asked in asked_of(pcs):
         of = f" of {where}" if where else ""
         for field, domain, required in asked.constraints:
-            text, severe = _effect(domain, required, before, after)
+            constraint = f"{'required' if required else 'preferred'} {domain}{of}"
+            text = _effect(constraint, domain, before, after)
             if text:
-                effects.append(Effect(ref, field, f"{text}{of}", severe))
+                effects.append(Effect(ref, field, text, required and after.key_of(domain) is None))
     return effects + [Effect(ref, field, text, True) for field, text in _broader(pcs, before, after)]
 
 
-def _effect(domain: str, required: bool, before: ClusterTopology | None, after: ClusterTopology) -> tuple[str, bool]:
-    kind = "required" if required else "preferred"
+def _effect(constraint: str, domain: str, before: ClusterTopology | None, after: ClusterTopology) -> str:
     old, new = before.key_of(domain) if before else None, after.key_of(domain)
     if new is None:
-        lost = f"loses {kind} {domain}: it is no level any more" if old else f"{kind} {domain} stays without a level"
-        return lost, required
+        return f"loses {constraint}: it is no level any more" if old else f"{constraint} stays without a level"
     if old is None:
-        return f"gains {kind} {domain}: it becomes a level", False
+        return f"gains {constraint}: it becomes a level"
     if old != new:
-        return f"{kind} {domain} means {new} in place of {old}: running gangs stay where they are", False
-    return "", False
+        return f"{constraint} means {new} in place of {old}: running gangs stay where they are"
+    return ""
 
 
 def _broader(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> list[tuple[str, str]]:

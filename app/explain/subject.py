@@ -35,6 +35,10 @@ class Subject:
     gangs: tuple[Gang, ...]
     siblings: tuple[Gang, ...]
 
+    @property
+    def is_set(self) -> bool:
+        return self.ref.kind == "PodCliqueSet"
+
 
 @dataclass(frozen=True)
 class _Match:

@@ -5,21 +5,23 @@ from dataclasses import replace
 
 from app.explain.answer import TITLES, Answer
 from app.explain.reason import Reason, Who
-from app.explain.tree import Branch
+from app.explain.tree import Branch, State
 from app.explain.words import listed
 
 MOST_LINES = 40
 _IDS_FROM = 88
+_COLOURS: dict[State, int] = {"well": 32, "waits": 33, "warning": 33, "problem": 31, "unknown": 90}
 _WHO: dict[Who, str] = {"you": "", "platform": " (platform)", "wait": " (wait)"}
 _PRODUCTS = {"sets": "Grove", "gangs": "Grove", "pod_groups": "KAI", "queues": "KAI", "kai_topologies": "KAI"}
 
 
-def text(answer: Answer, *, everything: bool = False) -> str:
+def text(answer: Answer, *, everything: bool = False, colour: bool = False) -> str:
     """The whole answer. Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and
-    the tree ends so that there are at most 40 lines."""
-    head = [answer.headline, *reason_lines(answer.reasons), *_said(answer)]
+    the tree ends so that there are at most 40 lines. With `colour`, states have the colours of a terminal."""
+    headline = _coloured(answer.headline, answer.state) if colour else answer.headline
+    head = [headline, *reason_lines(answer.reasons), *_said(answer)]
     foot = list(_foot(answer))
-    tree = list(tree_lines(answer.tree, everything=everything))
+    tree = list(tree_lines(answer.tree, everything=everything, colour=colour))
     room = MOST_LINES - len(head) - len(foot)
     if not everything and len(tree) > room:
         kept = max(1, room - 1)
@@ -39,7 +41,8 @@ def reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
 
 def _said(answer: Answer) -> Iterator[str]:
     if answer.said:
-        yield "  No known reason applies. KAI says:"
+        none = "None of the reasons that were looked at" if answer.skipped else "No known reason"
+        yield f"  {none} applies. KAI says:"
         yield from (f"     {words}" for words in answer.said[:5])
 
 
@@ -68,24 +71,31 @@ def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]
         yield f"not known: {listed(unknown, 40)}"
 
 
-def tree_lines(root: Branch, *, everything: bool = False) -> list[str]:
+def tree_lines(root: Branch, *, everything: bool = False, colour: bool = False) -> list[str]:
     """The tree as a table whose first column is drawn."""
-    rows = list(_rows(root if everything else without_pods(root), "", "", everything))
+    rows = list(_rows(root if everything else without_pods(root), "", "", everything, colour))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return [_row(row, widths) for row in rows]
+
+
+def _coloured(words: str, state: State) -> str:
+    return f"\x1b[{_COLOURS[state]}m{words}\x1b[0m" if words else words
 
 
 def _row(row: tuple[str, ...], widths: Sequence[int]) -> str:
     return "  ".join(f"{cell:{width}}" for cell, width in zip(row, [*widths, 0], strict=True)).rstrip()
 
 
-def _rows(branch: Branch, first: str, rest: str, everything: bool, parent: str = "") -> Iterator[tuple[str, ...]]:
-    yield _cells(branch, first, parent)
+def _rows(
+    branch: Branch, first: str, rest: str, everything: bool, colour: bool, parent: str = ""
+) -> Iterator[tuple[str, ...]]:
+    *cells, state = _cells(branch, first, parent)
+    yield (*cells, _coloured(state, branch.state) if colour else state)
     shown = list(folded(branch.children)) if not everything else [(child, 0) for child in branch.children]
     for position, (child, more) in enumerate(shown):
         last = position == len(shown) - 1
         own, below = ("└─ ", "   ") if last and not more else ("├─ ", "│  ")
-        yield from _rows(child, rest + own, rest + below, everything, branch.ref.name)
+        yield from _rows(child, rest + own, rest + below, everything, colour, branch.ref.name)
         if more:
             yield (f"{rest}{'└─ ' if last else '├─ '}{more} more, the same", "", "", "", "")
 

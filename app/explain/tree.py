@@ -71,19 +71,18 @@ class _Grower:
         return self._bundle(pcs.ref, (*gangs, *others), asked_words(pcs.asked))
 
     def _bundle(self, ref: Ref, children: tuple[Branch, ...], asked: str = "") -> Branch:
-        placed, total = _sum(child.placed for child in children), _sum(child.total for child in children)
-        state, words = _state(placed, total, bool(children))
-        if state == "well":
-            state, words = max(((child.state, words) for child in children), key=lambda pair: _RANK[pair[0]])
+        placed, total, state, words = together(children)
         return self._branch(ref, asked=asked, placed=placed, total=total, state=state, words=words, children=children)
 
     def _gang(self, gang: Gang) -> Branch:
         case = Case(self._index, gang)
         missing = gang.whole.expected - len(gang.placed)
-        children = [self._member(case, member) for member in gang.whole.members]
+        lone = gang.ref.kind == "Pod"
+        children = [] if lone else [self._member(case, member) for member in gang.whole.members]
         children += [self._unit(case, unit) for unit in gang.whole.units]
         children += [*self._pod_group(case), *self._claims(case)]
         waits = f"waits for {counted(missing, 'pod')}" if gang.placed else "waits, all or none"
+        waits = _pod_state(gang.pods[0])[1] if lone else waits
         asked = told_words(gang.whole.told, gang.topology)
         return self._part(case, gang.ref, gang.whole, asked, children, waits=waits, well="placed")
 
@@ -200,6 +199,15 @@ class _Grower:
         if short is None or best is None or short.name != part.name or not best.domain.path:
             return ""
         return f"{best.pods} of {short.count} in {best.domain}"
+
+
+def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
+    """How many pods of several gangs are placed, of how many, and the state of all, with its words."""
+    placed, total = _sum(branch.placed for branch in branches), _sum(branch.total for branch in branches)
+    state, words = _state(placed, total, bool(branches))
+    if state == "well":
+        state = max((branch.state for branch in branches), key=_RANK.__getitem__)
+    return placed, total, state, words
 
 
 _RANK = {"well": 0, "warning": 1, "waits": 2, "problem": 3, "unknown": 4}

@@ -62,12 +62,13 @@ def gpus_of(amounts: Amounts) -> int:
 
 
 def pods_of(shapes: Sequence[tuple[Shape, int]]) -> str:
-    """`10 pods of 8 GPUs`; with several sizes, `2 pods and 4 pods of 8 GPUs`."""
+    """`10 pods of 8 GPUs`; with several sizes, `2 pods without GPUs and 4 pods of 8 GPUs`."""
     counts: dict[int, int] = {}
     for shape, count in shapes:
         gpus = gpus_of(dict(shape.requests))
         counts[gpus] = counts.get(gpus, 0) + count
-    return listed(pods_of_size(count, gpus) for gpus, count in sorted(counts.items()))
+    none = " without GPUs" if len(counts) > 1 else ""
+    return listed(pods_of_size(count, gpus) + ("" if gpus else none) for gpus, count in sorted(counts.items()))
 
 
 def pods_of_size(count: int, gpus: int) -> str:

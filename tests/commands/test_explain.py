@@ -1,6 +1,7 @@
 """The command lines of explain and topology, on files."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from app.commands.explain import reference, summary
 from app.dry_run.documents import UnusableInput
 from app.explain.facts import Facts
 from app.explain.facts.common import Ref
+from app.explain.text import text
 from app.kube.api import Forbidden
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods
@@ -80,7 +82,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     [
         ("pod/none", "Pod none not found in namespace default\n"),
         ("deployment/web", "'deployment/web' can't be explained: KIND is one of ComputeDomain, Pod, "),
-        ("pods/", "'pods/' can't be explained: "),
+        ("pods/", "'pods/' has no name: give KIND/NAME, or the name of a PodCliqueSet; KIND is one of ComputeDomain"),
     ],
 )
 def test_what_is_not_there_is_2(given: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +179,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--offline", path]) == 1
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "with the levels zone and host: 1 PodCliqueSet affected",
-        "! inference/llm  loses required rack: it is no level any more of scaling group pool  "
+        "! inference/llm  loses required rack of scaling group pool: it is no level any more  "
         "(spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
     ]
     (tmp_path / "levels.yaml").write_text(CONFIGURATION)
@@ -196,6 +198,9 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
         (["--in", "rack"], "--in goes with --room"),
         (["--room", "3x8", "--in", "block"], "--in block: no such level; there are zone, rack and host"),
         (["block=b1"], "'block=b1': block is no level; there are zone, rack and host"),
+        (["rack"], "'rack' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host"),
+        (["=a1"], "'=a1' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host"),
+        (["--name", "other"], "--name other: no such topology; there is grove-topology"),
         (["rack=rack-z9"], "'rack=rack-z9': no node has example.com/rack=rack-z9"),
     ],
 )
@@ -210,6 +215,36 @@ def test_a_file_without_levels_is_2(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = written(tmp_path, facts(topologies=()))
     assert main(["topology", "--levels", path, "--offline", path]) == 2
     assert "no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels" in capsys.readouterr().err
+
+
+BINDING = "kind: ClusterTopologyBinding\nmetadata: {name: b}\nspec: {levels: [{domain: Rack, key: r}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LEVELS.replace("domain: zone", "domain: shelf"), 'spec.levels[0].domain: Unsupported value: "shelf"'),
+        (CONFIGURATION.replace("key: example.com/rack", "keys: 1"), "clusterTopology.levels[1].key: Required value"),
+        (CONFIGURATION.replace("enabled: true, levels: [", "of: ["), "clusterTopology.levels: Required value"),
+        (BINDING, "spec.levels[0].domain: Invalid value"),
+    ],
+)
+def test_levels_that_would_be_rejected_are_2(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "levels.yaml").write_text(text)
+    assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--offline", written(tmp_path, facts())]) == 2
+    assert capsys.readouterr().err.startswith(f"{tmp_path}/levels.yaml: {message}")
+
+
+def test_colours_are_for_terminals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = answer(facts(**FULL))
+    plain, coloured = text(given).splitlines(), text(given, colour=True).splitlines()
+    assert coloured[0] == f"\x1b[33m{plain[0]}\x1b[0m"
+    assert [re.sub("\x1b\\[\\d+m", "", line) for line in coloured] == plain
+    assert coloured[6].endswith("0/4  \x1b[33mwaits\x1b[0m")
+    main(["explain", "llm", "--offline", written(tmp_path, facts(**FULL))])
+    assert "\x1b" not in capsys.readouterr().out
 
 
 def test_room_is_not_known_without_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,15 @@ from app.explain.answer import explain
 from app.explain.facts import Facts
 from app.explain.facts.common import Place, Ref, Told
 from app.explain.facts.devices import ComputeDomain, ResourceClaim
+from app.explain.facts.grove import GangPart, PodClique, PodGang
 from app.explain.facts.kai import SubGroup, Workload, WorkloadGroup
 from app.explain.facts.pods import PodClaim
 from app.explain.index import Index
 from app.explain.subject import subject
+from app.explain.text import tree_lines
 from tests.explain.fleet import (
     GANG,
+    GANG_REF,
     GROUP,
     NAMESPACE,
     RACK,
@@ -22,6 +25,7 @@ from tests.explain.fleet import (
     WORKERS,
     answer,
     facts,
+    placed,
     pod_group,
     pods,
     shape,
@@ -148,6 +152,41 @@ def test_replicas_that_are_not_made_yet_are_counted() -> None:
     assert answer(given).headline == (
         "llm waits, 0 of 4 pods placed, 2 of 3 replicas not made yet, asked 14 minutes ago"
     )
+
+
+def test_an_object_of_one_gang_is_told_about_this_gang() -> None:
+    """One gang of the set is placed; the other one waits, and its clique has no pod yet."""
+    other = PodGang(NAMESPACE, "llm-1", "uid-1", Place(SET), parts=(GangPart("llm-1-router"),))
+    router = PodClique(NAMESPACE, "llm-1-router", place=Place(SET, "1", gang="llm-1"))
+    given = facts(
+        sets=(replace(facts().sets[0], replicas=3),),
+        gangs=(*facts().gangs, other),
+        cliques=(*facts().cliques, router),
+        pods=placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
+    )
+    of_gang, of_pod = answer(given, GANG_REF), answer(given, Ref("Pod", NAMESPACE, f"{WORKERS}-1"))
+    assert of_gang.headline == "llm-0 is placed as asked, 4 of 4 pods placed"
+    assert (of_pod.placed, of_pod.total, of_pod.state, of_pod.exit_code) == (4, 4, "well", 0)
+    assert of_pod.tree.state == "waits"
+    assert answer(given, Ref("PodGang", NAMESPACE, "llm-1")).headline.startswith("llm-1 waits, 0 of 1 pod placed")
+    assert answer(given).headline.startswith("llm waits, 4 of 5 pods placed, 1 of 3 replicas not made yet")
+
+
+def test_a_pod_in_no_group_is_one_line() -> None:
+    ref = Ref("Pod", NAMESPACE, f"{WORKERS}-1")
+    lines = {
+        words: tree_lines(answer(alone(group="", scheduler="default-scheduler", **changes), ref).tree)
+        for words, changes in (
+            ("waits", {}),
+            ("unschedulable", {"unscheduled": "0/16 nodes are available"}),
+            ("placed", {"node": "gpu-01"}),
+        )
+    }
+    assert lines == {
+        "waits": [f"Pod {WORKERS}-1  -  -  0/1  waits"],
+        "unschedulable": [f"Pod {WORKERS}-1  -  -  0/1  unschedulable"],
+        "placed": [f"Pod {WORKERS}-1  -  zone-a/rack-a1/gpu-01  1/1  placed"],
+    }
 
 
 def test_subgroups_of_a_pod_group_are_parts_with_their_constraints() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from app.explain.case import Case
 from app.explain.domains import Domains
 from app.explain.facts.common import Ref
+from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.nodes import Node
 from app.explain.index import Index
 from app.explain.levels import Topology
@@ -169,6 +170,12 @@ def topology_differs(case: Case) -> Iterator[Reason]:
     yield from difference(case.topology)
 
 
+def _owner(owner: tuple[str, str, str], cluster: ClusterTopology) -> str:
+    kind, name, uid = owner
+    former = "a former " if (kind, name) == (cluster.kind, cluster.name) and uid != cluster.uid else ""
+    return f"{former}{kind} {name}"
+
+
 def difference(topology: Topology) -> Iterator[Reason]:
     """How KAI's Topology differs from Grove's."""
     cluster, kai = topology.cluster, topology.kai
@@ -188,7 +195,7 @@ def difference(topology: Topology) -> Iterator[Reason]:
         both = (Evidence(kai_ref, "spec.levels", listed(kai.keys, 16)), Evidence(ref, "spec.levels", levels))
         yield Reason("TopologyDiffers", (kai_ref,), text, remedy, "platform", both)
     elif not cluster.external and (cluster.kind, cluster.name, cluster.uid) not in kai.owners:
-        owners = listed(f"{kind} {name}" for kind, name, _ in kai.owners) or "nobody"
+        owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
         text = f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind} {cluster.name}: it is not kept"
         evidence = (Evidence(kai_ref, "metadata.ownerReferences", owners),)
         yield Reason("TopologyDiffers", (kai_ref,), text, remedy, "platform", evidence, severity="warning")

@@ -99,7 +99,7 @@ PLACEMENT = (
             "gangs": (gang(told=Told(), groups=()),),
             "sets": (pcs(asked=Asked(), groups=()),),
         },
-        "The nodes have no room for 1 pod and 3 pods of 8 GPUs, only for 3",
+        "The nodes have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 3",
         "you",
         {
             "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-08", "gpu-15"))),

@@ -89,7 +89,7 @@ TOPOLOGY = (
         "TopologyDiffers",
         "the KAI Topology belongs to a former ClusterTopology",
         {"kai_topologies": kai(KEYS, owner="uid-former")},
-        "The Topology grove-topology is owned by ClusterTopology grove-topology, not by the ClusterTopology "
+        "The Topology grove-topology is owned by a former ClusterTopology grove-topology, not by the ClusterTopology "
         "grove-topology: it is not kept",
         "platform",
         {"kai_topologies": kai(KEYS)},
