@@ -39,8 +39,7 @@ def ready(store: WatchStore[T], resource: object) -> WatchStore[T]:
 
 
 class CachedFacts:
-    """TopologyReader, PodCliqueSetReader, ApiReader, DeviceClassReader and NodeReader over
-    `stores`. `client` is used for discovery, and for PodCliqueSets that the store lacks."""
+    """`Facts` over `stores`. `client` is used for discovery, and for PodCliqueSets that the store lacks."""
 
     def __init__(
         self,

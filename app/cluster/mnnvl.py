@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from app.cluster.facts import ready
-from app.cluster.readers import NotOurs, PodCliqueSetReader
+from app.cluster.readers import Facts, NotOurs
 from app.cluster.stores import Stores
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, replica_key
 from app.kube.api import Conflict, NotFound, Object, Objects, Unavailable
@@ -36,11 +36,11 @@ class _Needed(NamedTuple):
 
 
 class ClusterMnnvl:
-    """`MnnvlResources` over `client` and `stores`. `sets` reads the PodCliqueSets that own new resources."""
+    """`MnnvlResources` over `client` and `stores`. `facts` reads the PodCliqueSets that own new resources."""
 
-    def __init__(self, client: Objects, sets: PodCliqueSetReader, stores: Stores) -> None:
+    def __init__(self, client: Objects, facts: Facts, stores: Stores) -> None:
         self._client = client
-        self._sets = sets
+        self._facts = facts
         self._gangs = stores[GANGS]
         self._stores = {COMPUTE_DOMAIN: stores[DOMAINS], RESOURCE_CLAIM: stores[CLAIMS]}
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
@@ -65,7 +65,7 @@ class ClusterMnnvl:
         gangs = ready(self._gangs, "PodGangs")
         cached: PodCliqueSet | Gang | None = None
         if owner.kind == POD_CLIQUE_SET.kind:
-            cached = self._sets.cached_set(plan.namespace, owner.name)
+            cached = self._facts.cached_set(plan.namespace, owner.name)
         elif owner.kind == POD_GANG.kind:
             cached = gangs.get(plan.namespace, owner.name)
         is_current = cached is not None and cached.uid == owner.uid and not cached.deleting
@@ -76,7 +76,7 @@ class ClusterMnnvl:
         garbage collector will delete it with everything that it owns."""
         if not isinstance(owner, Gang) or not owner.set_uid:
             return False
-        cached = self._sets.cached_set(plan.namespace, plan.owner.name)
+        cached = self._facts.cached_set(plan.namespace, plan.owner.name)
         current = plan.owner.uid or (cached.uid if cached else "")
         return current not in ("", owner.set_uid)
 
@@ -139,10 +139,10 @@ class ClusterMnnvl:
     async def _find_owner(self, plan: Plan) -> Owner:
         """Returns the set that will own the resources. If the cache lacks it, the
         owner reference of the PodClique counts."""
-        cached = self._sets.cached_set(plan.namespace, plan.owner.name)
+        cached = self._facts.cached_set(plan.namespace, plan.owner.name)
         if cached is None and plan.owner.uid:
             return plan.owner
-        pcs = await self._sets.read_set(plan.namespace, plan.owner.name)
+        pcs = await self._facts.read_set(plan.namespace, plan.owner.name)
         if pcs is None or pcs.deleting:
             state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
@@ -190,7 +190,7 @@ class ClusterMnnvl:
     def _owner_is_named(self, stored: MnnvlResource, plan: Plan) -> bool:
         """Whether the cache lacks the PodCliqueSet, and the owner reference of the PodClique names an owner of
         `stored`. The resource was created for such a reference (`_find_owner`), which therefore counts again."""
-        if self._sets.cached_set(plan.namespace, plan.owner.name) is not None:
+        if self._facts.cached_set(plan.namespace, plan.owner.name) is not None:
             return False
         return any(owner.uid == plan.owner.uid for owner in stored.owners if plan.owner.uid)
 

@@ -30,32 +30,26 @@ class TopologyReader(TopologyFacts, Protocol):
         """Returns the node labels of all levels in use."""
 
 
-class ApiReader(Protocol):
+class Facts(TopologyReader, Protocol):
+    """All facts of a cluster. A method raises Unavailable while the cache that it needs isn't ready."""
+
     def is_served(self, resource: Resource) -> bool:
         """Whether the cluster serves `resource`, as of the last discovery."""
 
-
-class PodCliqueSetReader(Protocol):
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Returns a set from the cache, or None. Unavailable while the cache isn't ready."""
+        """Returns a set from the cache, or None."""
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
-        """Returns the cached sets of `namespace` with MNNVL groups of Grove.
-        Unavailable while the cache isn't ready."""
+        """Returns the cached sets of `namespace` with MNNVL groups of Grove."""
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Returns a set from the cache, or from the API server if the cache lacks it. None if it doesn't exist."""
 
-
-class DeviceClassReader(Protocol):
     def device_classes(self) -> Collection[str]:
-        """Returns the names of all DeviceClasses. Unavailable while the cache isn't ready."""
+        """Returns the names of all DeviceClasses."""
 
-
-class NodeReader(Protocol):
     def node_labels(self, name: str) -> Mapping[str, str] | None:
-        """Returns the cached labels of a node, or None if the cache lacks it.
-        Unavailable while the cache isn't ready."""
+        """Returns the cached labels of a node, or None if the cache lacks it."""
 
 
 class NotOurs(Exception):

@@ -119,10 +119,10 @@ class _Wiring:
         return loop
 
     def podgang_loop(self) -> Loop:
-        stores, facts, topologies = self._stores, self._facts, self._stores[TOPOLOGIES]
+        stores, topologies = self._stores, self._stores[TOPOLOGIES]
         rewrites, resources = self._count("podgang"), (stores[DOMAINS], stores[CLAIMS])
         loop = self._loop(
-            podgang.PodGangReconciler(self._client, stores[GANGS], facts, facts, self._mnnvl, self.recorder, rewrites)
+            podgang.PodGangReconciler(self._client, stores[GANGS], self._facts, self._mnnvl, self.recorder, rewrites)
         )
         podgang.subscribe(loop, stores[GANGS], stores[SETS], topologies, self._topology.name, resources)
         return loop

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.readers import NotOurs, PodCliqueSetReader
+from app.cluster.readers import Facts, NotOurs
 from app.cluster.table import BY_BASE, BY_SET
 from app.kube.api import Client, Forbidden, Key, NotFound, Object
 from app.kube.events import Recorder, Regarding
@@ -57,7 +57,7 @@ class MnnvlResourcesReconciler:
         self,
         client: Client,
         cliques: WatchStore[Demand],
-        sets: PodCliqueSetReader,
+        facts: Facts,
         stores: tuple[WatchStore[MnnvlResource], WatchStore[MnnvlResource]],
         resources: ClusterMnnvl,
         events: Recorder,
@@ -66,7 +66,7 @@ class MnnvlResourcesReconciler:
         collect_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._cliques, self._sets, self._resources = client, cliques, sets, resources
+        self._client, self._cliques, self._facts, self._resources = client, cliques, facts, resources
         self._domains, self._claims = stores
         self._events, self._notices, self._rewrites = events, Notices(events), rewrites
         self._collect_after, self._clock = collect_after, clock
@@ -102,7 +102,7 @@ class MnnvlResourcesReconciler:
     async def _restore(self, key: Key, demands: list[Demand]) -> float | None:
         """Creates resources that the caches lack. Existing ones are not changed. If
         one is being deleted, its deletion adds the key again."""
-        pcs = self._sets.cached_set(key[0], demands[0].member.place.pcs)
+        pcs = self._facts.cached_set(key[0], demands[0].member.place.pcs)
         lasting = lasting_demands(demands, pcs)
         if pcs is None or not lasting:
             return None
@@ -203,7 +203,7 @@ class MnnvlResourcesReconciler:
         )
 
     def _report_collected(self, deleted: list[Object]) -> None:
-        pcs = self._sets.cached_set(deleted[0]["metadata"]["namespace"], read_place(labels_of(deleted[0])).pcs)
+        pcs = self._facts.cached_set(deleted[0]["metadata"]["namespace"], read_place(labels_of(deleted[0])).pcs)
         if pcs is not None:
             note = f"deleted {_listed(deleted)}: no PodClique asks for them any more, and no pod uses them"
             self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesCollected", note)

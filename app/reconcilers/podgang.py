@@ -10,7 +10,7 @@ import contextlib
 from typing import Any
 
 from app.cluster.podgangs import StoredGang, read_stored_gang
-from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
+from app.cluster.readers import Facts, MnnvlResources
 from app.cluster.table import BY_SET
 from app.kube.api import Client, Key, NotFound, Unavailable
 from app.kube.events import Recorder, Regarding
@@ -42,14 +42,13 @@ class PodGangReconciler:
         self,
         client: Client,
         gangs: WatchStore[StoredGang],
-        topology: TopologyReader,
-        sets: PodCliqueSetReader,
+        facts: Facts,
         resources: MnnvlResources,
         events: Recorder,
         rewrites: Rewrites | None = None,
     ) -> None:
         self.rewrites = rewrites or Rewrites()
-        self._client, self._gangs, self._topology, self._sets = client, gangs, topology, sets
+        self._client, self._gangs, self._facts = client, gangs, facts
         self._resources, self._events, self._notices = resources, events, Notices(events)
 
     def all_keys(self) -> list[Key]:
@@ -106,9 +105,9 @@ class PodGangReconciler:
     async def _changes(self, gang: StoredGang) -> list[Edit]:
         view = gang.view()
         changes: list[Edit] = []
-        pcs = await self._sets.read_set(gang.namespace, gang.place.pcs)
+        pcs = await self._facts.read_set(gang.namespace, gang.place.pcs)
         with contextlib.suppress(Unavailable):  # once the managed topology is known, every PodGang is reconciled
-            changes += self._topology.dialect().podgang_changes(view, pcs, self._topology)
+            changes += self._facts.dialect().podgang_changes(view, pcs, self._facts)
         adopted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         return changes if value_at(view, path) == adopted else [*changes, Edit(path, adopted)]

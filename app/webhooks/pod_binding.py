@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
-from app.cluster.readers import NodeReader, TopologyReader
+from app.cluster.readers import Facts
 from app.objects.edits import operations
 from app.objects.shape import map_of
 from app.rules.topology.node_labels import binding_changes
@@ -13,9 +13,8 @@ from app.rules.topology.node_labels import binding_changes
 class PodBindingWebhook:
     """Copies the labels of the levels in use, and those in `allowed`, which are configured."""
 
-    def __init__(self, nodes: NodeReader, topology: TopologyReader, allowed: Sequence[str]) -> None:
-        self._nodes = nodes
-        self._topology = topology
+    def __init__(self, facts: Facts, allowed: Sequence[str]) -> None:
+        self._facts = facts
         self._allowed = tuple(allowed)
 
     def __call__(self, request: Request) -> Verdict:
@@ -23,10 +22,10 @@ class PodBindingWebhook:
         name = target.get("name")
         if target.get("kind") not in (None, "", "Node") or not isinstance(name, str) or not name:
             return ALLOWED.with_warnings(["the Binding has no node as its target: no topology labels added"])
-        labels = self._nodes.node_labels(name)
+        labels = self._facts.node_labels(name)
         if labels is None:
             return ALLOWED.with_warnings([f'node "{name}" is not known: no topology labels added to the Pod'])
         return patched(operations(request.object, binding_changes(request.object, labels, self._keys())))
 
     def _keys(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self._topology.level_keys(), *self._allowed)))
+        return tuple(dict.fromkeys((*self._facts.level_keys(), *self._allowed)))

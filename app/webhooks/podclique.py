@@ -13,7 +13,7 @@ from typing import Any
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Effect, Verdict, bad_request, judged, not_allowed, patched
-from app.cluster.readers import DeviceClassReader, MnnvlResources, NotOurs, PodCliqueSetReader
+from app.cluster.readers import Facts, MnnvlResources, NotOurs
 from app.kube.api import ClusterError, Forbidden, Object
 from app.objects.fields import FieldError
 from app.objects.metadata import annotations_of
@@ -30,15 +30,8 @@ PATIENCE_SECONDS = 4.0
 
 
 class PodCliqueWebhook:
-    def __init__(
-        self,
-        sets: PodCliqueSetReader,
-        classes: DeviceClassReader,
-        resources: MnnvlResources,
-        configured_mode: ConfiguredMode,
-    ) -> None:
-        self._sets = sets
-        self._classes = classes
+    def __init__(self, facts: Facts, resources: MnnvlResources, configured_mode: ConfiguredMode) -> None:
+        self._facts = facts
         self._resources = resources
         self._configured_mode = configured_mode
 
@@ -50,7 +43,7 @@ class PodCliqueWebhook:
             return ALLOWED
         member = read_member(request.object, request.namespace)
         name = member.place.pcs
-        pcs = self._sets.cached_set(request.namespace, name)
+        pcs = self._facts.cached_set(request.namespace, name)
         if pcs is None and name and own.enabled is None:
             return self._with_set(request, member, own)
         return self._judge(request, member, own, pcs, [])
@@ -60,7 +53,7 @@ class PodCliqueWebhook:
         name, pcs, warnings = member.place.pcs, None, list[str]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                pcs = await self._sets.read_set(request.namespace, name)
+                pcs = await self._facts.read_set(request.namespace, name)
         except (ClusterError, TimeoutError) as problem:
             warnings.append(_unread(name, problem))
         answer = self._judge(request, member, own, pcs, warnings)
@@ -74,7 +67,7 @@ class PodCliqueWebhook:
         conflict = both_vocabularies(request.object, annotations)
         if conflict is not None:
             return _verdict_on_both(request, conflict, inherited)
-        classes = self._classes.device_classes()
+        classes = self._facts.device_classes()
         mode = claim_mode(self._configured_mode, device_class_of(annotations), classes)
         injection = plan_injection(request.object, member, annotations, mode, request.old, is_annotated=own.enables)
         plan = injection.plan

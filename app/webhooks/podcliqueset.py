@@ -2,7 +2,7 @@
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.cluster.readers import ApiReader, PodCliqueSetReader, TopologyMissing, TopologyReader
+from app.cluster.readers import Facts, TopologyMissing
 from app.kube.api import Unavailable
 from app.objects.fields import FieldError
 from app.rules.kinds import COMPUTE_DOMAIN
@@ -15,8 +15,8 @@ from app.rules.topology.constraints import ignored, is_unchanged, read_constrain
 
 
 class PodCliqueSetWebhook:
-    def __init__(self, topology: TopologyReader, sets: PodCliqueSetReader, apis: ApiReader) -> None:
-        self._topology, self._sets, self._apis = topology, sets, apis
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
 
     def __call__(self, request: Request) -> Verdict:
         findings, warnings = self._constraints(request)
@@ -27,25 +27,25 @@ class PodCliqueSetWebhook:
 
     def _constraints(self, request: Request) -> tuple[list[FieldError], list[str]]:
         try:
-            return self._topology.dialect().validate_set(request.object, request.old, self._topology)
+            return self._facts.dialect().validate_set(request.object, request.old, self._facts)
         except TopologyMissing as missing:
             if is_unchanged(read_constraints(request.object, []), request.old):
                 return [], [ignored(missing.message)]
             raise
 
     def _annotations(self, request: Request, template: Template) -> tuple[list[FieldError], list[str]]:
-        reads_groups = self._topology.dialect().reads_groups
-        others = self._sets.sets_with_groups(request.namespace) if reads_groups else None
+        reads_groups = self._facts.dialect().reads_groups
+        others = self._facts.sets_with_groups(request.namespace) if reads_groups else None
         return validate_annotations(template, request.old, others)
 
     def _warnings(self, request: Request, template: Template) -> list[str]:
-        dialect = self._topology.dialect()
-        served = self._apis.is_served(COMPUTE_DOMAIN)
+        dialect = self._facts.dialect()
+        served = self._facts.is_served(COMPUTE_DOMAIN)
         warnings = ignored_annotations(template, groups_read=dialect.reads_groups, compute_domains=served)
         try:
-            levels, required = dialect.placement(request.object, self._topology)
+            levels, required = dialect.placement(request.object, self._facts)
         except Unavailable:  # the managed topology is missing, and the update doesn't change the constraints
             return warnings
-        nodes = self._topology.nodes()
+        nodes = self._facts.nodes()
         warnings += preflight_warnings(template, required_levels(template, required, levels), nodes)
         return [*warnings, *capacity_warnings(template, required, levels, nodes)]

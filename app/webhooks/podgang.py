@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, bad_request, judged, patched
-from app.cluster.readers import MnnvlResources, PodCliqueSetReader, TopologyReader
+from app.cluster.readers import Facts, MnnvlResources
 from app.kube.api import ClusterError
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.rules.labels import MNNVL_ADOPTED
@@ -25,19 +25,18 @@ logger = logging.getLogger(__name__)
 
 
 class PodGangWebhook:
-    def __init__(self, topology: TopologyReader, sets: PodCliqueSetReader, resources: MnnvlResources) -> None:
-        self._topology = topology
-        self._sets = sets
+    def __init__(self, facts: Facts, resources: MnnvlResources) -> None:
+        self._facts = facts
         self._resources = resources
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
         if not request.namespace:
             return bad_request("request.namespace must be a string that is not empty: a PodGang is in a namespace")
-        findings = self._topology.dialect().validate_podgang(request.object)
+        findings = self._facts.dialect().validate_podgang(request.object)
         if findings:
             return judged(findings)
         gang = replace(read_gang(request.object, request.namespace), uid=_stored_uid(request))
-        pcs = self._sets.cached_set(request.namespace, gang.place.pcs)
+        pcs = self._facts.cached_set(request.namespace, gang.place.pcs)
         resources = self._resources.resources_of(gang)
         adoptable = any(ownership(resource, gang) == "adoptable" for resource in resources)
         if pcs is None or (adoptable and gang.uid):
@@ -51,7 +50,7 @@ class PodGangWebhook:
         pcs, effects = None, list[Effect]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                pcs = await self._sets.read_set(request.namespace, gang.place.pcs)
+                pcs = await self._facts.read_set(request.namespace, gang.place.pcs)
                 if gang.uid:
                     written = await self._resources.adopt(gang, dry_run=request.dry_run)
                     effects = [Effect("adopt", obj) for obj in written]
@@ -60,7 +59,7 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]) -> Verdict:
-        changes = self._topology.dialect().podgang_changes(request.object, pcs, self._topology)
+        changes = self._facts.dialect().podgang_changes(request.object, pcs, self._facts)
         warnings = [_unknown_set(gang)] if changes and pcs is None else []
         changes += self._adopted(request, gang)
         return patched(operations(request.object, changes), warnings=warnings, effects=effects)

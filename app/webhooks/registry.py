@@ -8,14 +8,7 @@ from typing import Literal, Protocol
 from app.admission.decide import Handler, Route
 from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
-from app.cluster.readers import (
-    ApiReader,
-    DeviceClassReader,
-    MnnvlResources,
-    NodeReader,
-    PodCliqueSetReader,
-    TopologyReader,
-)
+from app.cluster.readers import Facts, MnnvlResources
 from app.config.schema import Configuration
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
@@ -183,15 +176,11 @@ WEBHOOKS: tuple[Webhook, ...] = (
 )
 
 
-class Readers(TopologyReader, PodCliqueSetReader, NodeReader, ApiReader, DeviceClassReader, Protocol):
-    """The facts of one cluster."""
-
-
 class Cluster(Protocol):
     """The part of a cluster that webhooks use."""
 
     @property
-    def facts(self) -> Readers: ...
+    def facts(self) -> Facts: ...
 
     @property
     def resources(self) -> MnnvlResources: ...
@@ -207,11 +196,11 @@ def routes_over(
     users = configuration.authorization.authorized_users if authorized is None else authorized
     handlers: dict[Webhook, Handler] = {
         VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded_kinds(topology.enabled), users, facts),
-        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts, facts, facts),
+        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts),
         VALIDATE_POD_GROUP: pod_group_webhook,
-        MUTATE_POD_CLIQUE: PodCliqueWebhook(facts, facts, resources, configuration.mnnvl.claim_mode),
-        MUTATE_POD_GANG: PodGangWebhook(facts, facts, resources),
-        MUTATE_POD_BINDING: PodBindingWebhook(facts, facts, configuration.node_labels),
+        MUTATE_POD_CLIQUE: PodCliqueWebhook(facts, resources, configuration.mnnvl.claim_mode),
+        MUTATE_POD_GANG: PodGangWebhook(facts, resources),
+        MUTATE_POD_BINDING: PodBindingWebhook(facts, configuration.node_labels),
         MUTATE_POD: PodWebhook(workloads.scheduler_name if workloads.enabled else None),
     }
     return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}

@@ -138,7 +138,7 @@ class Replica:
         self._watched = {fact.resource: store for fact, store in stores if fact is not NODES}
         self._gangs, facts, self.resources = stores[GANGS], cluster.facts, cluster.resources
         recorder, rewrites = Recorder(client, "test"), Rewrites(clock=virtual.now)
-        reconciler = PodGangReconciler(client, self._gangs, facts, facts, self.resources, recorder, rewrites)
+        reconciler = PodGangReconciler(client, self._gangs, facts, self.resources, recorder, rewrites)
         self._loop = Loop(reconciler, workers=4, random=random.random)
         topologies = stores[TOPOLOGIES]
         mnnvl = (stores[DOMAINS], stores[CLAIMS])

@@ -82,7 +82,7 @@ class World:
         self.topologies, self.sets, self.gangs = stores[TOPOLOGIES], stores[SETS], stores[GANGS]
         self.resources = (stores[DOMAINS], stores[CLAIMS])
         self.events = Recorder(client, "test")
-        self.reconciler = PodGangReconciler(client, self.gangs, facts, facts, mnnvl, self.events, rewrites)
+        self.reconciler = PodGangReconciler(client, self.gangs, facts, mnnvl, self.events, rewrites)
 
     async def reconcile(self) -> float | None:
         return await self.reconciler.reconcile(KEY)

@@ -34,7 +34,7 @@ def node(name: str, **labels: str) -> Object:
 class World:
     def __init__(self, client: SlowMemory, cluster: Cluster) -> None:
         self.client, self.cluster = client, cluster
-        self.webhook = PodBindingWebhook(cluster.facts, cluster.facts, (LINK,))
+        self.webhook = PodBindingWebhook(cluster.facts, (LINK,))
 
     def bound(self, target: str, **labels: str) -> dict[str, str]:
         """The labels of a Binding to `target` whose caller says `labels` of it."""
