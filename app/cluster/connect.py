@@ -61,7 +61,7 @@ async def reading_client(
     """A client that can only read `resources`, for a command that a person runs, with the
     rights of the kubeconfig. One call finds which of the resources the cluster serves."""
     credentials = await _credentials(kubeconfig, _context(kubeconfig, context))
-    async with HttpClient(credentials, tuple(resources), _READING, user_agent=_USER_AGENT) as client:
+    async with HttpClient(credentials, resources, _READING, user_agent=_USER_AGENT) as client:
         await client.discovery.assume()
         yield ReadOnlyClient(client)
 

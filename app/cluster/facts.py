@@ -52,25 +52,24 @@ class CachedFacts:
         self._client = client
         self._stores = stores
         self._node_groups = NodeGroups(stores[NODES])
-        self._name = topology_name
-        self._disabled = None if topology_enabled else Topology(topology_name, enabled=False)
-        self._current = Topology(topology_name, enabled=True)
+        self._topology = Topology(topology_name, enabled=topology_enabled)
 
     def dialect(self) -> Dialect:
         return dialect_of(self._client)
 
     def topology(self) -> Topology:
-        if self._disabled is not None:
-            return self._disabled
-        levels = ready(self._stores[TOPOLOGIES], "ClusterTopologies").get("", self._name)
+        name = self._topology.name
+        if not self._topology.enabled:
+            return self._topology
+        levels = ready(self._stores[TOPOLOGIES], "ClusterTopologies").get("", name)
         if not levels:
             raise TopologyMissing(
-                f'topology support is enabled, but ClusterTopology "{self._name}" does not exist yet; the operator '
+                f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the operator '
                 f"creates it from clusterTopology.levels of its configuration"
             )
-        if levels != self._current.levels:
-            self._current = Topology(self._name, enabled=True, levels=levels)
-        return self._current
+        if levels != self._topology.levels:
+            self._topology = Topology(name, enabled=True, levels=levels)
+        return self._topology
 
     def bindings(self) -> Mapping[str, Levels]:
         """Unavailable also if discovery has found the API of bindings and they are not listed yet."""

@@ -53,10 +53,10 @@ async def read(cluster: Cluster, client: Client, levels: tuple[Level, ...], name
 
 async def _fill(client: Client, store: WatchStore[Any], selection: Selection) -> None:
     """Lists into `store`. If the list expires while its pages are read, it is begun again a few times."""
-    for _ in range(_TRIES - 1):
+    for tries_left in reversed(range(_TRIES)):
         try:
             await list_into(client, store, selection, Pace())
             return
         except Gone:
-            continue
-    await list_into(client, store, selection, Pace())
+            if not tries_left:
+                raise

@@ -8,10 +8,9 @@ import orjson
 
 from app.kube.api import Object
 from app.objects.edits import ABSENT, value_at
-from app.rules.labels import MNNVL_ADOPTED, TOPOLOGY_NAME, Place
+from app.rules.labels import MNNVL_ADOPTED, TOPOLOGY_NAME
 from app.rules.mnnvl.ownership import Gang, read_gang
 
-_PLACE = ("pcs", "replica", "group", "group_replica", "podgang")
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
 _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 
@@ -36,12 +35,11 @@ def packed(obj: Object) -> bytes:
 
 def read_stored_gang(obj: Object) -> StoredGang:
     gang = read_gang(obj, obj["metadata"].get("namespace", ""))
-    place = Place(*(intern(getattr(gang.place, field)) for field in _PLACE))
     return StoredGang(
         intern(gang.namespace),
         intern(gang.name),
         gang.uid,
-        place,
+        gang.place.interned(),
         gang.deleting,
         intern(gang.set_uid),
         packed(reduced(obj)),

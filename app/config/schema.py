@@ -232,5 +232,4 @@ class Configuration(_Section):
         """The keys of the labels that a Pod gets from its node: `podBinding.nodeLabels` and those of the configured
         levels. The latter are included before the managed ClusterTopology exists, so that a caller can never set
         them."""
-        levels = self.levels if self.cluster_topology.enabled else ()
-        return (*self.pod_binding.node_labels, *(level.key for level in levels))
+        return (*self.pod_binding.node_labels, *(level.key for level in self.levels))

@@ -97,6 +97,6 @@ async def from_kubeconfig(path: Path | None = None, context: str | None = None) 
     Raises ClusterError if it cannot be read."""
     from app.kube.kubeconfig import KubeconfigCredentials
 
-    credentials = KubeconfigCredentials(None if path is None else str(path), context or None)
+    credentials = KubeconfigCredentials(path, context or None)
     await credentials.load()
     return credentials

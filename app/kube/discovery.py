@@ -13,10 +13,14 @@ from typing import Any, NoReturn
 from app.kube.api import Client, ClusterError, Key, NotFound, Object
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
-from app.kube.watch import Pace, Selection, run_store
+from app.kube.watch import Selection, run_store
 from app.objects.resource import CRD, Resource
 
 Read = Callable[[str], Awaitable[Object]]
+INTERVAL_SECONDS = 300.0
+SETTLE_SECONDS = 1.0
+"""The time from the change of a CRD to the first refresh."""
+
 Served = Callable[[Resource, str | None], None]
 GroupVersion = tuple[str, str]
 
@@ -35,12 +39,10 @@ class Discovery:
         read: Read,
         resources: Iterable[Resource],
         *,
-        interval: float = 300.0,
-        settle: float = 1.0,
         random: Callable[[], float] = system_random.random,
     ) -> None:
         self.resources = tuple(resources)
-        self._read, self._interval, self._settle, self._random = read, interval, settle, random
+        self._read, self._random = read, random
         self._served: dict[Resource, str] = {r: r.versions[0] for r in self.resources if not r.optional}
         self._lists: dict[GroupVersion, frozenset[str]] = {}
         self._has_refreshed = asyncio.Event()
@@ -86,13 +88,13 @@ class Discovery:
         """Returns some seconds after the spec of the CRD of `resource` has changed. An open watch of `resource`
         continues with the former schema, without the fields that this schema lacks."""
         await self._redefined.setdefault(str(resource), asyncio.Event()).wait()
-        await asyncio.sleep(2 * self._settle)
+        await asyncio.sleep(2 * SETTLE_SECONDS)
 
     async def run(self) -> NoReturn:
-        """Refreshes now, every `interval` seconds, and after each trigger, until it is cancelled.
+        """Refreshes now, every `INTERVAL_SECONDS`, and after each trigger, until it is cancelled.
 
-        A CRD is served some time after it was stored, so a trigger causes two refreshes: after `settle` seconds, and
-        after five times `settle`.
+        A CRD is served some time after it was stored, so a trigger causes two refreshes: after `SETTLE_SECONDS`, and
+        after five times `SETTLE_SECONDS`.
         """
         backoff = Backoff(self._random)
         again: float | None = None
@@ -111,9 +113,9 @@ class Discovery:
                 again = None
                 continue
             if await self._is_triggered():
-                await asyncio.sleep(self._settle)
+                await asyncio.sleep(SETTLE_SECONDS)
                 self._triggered.clear()
-                again = 4 * self._settle
+                again = 4 * SETTLE_SECONDS
 
     async def refresh(self) -> None:
         """Reads what the cluster serves. If the list of a group version cannot be read, because its extension server is
@@ -177,15 +179,15 @@ class Discovery:
             self._changed = asyncio.Event()
 
     async def _is_triggered(self) -> bool:
-        """Waits for a trigger, up to `interval` seconds less a random part. Returns whether there was one."""
+        """Waits for a trigger, up to `INTERVAL_SECONDS` less a random part. Returns whether there was one."""
         try:
-            async with asyncio.timeout(self._interval * (1 - self._random() / 5)):
+            async with asyncio.timeout(INTERVAL_SECONDS * (1 - self._random() / 5)):
                 return await self._triggered.wait()
         except TimeoutError:
             return False
 
 
-async def watch_crds(client: Client, discovery: Discovery, *, pace: Pace | None = None) -> NoReturn:
+async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
     """Triggers `discovery` after each change of the CRD of a known resource, until it is cancelled."""
     names = {str(resource) for resource in discovery.resources}
 
@@ -201,7 +203,7 @@ async def watch_crds(client: Client, discovery: Discovery, *, pace: Pace | None 
 
     store = WatchStore(state_if_known)
     store.subscribe(changed)
-    await run_store(client, store, Selection(CRD, metadata_only=True), pace=pace)
+    await run_store(client, store, Selection(CRD, metadata_only=True))
 
 
 def _group_versions(answer: Object) -> set[GroupVersion]:

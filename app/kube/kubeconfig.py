@@ -58,7 +58,7 @@ _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, 
 class KubeconfigCredentials:
     """`Credentials` of one context: client certificates, tokens, token files and exec plugins."""
 
-    def __init__(self, path: str | None, context: str | None) -> None:
+    def __init__(self, path: Path | None, context: str | None) -> None:
         self._path, self._context = path, context
         self._configuration: Any = Configuration()
         self._renewing = asyncio.Lock()
@@ -71,13 +71,10 @@ class KubeconfigCredentials:
             raise ClusterError(f"no credentials for the cluster: {error}", reason="Credentials") from error
 
     async def _read(self) -> None:
-        self._require_file()
-        await load_kube_config(self._path, self._context, self._configuration, persist_config=False)
-
-    def _require_file(self) -> None:
-        """Raises ConfigException if there is no file: kubernetes_asyncio only logs this."""
-        if self._path is not None and not Path(self._path).is_file():
+        if self._path is not None and not self._path.is_file():  # kubernetes_asyncio only logs this
             raise ConfigException(f"there is no file {self._path}")
+        path = None if self._path is None else str(self._path)
+        await load_kube_config(path, self._context, self._configuration, persist_config=False)
 
     @property
     def host(self) -> str:
@@ -124,23 +121,23 @@ class KubeconfigCredentials:
 
 def namespace_of(path: Path | None = None, context: str | None = None) -> str:
     """The namespace that kubectl uses: that of the context, or `default`."""
-    try:
-        contexts, active = list_kube_config_contexts(str(path) if path else None)
-    except _UNREADABLE:
-        return "default"
-    named = next((item for item in contexts or () if item["name"] == context), active) if context else active
-    return str(((named or {}).get("context") or {}).get("namespace") or "default")
+    contexts, active = _contexts_in(path)
+    named = next((item for item in contexts if item["name"] == context), active) if context else active
+    return str((named.get("context") or {}).get("namespace") or "default")
 
 
 def context_of(path: Path | None = None, context: str | None = None) -> str:
     """The name of the context in the kubeconfig that is used, or "" if the kubeconfig cannot be read."""
-    if context:
-        return context
+    return context or str(_contexts_in(path)[1].get("name") or "")
+
+
+def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
+    """The contexts in a kubeconfig and the current one; empty if the kubeconfig cannot be read."""
     try:
-        _, active = list_kube_config_contexts(str(path) if path else None)
+        contexts, active = list_kube_config_contexts(str(path) if path else None)
     except _UNREADABLE:
-        return ""
-    return str((active or {}).get("name") or "")
+        return [], {}
+    return contexts or [], active or {}
 
 
 def renewal_of(path: Path | None = None, context: str | None = None) -> str:

@@ -82,13 +82,9 @@ class Elector:
         self._lease: Object | None = None
         self._observed_at = -math.inf
         self._renewed_at = -math.inf
-        self._leading = False
-        self._complaint = ""
-
-    @property
-    def leading(self) -> bool:
+        self.leading = False
         """Whether the work is running or being stopped."""
-        return self._leading
+        self._complaint = ""
 
     @property
     def holder(self) -> str:
@@ -158,7 +154,7 @@ class Elector:
         return self._clock() >= self._observed_at + duration
 
     async def _lead_once(self, work: Work) -> None:
-        self._leading = True
+        self.leading = True
         working = asyncio.ensure_future(work())
         renewing = asyncio.ensure_future(self._renew_until_lost())
         try:
@@ -167,7 +163,7 @@ class Elector:
             finished = working.done()
             cancelled = await self._stopped(working)
             lost = await _cancelled(renewing)
-            self._leading = False
+            self.leading = False
             if lost is None:
                 await self._release()
         if cancelled is not None:

@@ -76,14 +76,13 @@ def build_app(
     routes: Mapping[str, Route],
     metrics: Metrics,
     log: VerdictLog | None,
-    live: Checks,
     ready: Checks,
     notes: Notes = dict,
     *,
     only_known: bool = False,
 ) -> AdmissionApp:
-    """The ASGI app. `live` and `ready` are called for each request to `/healthz` and `/readyz`, and `notes` for
-    `/readyz?verbose`. With `only_known`, AdmissionReviews are accepted only from callers with a certificate."""
+    """The ASGI app. `ready` is called for each request to `/readyz`, and `notes` for `/readyz?verbose`. With
+    `only_known`, AdmissionReviews are accepted only from callers with a certificate."""
     api = FastAPI(
         title="grove-admission",
         version=__version__,
@@ -91,7 +90,7 @@ def build_app(
         redoc_url=None,
         responses={"4XX": _ERROR},
     )
-    _add_health(api, live, ready, notes)
+    _add_health(api, ready, notes)
     _add_dry_run(api, routes)
     _add_errors(api)
 
@@ -109,7 +108,7 @@ def build_app(
     return AdmissionApp(exchange, api)
 
 
-def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None:
+def _add_health(api: FastAPI, ready: Checks, notes: Notes) -> None:
     def answer(checks: Mapping[str, str | None], notes: Mapping[str, str], verbose: str | None) -> Response:
         failing = {name: problem for name, problem in checks.items() if problem is not None}
         lines = [f"[{'-' if problem else '+'}] {name} {problem or 'ok'}" for name, problem in checks.items()]
@@ -123,7 +122,7 @@ def _add_health(api: FastAPI, live: Checks, ready: Checks, notes: Notes) -> None
 
     @api.get("/healthz", summary="Is the process alive?", response_class=PlainTextResponse, responses=failing)
     async def healthz(verbose: str | None = None) -> Response:
-        return answer(live(), {}, verbose)
+        return answer({"process": None}, {}, verbose)
 
     summary = "Can it give verdicts? ?verbose lists every check"
 

@@ -32,9 +32,6 @@ class Readiness:
         self._failing: frozenset[str] = frozenset()
         self._was_ready = False
 
-    def live(self) -> dict[str, str | None]:
-        return {"process": None}
-
     def ready(self) -> dict[str, str | None]:
         checks: dict[str, str | None] = {"draining": "is shutting down" if self.draining else None}
         for part in self.parts:

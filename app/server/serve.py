@@ -160,7 +160,7 @@ def _app(
         metrics.add_gauges(gauges)
     only_known = bool(configuration.server.client_ca_file)
     routes = routes_over(configuration, cluster)
-    return build_app(routes, metrics, log, readiness.live, readiness.ready, readiness.notes, only_known=only_known)
+    return build_app(routes, metrics, log, readiness.ready, readiness.notes, only_known=only_known)
 
 
 @contextlib.asynccontextmanager

@@ -32,7 +32,7 @@ class Served:
         self.checks: dict[str, str | None] = {"cache/nodes": None}
         self.metrics = Metrics()
         routes = routes_over(Configuration(), self.cluster)
-        self.app = build_app(routes, self.metrics, None, dict, lambda: self.checks)
+        self.app = build_app(routes, self.metrics, None, lambda: self.checks)
 
     async def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="https://server") as client:
@@ -247,7 +247,7 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
 
     stream, metrics, offline = Written(), Metrics(), cluster()
     log = VerdictLog(stream)
-    app = build_app(routes_over(Configuration(), offline), metrics, log, dict, dict)
+    app = build_app(routes_over(Configuration(), offline), metrics, log, dict)
     bodies = [json.dumps(load("podgroup.underscore")).encode(), b"", b'{"request":{"uid":"u"', b"[" * 5000]
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://server") as client:
         for body in bodies:
