@@ -59,19 +59,6 @@ class BodyTooLarge(UnusableInput):
     """The body of a dry run is larger than the limit."""
 
 
-class Observed:
-    """Counts and logs every verdict of the admission path."""
-
-    def __init__(self, metrics: Metrics, log: VerdictLog | None) -> None:
-        self._metrics = metrics
-        self._log = log
-
-    def __call__(self, path: str, uid: str, request: AdmissionRequest | None, verdict: Verdict, seconds: float) -> None:
-        self._metrics.record(path, request, verdict, seconds)
-        if self._log is not None:
-            self._log.record(path, uid, request, verdict, seconds)
-
-
 def build_app(
     routes: Mapping[str, Route],
     metrics: Metrics,
@@ -103,7 +90,12 @@ def build_app(
     async def exposition() -> Response:
         return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    exchange = Exchange(routes, Observed(metrics, log), only_known=only_known)
+    def observe(path: str, uid: str, request: AdmissionRequest | None, verdict: Verdict, seconds: float) -> None:
+        metrics.record(path, request, verdict, seconds)
+        if log is not None:
+            log.record(path, uid, request, verdict, seconds)
+
+    exchange = Exchange(routes, observe, only_known=only_known)
     metrics.add_gauges(exchange.gauges)
     return AdmissionApp(exchange, api)
 
