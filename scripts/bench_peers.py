@@ -2,7 +2,8 @@
 
 floor: an ASGI app on stock uvicorn that reads the request and answers the same bytes every time.
 parsing: the same, but it parses the review and answers with its uid, which no webhook can do without.
-protocol, protocol-parsing: our connections, whose exchange answers like these two. What is missing to them is ours.
+protocol, protocol-parsing: our connections, whose exchange answers like these two.
+protocol-rule: our connections and verdicts on PodGroups, without metrics and log.
 kopf: an admission handler of kopf's for the PodGroup rule, on kopf's own webhook server, with no cluster behind it.
 """
 
@@ -13,10 +14,13 @@ import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import uvicorn
+
+if TYPE_CHECKING:
+    from app.admission.exchange import Exchange
 
 UID = b"705ab4f5-6393-11e8-b7cc-42010a800002"
 ANSWER = (
@@ -32,30 +36,44 @@ def parsed(body: bytes) -> bytes:
     return ANSWER.replace(UID, orjson.loads(body)["request"]["uid"].encode())
 
 
-def protocol(answer: Callable[[bytes], bytes], port: int, certificates: Path) -> None:
-    import uvloop
-
-    from app.admission.asgi import AdmissionApp
+def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
     from app.admission.decide import Route
     from app.admission.exchange import Exchange
-    from app.server.listener import Listener, bind
-    from app.server.process import settle_garbage_collector
 
     class Constant(Exchange):
         def answer(self, route: Route, query: bytes, content_type: bytes, body: bytes) -> tuple[int, bytes]:
             return 200, answer(body)
 
-    async def never(*_: Any) -> None:
-        raise NotImplementedError
+    return Constant({"/": Route("/", "", "", "", "", frozenset(), never)}, never)
+
+
+def judging() -> "Exchange":
+    from app.admission.exchange import Exchange
+    from app.cluster.documents import cluster_of
+    from app.config.schema import Configuration
+    from app.webhooks.registry import routes_over
+
+    configuration = Configuration()
+    return Exchange(routes_over(configuration, cluster_of(configuration, [])), lambda *_: None)
+
+
+async def never(*_: Any) -> None:
+    raise NotImplementedError
+
+
+def protocol(exchange: Callable[[], "Exchange"], port: int, certificates: Path) -> None:
+    import uvloop
+
+    from app.admission.asgi import AdmissionApp
+    from app.server.listener import Listener, bind
+    from app.server.process import settle_garbage_collector
 
     async def run() -> None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificates / "tls.crt", certificates / "tls.key")
-        route = Route("/", "", "", "", "", frozenset(), never)
+        app = AdmissionApp(exchange(), never)
         settle_garbage_collector()
-        await Listener(
-            AdmissionApp(Constant({"/": route}, never), never), bind("127.0.0.1", port), context
-        ).run_until_stopped()
+        await Listener(app, bind("127.0.0.1", port), context).run_until_stopped()
 
     uvloop.run(run())
 
@@ -128,8 +146,9 @@ def kopf_server(port: int, certificates: Path) -> None:
 PEERS: dict[str, Callable[[int, Path], None]] = {
     "floor": functools.partial(serve, same),
     "parsing": functools.partial(serve, parsed),
-    "protocol": functools.partial(protocol, same),
-    "protocol-parsing": functools.partial(protocol, parsed),
+    "protocol": functools.partial(protocol, functools.partial(constant, same)),
+    "protocol-parsing": functools.partial(protocol, functools.partial(constant, parsed)),
+    "protocol-rule": functools.partial(protocol, judging),
     "kopf": kopf_server,
 }
 

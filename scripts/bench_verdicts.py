@@ -74,6 +74,7 @@ def cases(with_go: bool) -> list[Case]:
         Case("floor that parses", "parsing", "/", podgroup),
         Case("our connections alone", "protocol", "/", podgroup, ("floor",)),
         Case("our connections, parsing", "protocol-parsing", "/", podgroup, ("floor",)),
+        Case("the same, with the rule", "protocol-rule", "/validate/podgroup?timeout=5s", podgroup, ("floor",)),
         Case("/validate/podgroup", "ours", "/validate/podgroup?timeout=5s", podgroup, compared),
         Case("kopf, the same rule", "kopf", "/", podgroup, ("/validate/podgroup",)),
         Case(
