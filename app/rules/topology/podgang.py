@@ -40,6 +40,7 @@ class Members:
         self._prefix = f"{pcs.name}-"
         self._cliques = {clique.name: clique for clique in reversed(pcs.cliques)}
         self._groups = {(group.name, clique): group for group in reversed(pcs.groups) for clique in group.cliques}
+        self._lengths = sorted({len(group.name) for group in pcs.groups})
 
     def find(self, podgroup: str) -> Member | None:
         """Returns the member that the PodGroup `podgroup` stands for, or None if the set has no such clique.
@@ -51,11 +52,10 @@ class Members:
         replica, _, suffix = podgroup[len(self._prefix) :].partition("-")
         if not podgroup.startswith(self._prefix) or not replica.isdecimal():
             return None
-        steps = suffix.split("-")
-        for position, index in enumerate(steps):
-            clique = "-".join(steps[position + 1 :])
-            group = self._groups.get(("-".join(steps[:position]), clique))
-            if group is not None and index.isdecimal():
+        for length in self._lengths:
+            index, _, clique = suffix[length + 1 :].partition("-")
+            group = self._groups.get((suffix[:length], clique))
+            if group is not None and index.isdecimal() and suffix[length] == "-":
                 return Member(self._cliques.get(clique), replica, group, index)
         return Member(self._cliques[suffix], replica) if suffix in self._cliques else None
 

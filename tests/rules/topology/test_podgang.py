@@ -1,6 +1,7 @@
 """The three levels of constraints in a PodGang."""
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -171,6 +172,7 @@ def test_configs_that_are_null_inside_are_filled() -> None:
         ("pcs-0-pool-3-router", None),
         ("pcs-0-pool-x-worker", None),
         ("pcs-0-pool", None),
+        ("pcs-0-poolx3-worker", None),
         ("pcs-x-router", None),
         ("pcs-router", None),
         ("other-0-router", None),
@@ -198,3 +200,9 @@ def test_members_of_a_thousand_groups_whose_names_have_dashes() -> None:
     assert [member and (member.group, member.index) for member in map(Members(pcs).find, podgroups)] == [
         (group, "1") for group in pcs.groups
     ]
+
+
+def test_a_podgroup_with_a_name_of_a_megabyte_is_read_at_once() -> None:
+    begin = time.process_time()
+    assert Members(PCS).find(f"pcs-0-{'0-' * 500_000}worker") is None
+    assert time.process_time() - begin < 1
