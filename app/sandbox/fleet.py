@@ -53,14 +53,8 @@ def _queues() -> Iterator[Object]:
     ):
         spec: Object = {"resources": {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}}
         spec |= {"parentQueue": parent} if parent else {}
-        status = {"allocated": {_GPU: str(used)}}
-        yield {
-            "apiVersion": "scheduling.run.ai/v2",
-            "kind": "Queue",
-            "metadata": {"name": name},
-            "spec": spec,
-            "status": status,
-        }
+        queue: Object = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}}
+        yield {**queue, "spec": spec, "status": {"allocated": {_GPU: str(used)}}}
 
 
 class _Workload:
@@ -109,8 +103,7 @@ class _Workload:
         return self._object("grove.io/v1alpha1", "PodCliqueSet", self._name, spec, "")
 
     def _clique(self, clique: str, replicas: int, gpus: int) -> Object:
-        pod: Object = {"schedulerName": "kai-scheduler", "containers": [_container(gpus)]}
-        return {"roleName": clique, "replicas": replicas, "minAvailable": replicas, "podSpec": pod}
+        return {"roleName": clique, "replicas": replicas, "minAvailable": replicas, "podSpec": _pod_spec(gpus)}
 
     def _pod_group(self, gang: str) -> Object:
         queue = "team-llm" if self._namespace == _INFERENCE else "research"
@@ -121,18 +114,18 @@ class _Workload:
 
     def _pod(self, clique: str, number: int, gpus: int, node: str) -> Object:
         gang = f"{self._name}-0"
-        spec: Object = {"schedulerName": "kai-scheduler", "containers": [_container(gpus)]}
-        spec |= {"nodeName": node} if node else {}
-        obj = self._object("v1", "Pod", f"{gang}-{clique}-{number}", spec, gang)
+        obj = self._object("v1", "Pod", f"{gang}-{clique}-{number}", _pod_spec(gpus, node), gang)
         obj["metadata"]["labels"]["grove.io/podclique"] = f"{gang}-{clique}"
         obj["metadata"]["annotations"] = {"pod-group-name": gang}
         return {**obj, "status": _status(node)}
 
 
-def _container(gpus: int) -> Object:
+def _pod_spec(gpus: int, node: str = "") -> Object:
     resources: Object = {"requests": {"cpu": "8"}}
     resources |= {"limits": {_GPU: gpus}, "requests": {"cpu": "8", _GPU: gpus}} if gpus else {}
-    return {"name": "main", "image": "registry.example/inference:1", "resources": resources}
+    container = {"name": "main", "image": "registry.example/inference:1", "resources": resources}
+    spec: Object = {"schedulerName": "kai-scheduler", "containers": [container]}
+    return {**spec, "nodeName": node} if node else spec
 
 
 def _status(node: str) -> dict[str, Any]:
@@ -169,5 +162,5 @@ def _batch() -> Iterator[Object]:
                 continue
             annotations = {"pod-group-name": "batch-eval"}
             metadata = {"name": f"batch-eval-{name}", "namespace": _RESEARCH, "annotations": annotations}
-            spec: Object = {"containers": [_container(8)], "nodeName": name, "schedulerName": "kai-scheduler"}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": _status(name)}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+            yield {**pod, "spec": _pod_spec(8, name), "status": _status(name)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from app.sandbox.objects.objects import ADMIN, ALICE, GROVE, OPERATOR, Object, User
+from app.sandbox.objects.objects import ADMIN, ALICE, GROVE, OPERATOR, User
 
 USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE, "grove": GROVE}
 """The users by the names of their contexts. `operator` is our service account, `grove` that of Grove's operator."""
@@ -17,10 +17,10 @@ def new_tokens() -> dict[str, str]:
     return {name: secrets.token_urlsafe(24) for name in USERS}
 
 
-def kubeconfig(url: str, ca: bytes, tokens: dict[str, str]) -> Object:
-    """A kubeconfig with a context for each of `tokens`; `ca` is PEM."""
+def write(path: Path, url: str, ca: bytes, tokens: dict[str, str]) -> None:
+    """Writes a kubeconfig with a context for each of `tokens`, which only the owner can read; `ca` is PEM."""
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(ca).decode()}
-    return {
+    content = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "sandbox", "cluster": cluster}],
@@ -28,10 +28,6 @@ def kubeconfig(url: str, ca: bytes, tokens: dict[str, str]) -> Object:
         "contexts": [{"name": name, "context": {"cluster": "sandbox", "user": name}} for name in tokens],
         "current-context": "admin",
     }
-
-
-def write(path: Path, url: str, ca: bytes, tokens: dict[str, str]) -> None:
-    """Writes the kubeconfig to `path`, which only the owner can read."""
     path.touch(mode=0o600)
     path.chmod(0o600)
-    path.write_text(yaml.safe_dump(kubeconfig(url, ca, tokens), sort_keys=False))
+    path.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -6,7 +6,6 @@ does.
 
 import asyncio
 import contextlib
-import csv
 import os
 import ssl
 import tempfile
@@ -65,23 +64,24 @@ class RealApiServer:
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = _COLLECTOR in binaries
         self.reaches_services = False
-        self.url = ""
         self._binaries, self._port, self._crds = dict(binaries), port or processes.free_port(), crds
         self._unserved, self._rules = tuple(unserved), list(rules)
         self._report = report
         self._data = tempfile.TemporaryDirectory(prefix="grove-admission-")
         self._processes = processes.Processes(binaries, state_dir)
-        self._client: httpx.AsyncClient | None = None
+        self._pair = pki.issue()
+        self.url = f"https://127.0.0.1:{self._port}"
+        headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
+        context = ssl.create_default_context(cadata=self._pair.ca.decode("ascii"))
+        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, verify=context, timeout=30)
 
     async def start(self) -> None:
         """Returns when the API server is ready and serves the CRDs. Raises RuntimeError if a process ends, if the API
         server is not ready in time, or if a CRD is not established."""
         self.state_dir.mkdir(parents=True, exist_ok=True)
-        pair = pki.issue()
-        files = pair.write(self.state_dir, "apiserver")
-        self.ca_file.write_bytes(pair.ca)
-        self.url = f"https://127.0.0.1:{self._port}"
-        kubeconfig.write(self.kubeconfig, self.url, pair.ca, self.tokens)
+        files = self._pair.write(self.state_dir, "apiserver")
+        self.ca_file.write_bytes(self._pair.ca)
+        kubeconfig.write(self.kubeconfig, self.url, self._pair.ca, self.tokens)
         self._write_tokens()
         etcd = f"http://127.0.0.1:{processes.free_port()}"
         self._report(f"starting etcd and kube-apiserver, with logs in {self.state_dir}")
@@ -89,12 +89,9 @@ class RealApiServer:
         flags = processes.api_flags(etcd, self._port, files, self._data.name, self._unserved)
         gates = await processes.feature_gates(self._binaries["kube-apiserver"])
         await self._processes.start("kube-apiserver", [*flags, *gates])
-        headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
-        context = ssl.create_default_context(cadata=pair.ca.decode("ascii"))
-        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, verify=context, timeout=30)
         await self._until_ready()
         free = [name for name in kubeconfig.USERS if name != "admin" and not (self._rules and name == "operator")]
-        await self.apply([_ROLE, _binding(free)])
+        await self.apply([_binding(free)])
         definitions = manifests.definitions(self._crds)
         self._report(f"kube-apiserver is ready; applying {len(definitions)} CRDs")
         await self.apply(definitions)
@@ -105,8 +102,7 @@ class RealApiServer:
 
     async def stop(self) -> None:
         """Ends the processes, the API server before its etcd."""
-        if self._client is not None:
-            await self._client.aclose()
+        await self._client.aclose()
         await self._processes.stop()
         self._data.cleanup()
 
@@ -125,12 +121,12 @@ class RealApiServer:
     async def _apply(self, path: str, obj: Object) -> None:
         parameters = {"fieldManager": _MANAGER, "force": "true"}
         headers = {"Content-Type": "application/apply-patch+yaml"}
-        _body(await self._calls.patch(path, params=parameters, headers=headers, content=yaml.safe_dump(obj)))
+        _body(await self._client.patch(path, params=parameters, headers=headers, content=yaml.safe_dump(obj)))
 
     async def _path(self, obj: Object) -> str:
         version, kind, meta = obj["apiVersion"], obj["kind"], metadata(obj)
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        resources = _body(await self._calls.get(root))["resources"]
+        resources = _body(await self._client.get(root))["resources"]
         resource = next((item for item in resources if item["kind"] == kind and "/" not in item["name"]), None)
         if resource is None:
             raise ApiError(404, "NotFound", f"{version} has no {kind}")
@@ -144,7 +140,7 @@ class RealApiServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_SECONDS):
                 while reason is None:
-                    crd = _body(await self._calls.get(path))
+                    crd = _body(await self._client.get(path))
                     if crd_names.is_established(crd):
                         return
                     reason = crd_names.conflict(crd)
@@ -156,7 +152,7 @@ class RealApiServer:
         long."""
         clock = asyncio.get_running_loop().time
         begin = reported = clock()
-        while (problem := await self._unready()) is not None:
+        while problem := await self._unready():
             self._processes.check()
             if clock() - begin > START_SECONDS:
                 raise RuntimeError(f"kube-apiserver is not ready after {START_SECONDS:g} s: {problem}")
@@ -165,38 +161,23 @@ class RealApiServer:
                 self._report(f"waiting for kube-apiserver: {problem}")
             await asyncio.sleep(0.1)
 
-    async def _unready(self) -> str | None:
-        """The failed checks of /readyz, or None if the API server is ready."""
+    async def _unready(self) -> str:
+        """The failed checks of /readyz, or "" if the API server is ready."""
         try:
-            response = await self._calls.get("/readyz")
+            response = await self._client.get("/readyz")
         except httpx.TransportError as error:
             return f"it does not answer ({type(error).__name__})"
-        if response.status_code == 200:
-            return None
+        if response.is_success:
+            return ""
         failed = [line for line in response.text.splitlines() if line.startswith("[-]")]
         return ", ".join(failed) or f"/readyz answers {response.status_code}"
-
-    @property
-    def _calls(self) -> httpx.AsyncClient:
-        assert self._client is not None, "not started"
-        return self._client
 
     def _write_tokens(self) -> None:
         path = Path(self._data.name) / "tokens.csv"
         path.touch(mode=0o600)
-        with path.open("w", newline="") as file:
-            rows = csv.writer(file)
-            for name, token in self.tokens.items():
-                user = kubeconfig.USERS[name]
-                rows.writerow([token, user.name, user.name, ",".join(user.groups)])
-
-
-_ROLE: Object = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRole",
-    "metadata": {"name": "sandbox-user"},
-    "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
-}
+        users = ((token, kubeconfig.USERS[name]) for name, token in self.tokens.items())
+        rows = [f'{token},{user.name},{user.name},"{",".join(user.groups)}"\n' for token, user in users]
+        path.write_text("".join(rows))
 
 
 def _binding(names: Iterable[str]) -> Object:
@@ -205,7 +186,7 @@ def _binding(names: Iterable[str]) -> Object:
         "apiVersion": f"{group}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": "sandbox-user"},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "sandbox-user"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": group, "kind": "User", "name": kubeconfig.USERS[name].name} for name in names],
     }
 

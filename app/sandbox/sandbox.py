@@ -67,8 +67,8 @@ class Sandbox:
         self._writer = Writer(self._storage, self._registry, admission)
         self._binder = Binder(self._storage, admission)
         self._collector = Collector(self._storage, self._registry, self._writer)
-        self._collecting: asyncio.Task[None] | None = None
-        self._server: LoopbackServer | None = None
+        self._running = contextlib.AsyncExitStack()
+        self._running.push_async_callback(self._transport.close)
 
     @property
     def app(self) -> Starlette:
@@ -79,26 +79,21 @@ class Sandbox:
 
     async def start(self) -> None:
         """Stores the namespaces and CRDs, then listens. After this, `url` and the files in `state_dir` are valid."""
-        self._collecting = asyncio.create_task(self._collector.run())
+        self._running.push_async_callback(_ended, asyncio.create_task(self._collector.run()))
         await self.apply([_namespace(name) for name in _NAMESPACES])
         await self.apply([*manifests.definitions(self._crds), *self._rules])
         self.state_dir.mkdir(parents=True, exist_ok=True)
         pair = pki.issue()
-        self._server = LoopbackServer(self.app, self._port, *pair.write(self.state_dir, "apiserver"))
-        self.url = f"https://127.0.0.1:{self._server.port}"
+        server = LoopbackServer(self.app, self._port, *pair.write(self.state_dir, "apiserver"))
+        self._running.push_async_callback(server.stop, self._storage.close)
+        self.url = f"https://127.0.0.1:{server.port}"
         self.ca_file.write_bytes(pair.ca)
-        await self._server.start()
+        server.start()
         kubeconfig.write(self.kubeconfig, self.url, pair.ca, self.tokens)
 
     async def stop(self) -> None:
         """Ends all watches, requests and background tasks."""
-        if self._server is not None:
-            await self._server.stop(self._storage.close)
-        if self._collecting is not None:
-            self._collecting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._collecting
-        await self._transport.close()
+        await self._running.aclose()
 
     async def apply(self, objects: list[Object]) -> None:
         """Creates or updates `objects` as admin, with admission. If an object has a status, it is stored too. Raises
@@ -126,6 +121,11 @@ class Sandbox:
         """Clears the history: older watches and list pages get 410, as after a compaction of etcd."""
         self._storage.compact()
         self._reader.forget_snapshots()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def _namespace(name: str) -> Object:

@@ -11,29 +11,22 @@ from starlette.types import ASGIApp
 
 
 class _Quiet(uvicorn.Server):
-    """A uvicorn server that does not handle signals. `listening` is set when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
+    """A uvicorn server that does not handle signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
 
 class LoopbackServer:
-    """One ASGI app over TLS on 127.0.0.1."""
+    """One ASGI app over TLS on 127.0.0.1. It listens at once: connections wait until it is started."""
 
     def __init__(self, app: ASGIApp, port: int, certificate: Path, key: Path) -> None:
         # asyncio sets TCP_NODELAY only if the protocol is given. Without it, each response waits 40 ms for an ACK.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
+        self._socket.listen(1024)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             app,
@@ -50,15 +43,8 @@ class LoopbackServer:
         self._server = _Quiet(config)
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Returns when the server listens. Raises the error that prevents it."""
+    def start(self) -> None:
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
-        waiting = asyncio.create_task(self._server.listening.wait())
-        await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if not waiting.done():
-            waiting.cancel()
-            await self._task
-            raise RuntimeError("the local API server did not start")
 
     async def stop(self, before: Callable[[], None]) -> None:
         """Accepts no more connections, calls `before`, which ends open streams, and waits for open requests."""

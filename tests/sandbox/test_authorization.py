@@ -8,6 +8,8 @@ import pytest
 from app.sandbox.admission.authorization import Access, Authorizer, allows
 from app.sandbox.objects.errors import ApiError
 from app.sandbox.objects.objects import ADMIN, ALICE, OPERATOR, Object
+from app.sandbox.objects.resources import Registry
+from app.sandbox.requests.builtins import builtins
 from app.sandbox.storage.storage import Storage
 
 PODS = Access("get", "", "pods", "ours", "p")
@@ -141,11 +143,11 @@ def test_only_one_user_is_limited_and_what_it_was_granted_is_kept() -> None:
     assert authorizer.granted == {PODS}
 
 
-GANG = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": "g", "uid": "1"}
-BLOCKED = {**GANG, "blockOwnerDeletion": True}
+OWNER = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "g", "uid": "1"}
+BLOCKED = {**OWNER, "blockOwnerDeletion": True}
 CREATE, UPDATE = (Access(verb, "", "pods", "ours", "p") for verb in ("create", "update"))
 DELETE = Access("delete", "", "pods", "ours", "p")
-FINALIZERS = Access("update", "scheduler.grove.io", "podgangs/finalizers", "ours", "g")
+FINALIZERS = Access("update", "apps", "deployments/finalizers", "ours", "g")
 
 
 def owned(*owners: Object) -> Object:
@@ -156,12 +158,12 @@ def owned(*owners: Object) -> Object:
     ("access", "new", "old", "asked"),
     [
         pytest.param(CREATE, owned(), None, set(), id="created without owners"),
-        pytest.param(CREATE, owned(GANG), None, set(), id="created with an owner that needn't wait"),
+        pytest.param(CREATE, owned(OWNER), None, set(), id="created with an owner that needn't wait"),
         pytest.param(CREATE, owned(BLOCKED), None, {FINALIZERS}, id="created with an owner that has to wait"),
         pytest.param(UPDATE, owned(BLOCKED), owned(BLOCKED), set(), id="owners stay"),
         pytest.param(UPDATE, owned(BLOCKED), owned(), {DELETE, FINALIZERS}, id="an owner comes"),
         pytest.param(UPDATE, owned(), owned(BLOCKED), {DELETE}, id="an owner goes"),
-        pytest.param(UPDATE, owned(BLOCKED), owned(GANG), {DELETE, FINALIZERS}, id="an owner has to wait from now on"),
+        pytest.param(UPDATE, owned(BLOCKED), owned(OWNER), {DELETE, FINALIZERS}, id="an owner has to wait from now on"),
     ],
 )
 def test_owner_references_ask_for_rights_on_the_object_and_its_owner(
@@ -169,11 +171,11 @@ def test_owner_references_ask_for_rights_on_the_object_and_its_owner(
 ) -> None:
     everything = role("ClusterRole", "all", rule(apiGroups=["*"], resources=["*"], verbs=["*"]))
     authorizer = limited([everything, binding("ClusterRoleBinding", "ClusterRole/all")])
-    authorizer.check_owners(OPERATOR, access, new, old, lambda version, kind: "podgangs")
+    authorizer.check_owners(OPERATOR, access, new, old, Registry(builtins()))
     assert authorizer.granted == asked
 
 
 def test_an_owner_of_a_kind_that_is_not_served_can_not_be_made_to_wait() -> None:
     authorizer = limited([READ])
-    with pytest.raises(ApiError, match="no RESTMapping for APIVersion scheduler"):
-        authorizer.check_owners(OPERATOR, CREATE, owned(BLOCKED), None, lambda version, kind: None)
+    with pytest.raises(ApiError, match="no RESTMapping for APIVersion apps/v1"):
+        authorizer.check_owners(OPERATOR, CREATE, owned(BLOCKED), None, Registry(iter(())))

@@ -42,7 +42,7 @@ class Recorder(Transport):
     async def call(self, hook: Hook, request: Object) -> Answer:
         self.deleters.append(request["userInfo"]["username"])
         self.refusals -= 1
-        return Answer(self.refusals < 0, {"message": "not yet"})
+        return Answer(allowed=self.refusals < 0, status={"message": "not yet"})
 
 
 class Cluster:
@@ -72,7 +72,7 @@ class Cluster:
 
     async def release(self, name: str) -> None:
         """Takes the finalizers of a ConfigMap."""
-        served = self.registry.for_table(("", "configmaps"))
+        served = self.registry.versions(("", "configmaps"))[0]
         await self.writer.patch(served, (HOME, name), {"metadata": {"finalizers": None}}, MERGE, Caller(ADMIN))
 
     def found(self, name: str, plural: str = "configmaps") -> Object | None:
@@ -239,7 +239,7 @@ async def test_the_objects_of_a_definition_go_with_it_and_their_watches_end() ->
     here = await cluster()
     await here.create(widget("one"))
     table = ("example.com", "widgets")
-    watcher = Watcher(10)
+    watcher = Watcher()
     here.storage.table(table).watchers.add(watcher)
     await here.delete(definition())
     assert (here.storage.table(table).items(), watcher.closed) == ([], True)

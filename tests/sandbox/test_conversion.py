@@ -4,14 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.objects.conversion import (
-    Convert,
-    claim_from_v1beta1,
-    claim_to_v1beta1,
-    event_from_core,
-    event_to_core,
-    relabel,
-)
+from app.sandbox.objects.conversion import conversions, relabel
 from tests.sandbox.api import NAMESPACE, Api, Object
 
 V1, BETA = "resource.k8s.io/v1", "resource.k8s.io/v1beta1"
@@ -59,8 +52,8 @@ NEW_EVENT = {
 
 
 def test_events_name_their_fields_otherwise() -> None:
-    assert event_from_core(CORE_EVENT) == NEW_EVENT
-    assert event_to_core(NEW_EVENT) == CORE_EVENT
+    read, write = conversions("events.k8s.io", "v1", "v1")
+    assert (read(CORE_EVENT), write(NEW_EVENT)) == (NEW_EVENT, CORE_EVENT)
 
 
 async def test_an_event_is_one_in_both_groups(api: Api) -> None:
@@ -90,8 +83,8 @@ FIRST = {"name": "any", "firstAvailable": [{"name": "a", "deviceClassName": "x"}
 def test_requests_of_claims(template: bool) -> None:
     old = claim(BETA, FLAT, FIRST, template=template)
     new = claim(V1, NESTED, FIRST, template=template)
-    assert claim_to_v1beta1(template)(new) == old
-    assert claim_from_v1beta1(template)(old) == new
+    read, write = conversions("resource.k8s.io", "v1beta1", "v1")
+    assert (read(new), write(old)) == (old, new)
 
 
 @pytest.mark.parametrize(
@@ -103,15 +96,10 @@ def test_requests_of_claims(template: bool) -> None:
         pytest.param({"devices": None}, id="null for devices"),
     ],
 )
-@pytest.mark.parametrize(
-    ("convert", "version"),
-    [
-        pytest.param(claim_to_v1beta1(False), BETA, id="to v1beta1"),
-        pytest.param(claim_from_v1beta1(False), V1, id="from v1beta1"),
-    ],
-)
-def test_claims_without_requests_change_their_version_only(spec: Object, convert: Convert, version: str) -> None:
-    assert convert({"apiVersion": "", "spec": spec}) == {"apiVersion": version, "spec": spec}
+def test_claims_without_requests_change_their_version_only(spec: Object) -> None:
+    read, write = conversions("resource.k8s.io", "v1beta1", "v1")
+    stored, served = {"apiVersion": V1, "spec": spec}, {"apiVersion": BETA, "spec": spec}
+    assert (read(stored), write(served)) == (served, stored)
 
 
 async def test_a_claim_is_read_in_each_version(api: Api) -> None:

@@ -11,7 +11,6 @@ from app.sandbox.http.discovery import VERSION
 from tests.sandbox.api import Api, Object, definition, opened
 
 ALL = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-ONE_BY_ONE = ["create", "delete", "get", "list", "patch", "update", "watch"]
 GROUP = {
     "name": "example.com",
     "versions": [{"groupVersion": "example.com/v1", "version": "v1"}],
@@ -37,9 +36,6 @@ def by_name(resources: list[Object], *names: str) -> list[Object]:
 
 
 async def test_the_roots(api: Api) -> None:
-    assert await api.done("GET", "/") == {
-        "paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
-    }
     assert await api.done("GET", "/api") == {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -113,10 +109,10 @@ async def test_versions_of_a_group_come_best_first(api: Api) -> None:
                 "singularName": "namespace",
                 "namespaced": False,
                 "kind": "Namespace",
-                "verbs": ONE_BY_ONE,
+                "verbs": ALL,
                 "shortNames": ["ns"],
             },
-            id="namespaces are not deleted together",
+            id="a cluster-scoped resource",
         ),
         pytest.param(
             "/apis/authorization.k8s.io/v1",
@@ -137,7 +133,7 @@ async def test_the_resources_of_a_version(api: Api, path: str, name: str, expect
     assert by_name(listed["resources"], name) == [{"name": name, **expected}]
 
 
-@pytest.mark.parametrize("path", ["/apis/nope", "/apis/apps/v9", "/api/v9", "/nope", "/openapi/v3/apis/nope/v1"])
+@pytest.mark.parametrize("path", ["/", "/apis/nope", "/apis/apps/v9", "/api/v9", "/nope", "/openapi/v3/apis/nope/v1"])
 async def test_what_is_not_served(api: Api, path: str) -> None:
     assert await api.refused("GET", path) == (404, "NotFound", "the server could not find the requested resource")
 
@@ -147,12 +143,6 @@ async def test_aggregated_discovery_is_answered_in_the_plain_form(api: Api) -> N
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
     answer = await api.send("GET", "/apis", headers={"Accept": accept})
     assert (answer.json()["kind"], answer.headers["content-type"]) == ("APIGroupList", "application/json")
-
-
-async def test_what_discovery_says_of_namespaces_is_so(api: Api) -> None:
-    told = (405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-    assert await api.refused("DELETE", "/api/v1/namespaces") == told
-    assert await api.names("/api/v1/namespaces") == ["home"]
 
 
 # OpenAPI.

@@ -83,7 +83,7 @@ async def test_how_many_remain_is_not_known_of_a_selection(api: Api) -> None:
             (410, "Expired", "The provided continue parameter is too old to display a consistent list result."),
             id="a page from before a compaction",
         ),
-        pytest.param(False, "e30=", (400, "BadRequest", "continue key is not valid"), id="a token that means nothing"),
+        pytest.param(False, "1", (400, "BadRequest", "continue key is not valid"), id="a token that means nothing"),
         pytest.param(False, "%%%", (400, "BadRequest", "continue key is not valid"), id="a token that is none"),
     ],
 )
@@ -116,10 +116,7 @@ LIST_OPTIONS = 'ListOptions.meta.k8s.io "" is invalid: '
     [
         pytest.param({"resourceVersion": "0"}, 200, "", id="any version"),
         pytest.param({"resourceVersion": "1"}, 200, "", id="not older than"),
-        pytest.param(
-            {"resourceVersion": "999"}, 504, "Timeout: Too large resource version: 999", id="a version to come"
-        ),
-        pytest.param({"resourceVersion": "x"}, 400, "invalid resource version: 'x'", id="no version"),
+        pytest.param({"resourceVersion": "x"}, 400, "resourceVersion: Invalid value: 'x'", id="no version"),
         pytest.param({"limit": "x"}, 400, "limit: Invalid value: 'x'", id="no limit"),
         pytest.param({"labelSelector": "a b"}, 400, "unable to parse requirement: 'a b'", id="no selector"),
         pytest.param(
@@ -273,21 +270,21 @@ LATER = [
             id="from nothing: what is there, then what happens",
         ),
         pytest.param(
-            Query(timeout=120, resource_version="0", namespace=NAMESPACE),
+            Query(timeout=120, resource_version=0, namespace=NAMESPACE),
             [("ADDED", "one", "2"), ("ADDED", "two", "3"), *LATER, ("DELETED", "three", "9")],
             id="from any version, of one namespace",
         ),
         pytest.param(
-            Query(timeout=120, resource_version="2", namespace=NAMESPACE),
+            Query(timeout=120, resource_version=2, namespace=NAMESPACE),
             [("ADDED", "two", "3"), *LATER, ("DELETED", "three", "9")],
             id="from a version: what was missed, then what happens",
         ),
         pytest.param(
-            Query(timeout=120, resource_version="3", matches=label_selector("odd=1"), namespace=NAMESPACE),
+            Query(timeout=120, resource_version=3, matches=label_selector("odd=1"), namespace=NAMESPACE),
             [("ADDED", "two", "4"), ("ADDED", "three", "5"), ("DELETED", "two", "7"), ("DELETED", "three", "9")],
             id="of a selection: to come into it is ADDED, to leave it is DELETED",
         ),
-        pytest.param(Query(timeout=120, resource_version="3", namespace="nowhere"), [], id="of a quiet namespace"),
+        pytest.param(Query(timeout=120, resource_version=3, namespace="nowhere"), [], id="of a quiet namespace"),
     ],
 )
 def test_what_a_watch_sees(query: Query, expected: list[tuple[str, str, str]]) -> None:
@@ -318,7 +315,7 @@ async def late(watched: Watched) -> None:
     ],
 )
 def test_bookmarks(bookmarks: bool, during: Any, expected: list[tuple[str, str, str]]) -> None:
-    query = Query(timeout=120, resource_version="3", bookmarks=bookmarks)
+    query = Query(timeout=120, resource_version=3, bookmarks=bookmarks)
     assert watch(query, two, during) == expected
 
 
@@ -344,12 +341,12 @@ def three(watched: Watched) -> None:
 @pytest.mark.parametrize(
     ("version", "before", "message"),
     [
-        pytest.param("2", compacted, "too old resource version: 2 (3)", id="from before a compaction"),
-        pytest.param("1", three, "too old resource version: 1 (2)", id="from before the history"),
+        pytest.param(2, compacted, "too old resource version: 2 (3)", id="from before a compaction"),
+        pytest.param(1, three, "too old resource version: 1 (2)", id="from before the history"),
     ],
 )
 def test_a_watch_that_can_not_begin_says_so_in_its_only_line(
-    version: str, before: Callable[[Watched], None], message: str
+    version: int, before: Callable[[Watched], None], message: str
 ) -> None:
     [event] = errors_of(Query(resource_version=version), before)
     told = event["object"]
@@ -383,10 +380,12 @@ async def first_two(shown: Representation) -> list[Object]:
         pytest.param(
             Representation("metadata"), ["PartialObjectMetadata", "PartialObjectMetadata"], [], id="metadata alone"
         ),
-        pytest.param(Representation("table", "None"), ["Table", "Table"], [["one"], []], id="tables"),
+        pytest.param(Representation("table", "None"), ["Table", "Table"], [["one"], [None]], id="tables"),
     ],
 )
-def test_events_and_bookmarks_have_one_form(shown: Representation, kinds: list[str], rows: list[list[str]]) -> None:
+def test_events_and_bookmarks_have_one_form(
+    shown: Representation, kinds: list[str], rows: list[list[str | None]]
+) -> None:
     events = virtual.run(first_two(shown))
     assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
     assert [event["object"]["kind"] for event in events] == kinds

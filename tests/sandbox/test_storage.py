@@ -127,7 +127,7 @@ def change(number: int) -> Change:
 
 
 async def test_a_mailbox_gives_everything_that_arrived() -> None:
-    watcher = Watcher(limit=10)
+    watcher = Watcher()
     first, second = change(1), change(2)
     watcher.offer(first)
     watcher.offer(second)
@@ -136,7 +136,7 @@ async def test_a_mailbox_gives_everything_that_arrived() -> None:
 
 
 async def test_a_mailbox_wakes_who_waits() -> None:
-    watcher, sent = Watcher(limit=10), change(1)
+    watcher, sent = Watcher(), change(1)
     waiting = asyncio.create_task(watcher.take(60))
     await asyncio.sleep(0)
     watcher.offer(sent)
@@ -145,22 +145,15 @@ async def test_a_mailbox_wakes_who_waits() -> None:
 
 async def test_what_arrives_as_the_time_is_over_is_not_left_lying() -> None:
     """Else a bookmark could promise a version whose change was not delivered yet."""
-    watcher, sent = Watcher(limit=10), change(1)
+    watcher, sent = Watcher(), change(1)
     waiting = asyncio.create_task(watcher.take(0))
     await asyncio.sleep(0)
     asyncio.get_running_loop().call_soon(watcher.offer, sent)
     assert await waiting == [sent]
 
 
-async def test_a_reader_that_falls_behind_is_cut_off() -> None:
-    watcher, sent = Watcher(limit=1), change(1)
-    watcher.offer(sent)
-    watcher.offer(change(2))
-    assert (watcher.closed, await watcher.take(60), await watcher.take(60)) == (True, [sent], [])
-
-
 async def test_the_end_of_the_storage_ends_all_watches() -> None:
-    storage, watcher = Storage(), Watcher(limit=1)
+    storage, watcher = Storage(), Watcher()
     storage.table(TABLE).watchers.add(watcher)
     waiting = asyncio.create_task(watcher.take(60))
     await asyncio.sleep(0)

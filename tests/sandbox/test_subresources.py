@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -64,13 +63,6 @@ async def test_a_scale_shows_the_replicas(api: Api) -> None:
 async def test_a_scale_changes_the_replicas_and_nothing_else(api: Api, method: str, body: Object) -> None:
     assert (await api.done(method, SCALE, body))["spec"] == {"replicas": 0}
     assert (await api.done("GET", f"{DEPLOYMENTS}/one"))["spec"] == {"replicas": 0, "paused": True}
-
-
-@pytest.mark.parametrize("replicas", [-1, "many"])
-async def test_a_number_of_replicas_that_can_not_be_is_refused(api: Api, replicas: Any) -> None:
-    code, reason, message = await api.refused("PATCH", SCALE, {"spec": {"replicas": replicas}})
-    assert (code, reason) == (422, "Invalid")
-    assert f"spec.replicas: Invalid value: {replicas!r}: must be greater than or equal to 0" in message
 
 
 async def as_reader(api: Api, token: str, method: str, path: str) -> int:

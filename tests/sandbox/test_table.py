@@ -81,7 +81,7 @@ LONG_AGO = "2020-01-01T00:00:00Z"
         pytest.param("integer", 5, 5, id="an integer"),
         pytest.param("number", 1.5, 1.5, id="a number"),
         pytest.param("boolean", False, False, id="a truth"),
-        pytest.param("date", LONG_AGO, "6y183d", id="a date"),
+        pytest.param("date", LONG_AGO, "2373d", id="a date"),
         pytest.param("date", "soon", "<invalid>", id="a text that is no date"),
         pytest.param("date", 5, None, id="a number is no date"),
     ],
@@ -96,7 +96,7 @@ def test_the_first_of_several_values_is_shown() -> None:
     assert table(served(column("C", ".spec.l[*].a")), [obj], "Metadata", {}, NOW)["rows"][0]["cells"] == ["one", "x"]
 
 
-MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
+MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
 @pytest.mark.parametrize(
@@ -106,21 +106,10 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
         (0, "0s"),
         (119, "119s"),
         (2 * MINUTE, "2m"),
-        (2 * MINUTE + 5, "2m5s"),
-        (10 * MINUTE - 1, "9m59s"),
-        (10 * MINUTE + 5, "10m"),
-        (3 * HOUR - 1, "179m"),
-        (3 * HOUR, "3h"),
-        (3 * HOUR + 5 * MINUTE, "3h5m"),
-        (8 * HOUR + 5 * MINUTE, "8h"),
+        (2 * HOUR - 1, "119m"),
+        (2 * HOUR, "2h"),
         (2 * DAY - 1, "47h"),
-        (2 * DAY, "2d"),
-        (2 * DAY + 3 * HOUR, "2d3h"),
-        (8 * DAY + 3 * HOUR, "8d"),
-        (2 * YEAR - 1, "729d"),
-        (2 * YEAR, "2y"),
-        (3 * YEAR + 4 * DAY, "3y4d"),
-        (8 * YEAR + 4 * DAY, "8y"),
+        (2 * DAY + 3 * HOUR, "2d"),
     ],
 )
 def test_ages(seconds: int, expected: str) -> None:

@@ -66,7 +66,7 @@ async def listening(folder: Path, *names: str) -> AsyncIterator[Webhook]:
     server = LoopbackServer(app, 0, *pair.write(folder, "webhook"))
     webhook.address, webhook.ca = f"127.0.0.1:{server.port}", pair.ca
     webhook.url = f"https://{webhook.address}"
-    await server.start()
+    server.start()
     try:
         yield webhook
     finally:
@@ -173,42 +173,59 @@ async def test_certificates_that_prove_nothing(webhook: Webhook, bundle: bytes, 
 
 
 INVALID = "received invalid webhook response: "
-ENVELOPE = f"{INVALID}expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview"
 PAIR = f"{INVALID}response.patch needs response.patchType JSONPatch, and the other way round"
-UNDECODABLE = "received undecodable patch in webhook response: "
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        pytest.param(b"", f"{INVALID}it is not JSON: ", id="nothing"),
-        pytest.param(b"hello", f"{INVALID}it is not JSON: ", id="no JSON"),
-        pytest.param([], ENVELOPE, id="a list"),
-        pytest.param({}, ENVELOPE, id="an empty object"),
-        pytest.param({**review(), "kind": "Other"}, ENVELOPE, id="another kind"),
-        pytest.param({**review(), "apiVersion": "admission.k8s.io/v1beta1"}, ENVELOPE, id="an old version"),
-        pytest.param({**review(), "response": None}, f"{INVALID}webhook response was absent", id="no response"),
-        pytest.param({**review(), "response": "yes"}, f"{INVALID}webhook response was absent", id="a text as response"),
+        pytest.param(b"", f"{INVALID}: Invalid JSON: ", id="nothing"),
+        pytest.param(b"hello", f"{INVALID}: Invalid JSON: ", id="no JSON"),
+        pytest.param([], f"{INVALID}: Input should be an object", id="a list"),
+        pytest.param({}, f"{INVALID}apiVersion: Field required", id="an empty object"),
+        pytest.param({**review(), "kind": "Other"}, f"{INVALID}kind: Input should be 'Admission", id="another kind"),
+        pytest.param(
+            {**review(), "apiVersion": "admission.k8s.io/v1beta1"},
+            f"{INVALID}apiVersion: Input should be 'admission.k8s.io/v1'",
+            id="an old version",
+        ),
+        pytest.param({**review(), "response": None}, f"{INVALID}response: Input should be an object", id="no response"),
+        pytest.param(
+            {**review(), "response": "yes"}, f"{INVALID}response: Input should be an object", id="a text as response"
+        ),
         pytest.param(review(uid="u-2"), f'{INVALID}expected response.uid="u-1", got "u-2"', id="another uid"),
         pytest.param(review(uid=None), f'{INVALID}expected response.uid="u-1", got ""', id="no uid"),
-        pytest.param(review(allowed="yes"), f"{INVALID}response.allowed must be of type bool", id="a text as allowed"),
-        pytest.param(review(status="no"), f"{INVALID}response.status must be of type dict", id="a text as status"),
+        pytest.param(
+            review(allowed="yes"), f"{INVALID}response.allowed: Input should be a valid boolean", id="a text as allowed"
+        ),
+        pytest.param(
+            review(status="no"), f"{INVALID}response.status: Input should be an object", id="a text as status"
+        ),
         pytest.param(review(patch=encoded(OPERATIONS)), PAIR, id="a patch without a type"),
         pytest.param(review(patchType="JSONPatch"), PAIR, id="a type without a patch"),
-        pytest.param(review(patch=encoded(OPERATIONS), patchType="Merge"), PAIR, id="another type of patch"),
-        pytest.param(review(patch="%%%", patchType="JSONPatch"), UNDECODABLE, id="a patch that is not base64"),
+        pytest.param(
+            review(patch=encoded(OPERATIONS), patchType="Merge"),
+            f"{INVALID}response.patchType: Input should be 'JSONPatch'",
+            id="another type of patch",
+        ),
+        pytest.param(
+            review(patch="x", patchType="JSONPatch"), f"{INVALID}response.patch: ", id="a patch that is not base64"
+        ),
         pytest.param(
             review(patch=base64.b64encode(b"{no").decode(), patchType="JSONPatch"),
-            UNDECODABLE,
+            f"{INVALID}response.patch: Invalid JSON: ",
             id="a patch that is not JSON",
+        ),
+        pytest.param(
+            review(patch=encoded({}), patchType="JSONPatch"),
+            f"{INVALID}response.patch: Input should be a valid array",
+            id="a patch that is no list",
         ),
     ],
 )
 async def test_unusable_responses(webhook: Webhook, body: Any, message: str) -> None:
     webhook.body = body
-    failed = await failure(webhook.hook())
-    assert failed.startswith(message)
-    assert failed == message or message.endswith(": ")
+    assert (await failure(webhook.hook())).startswith(message)
 
 
 async def test_validating_webhooks_do_not_patch(webhook: Webhook) -> None:
@@ -230,36 +247,38 @@ async def test_codes_that_are_no_answer(webhook: Webhook, code: int) -> None:
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
-        pytest.param({}, Answer(True, {}), id="yes"),
-        pytest.param({"allowed": False}, Answer(False, {}), id="no"),
-        pytest.param({"allowed": None}, Answer(False, {}), id="what isn't said is no"),
+        pytest.param({}, {"allowed": True}, id="yes"),
+        pytest.param({"allowed": False}, {"allowed": False}, id="no"),
+        pytest.param({"allowed": None}, {"allowed": False}, id="what isn't said is no"),
         pytest.param(
             {"allowed": False, "status": {"message": "m", "code": 409}},
-            Answer(False, {"message": "m", "code": 409}),
+            {"allowed": False, "status": {"message": "m", "code": 409}},
             id="no, with a reason",
         ),
-        pytest.param({"warnings": ["a", "b"]}, Answer(True, {}, ("a", "b")), id="yes, with warnings"),
+        pytest.param({"warnings": ["a", "b"]}, {"allowed": True, "warnings": ["a", "b"]}, id="yes, with warnings"),
         pytest.param(
-            {"patch": encoded(OPERATIONS), "patchType": "JSONPatch"}, Answer(True, {}, (), OPERATIONS), id="a patch"
+            {"patch": encoded(OPERATIONS), "patchType": "JSONPatch"},
+            {"allowed": True, "patch": OPERATIONS, "patchType": "JSONPatch"},
+            id="a patch",
         ),
-        pytest.param({"patch": encoded([]), "patchType": "JSONPatch"}, Answer(True, {}), id="a patch of nothing"),
         pytest.param(
-            {"allowed": False, "patch": "%%%", "patchType": "JSONPatch"},
-            Answer(False, {}),
-            id="no: the patch isn't looked at",
+            {"patch": encoded([]), "patchType": "JSONPatch"},
+            {"allowed": True, "patch": [], "patchType": "JSONPatch"},
+            id="a patch of nothing",
         ),
     ],
 )
-async def test_answers(webhook: Webhook, response: Object, expected: Answer) -> None:
+async def test_answers(webhook: Webhook, response: Object, expected: Object) -> None:
     webhook.body = review(**response)
     async with reaching() as transport:
-        assert await transport.call(webhook.hook(), REQUEST) == expected
+        answer = await transport.call(webhook.hook(), REQUEST)
+    assert answer.model_dump(exclude_none=True) == {"uid": "u-1", **expected}
 
 
 async def test_any_code_of_success_will_do(webhook: Webhook) -> None:
     webhook.code = 201
     async with reaching() as transport:
-        assert await transport.call(webhook.hook(), REQUEST) == Answer(True, {})
+        assert await transport.call(webhook.hook(), REQUEST) == Answer(uid="u-1", allowed=True)
 
 
 # Configurations.

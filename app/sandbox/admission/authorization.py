@@ -4,18 +4,16 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/auth/authorizer
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc_admission.go
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Object, User, metadata
+from app.sandbox.objects.objects import Object, User, key_of, metadata
+from app.sandbox.objects.resources import Registry
 from app.sandbox.storage.storage import Storage
 
 _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
-
-FindPlural = Callable[[str, str], str | None]
-"""Returns the plural of an apiVersion and kind, or None if they are not served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,6 @@ class Authorizer:
         self.granted: set[Access] = set()
         self.limited: set[str] = set()
         self._storage = storage
-        self._rules: dict[str, list[tuple[str, Object]]] = {}
-        self._changed = 0
 
     def check(self, user: User, access: Access) -> None:
         """Raises 403 if `user` does not have this access."""
@@ -54,20 +50,12 @@ class Authorizer:
             self.granted.add(access)
 
     def may(self, user: User, access: Access) -> bool:
-        return user.name not in self.limited or any(allows(rule, access, within) for within, rule in self._bound(user))
+        if user.name not in self.limited:
+            return True
+        objects = [obj for plural in _PLURALS for obj in self._storage.table((_GROUP, plural)).items()]
+        return any(allows(rule, access, within) for within, rule in bound_rules(objects, user))
 
-    def _bound(self, user: User) -> list[tuple[str, Object]]:
-        """The rules that apply to `user`. They are collected anew after a change of a role or binding."""
-        tables = [self._storage.table((_GROUP, plural)) for plural in _PLURALS]
-        changed = max(table.changed for table in tables)
-        if changed != self._changed:
-            self._rules, self._changed = {}, changed
-        if user.name not in self._rules:
-            objects = [obj for table in tables for obj in table.items()]
-            self._rules[user.name] = list(bound_rules(objects, user))
-        return self._rules[user.name]
-
-    def check_owners(self, user: User, access: Access, new: Object, old: Object | None, plural_of: FindPlural) -> None:
+    def check_owners(self, user: User, access: Access, new: Object, old: Object | None, registry: Registry) -> None:
         """Raises 403 if `user` changes the owner references of an object without the right to delete the object, or
         sets `blockOwnerDeletion` without the right to update the finalizers of the owner. `access` is that of the write
         itself."""
@@ -78,20 +66,17 @@ class Authorizer:
             self.check(user, Access("delete", access.group, access.resource, access.namespace, access.name))
         for owner in after:
             if owner.get("blockOwnerDeletion") and not any(_blocks(reference, owner) for reference in before):
-                self.check(user, _finalizers(access, owner, plural_of))
+                self.check(user, _finalizers(access, owner, registry))
 
 
 def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Object]]:
     """The namespace and the rule for every rule that is bound to `user`; namespace "" is all namespaces."""
-    roles = {_role_key(obj["kind"], metadata(obj)): obj for obj in objects if obj["kind"] in ("Role", "ClusterRole")}
+    roles = {(obj["kind"], *key_of(obj)): obj for obj in objects}
     for binding in objects:
-        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding") or not _binds(binding, user):
-            continue
-        within = metadata(binding).get("namespace", "") if binding["kind"] == "RoleBinding" else ""
-        reference = {"name": binding["roleRef"]["name"], "namespace": within}
-        role = roles.get(_role_key(binding["roleRef"]["kind"], reference), {})
-        for rule in role.get("rules") or ():
-            yield within, rule
+        if any(_is(subject, user) for subject in binding.get("subjects") or ()):
+            within, kind, name = key_of(binding)[0], binding["roleRef"]["kind"], binding["roleRef"]["name"]
+            role = roles.get((kind, within if kind == "Role" else "", name), {})
+            yield from ((within, rule) for rule in role.get("rules") or ())
 
 
 def allows(rule: Object, access: Access, within: str = "") -> bool:
@@ -116,22 +101,10 @@ def _covers_resource(values: Sequence[str], resource: str) -> bool:
     return _covers(values, resource) or bool(subresource and f"*/{subresource}" in values)
 
 
-def _role_key(kind: str, meta: Object) -> tuple[str, str, str]:
-    return kind, meta.get("namespace") or "" if kind == "Role" else "", meta["name"]
-
-
-def _binds(binding: Object, user: User) -> bool:
-    return any(_is(subject, user) for subject in binding.get("subjects") or ())
-
-
 def _is(subject: Object, user: User) -> bool:
-    match subject["kind"]:
-        case "ServiceAccount":
-            return user.name == f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
-        case "Group":
-            return subject["name"] in user.groups
-        case _:
-            return bool(subject["name"] == user.name)
+    if subject["kind"] == "ServiceAccount":
+        return user.name == f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+    return subject["name"] in (user.groups if subject["kind"] == "Group" else (user.name,))
 
 
 def _owners(obj: Object) -> list[Object]:
@@ -142,10 +115,10 @@ def _blocks(before: Object, owner: Object) -> bool:
     return bool(before.get("blockOwnerDeletion")) and before.get("uid") == owner.get("uid")
 
 
-def _finalizers(access: Access, owner: Object, plural_of: FindPlural) -> Access:
+def _finalizers(access: Access, owner: Object, registry: Registry) -> Access:
     version, kind = owner["apiVersion"], owner["kind"]
-    plural = plural_of(version, kind)
-    if plural is None:
+    served = registry.for_kind(version, kind)
+    if served is None:
         why = f"cannot set blockOwnerDeletion: no RESTMapping for APIVersion {version} Kind {kind}"
         raise errors.forbidden(access.group, access.resource, access.name, why)
-    return Access("update", version.rpartition("/")[0], f"{plural}/finalizers", access.namespace, owner["name"])
+    return Access("update", served.group, f"{served.plural}/finalizers", access.namespace, owner["name"])

@@ -18,8 +18,7 @@ MUTATING, VALIDATING = (_GROUP, "mutatingwebhookconfigurations"), (_GROUP, "vali
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A request to be admitted. `obj` and `old` are in the version of `served`. `kind` is the group, version and kind
-    of the object if they are not those of `served`."""
+    """A request to be admitted. `obj` and `old` are in the version of `served`."""
 
     served: Served
     operation: str
@@ -29,7 +28,6 @@ class Attributes:
     obj: Object | None = None
     old: Object | None = None
     subresource: str = ""
-    kind: Object | None = None
 
     def request(self, matched: Served) -> Object:
         """The `request` of an AdmissionReview, in the version `matched` that a rule of the webhook names."""
@@ -41,9 +39,9 @@ class Attributes:
         }
         return {
             "uid": str(uuid.uuid4()),
-            "kind": self.kind or matched.group_version_kind(),
+            "kind": matched.group_version_kind(),
             "resource": matched.group_version_resource(),
-            "requestKind": self.kind or self.served.group_version_kind(),
+            "requestKind": self.served.group_version_kind(),
             "requestResource": self.served.group_version_resource(),
             **{key: value for key, value in present.items() if value},
             "operation": self.operation,
@@ -67,9 +65,8 @@ class Admission:
     def __init__(self, storage: Storage, registry: Registry, transport: Transport, authorizer: Authorizer) -> None:
         self._storage, self._registry, self._transport = storage, registry, transport
         self._authorizer = authorizer
-        self._hooks: dict[tuple[str, str], tuple[int, list[Hook]]] = {}
 
-    async def mutate(self, attributes: Attributes, settle: Callable[[Object], None]) -> Object | None:
+    async def mutate(self, attributes: Attributes, settle: Callable[[Object], object]) -> Object | None:
         """The object after all mutating webhooks. `settle` (pruning and defaults) is called after each patch. A webhook
         with reinvocationPolicy IfNeeded is called once more if a later webhook has changed the object."""
         hooks = self._matching(MUTATING, attributes)
@@ -104,12 +101,10 @@ class Admission:
             return
         verb, served = attributes.operation.lower(), attributes.served
         access = Access(verb, served.group, served.plural, attributes.namespace, attributes.name)
-        self._authorizer.check_owners(
-            attributes.caller.user, access, attributes.obj, attributes.old, self._registry.plural_of
-        )
+        self._authorizer.check_owners(attributes.caller.user, access, attributes.obj, attributes.old, self._registry)
 
     async def _mutated(
-        self, hook: Hook, matched: Served, attributes: Attributes, settle: Callable[[Object], None]
+        self, hook: Hook, matched: Served, attributes: Attributes, settle: Callable[[Object], object]
     ) -> Object | None:
         answer = await self._call(hook, matched, attributes)
         if answer is None or not answer.patch or attributes.obj is None:
@@ -138,9 +133,9 @@ class Admission:
             if hook.fails_closed:
                 raise errors.internal(f'failed calling webhook "{hook.name}": {error}') from error
             return None
-        attributes.caller.warnings.extend(answer.warnings)
+        attributes.caller.warnings.extend(answer.warnings or ())
         if not answer.allowed:
-            raise refusal(hook.name, answer.status)
+            raise refusal(hook.name, answer.status or {})
         return answer
 
     def _conditions_hold(self, hook: Hook, attributes: Attributes, matched: Served) -> bool:
@@ -149,39 +144,30 @@ class Admission:
             return True
         request = attributes.request(matched)
         variables = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
-        failed: list[str] = []
+        problem: cel.CelError | None = None
         for condition in hook.conditions:
             try:
                 if not cel.holds(condition["expression"], variables):
                     return False
             except cel.CelError as error:
-                expression = condition["expression"]
-                message = str(error).removeprefix(f"{expression}: ")
-                failed.append(f"expression '{expression}' resulted in error: {message}")
-        if failed and hook.fails_closed:
-            why = failed[0] if len(failed) == 1 else f"[{', '.join(failed)}]"
+                problem = problem or error
+        if problem is not None and hook.fails_closed:
+            why = f"a matchCondition resulted in error: {problem}"
             raise errors.forbidden(attributes.served.group, attributes.served.plural, attributes.name, why)
-        return not failed
+        return problem is None
 
     def _matching(self, table: tuple[str, str], attributes: Attributes) -> list[tuple[Hook, Served]]:
         if attributes.served.table in (MUTATING, VALIDATING):
             return []
-        hooks = ((hook, self._rule(hook, attributes)) for hook in self._configured(table))
+        configured = (hook for item in self._storage.table(table).items() for hook in hooks_of(item))
+        hooks = ((hook, self._rule(hook, attributes)) for hook in configured)
         return [(hook, matched) for hook, matched in hooks if matched and self._selected(hook, attributes)]
-
-    def _configured(self, table: tuple[str, str]) -> list[Hook]:
-        changed = self._storage.table(table).changed
-        cached = self._hooks.get(table)
-        if cached is None or cached[0] != changed:
-            hooks = [hook for item in self._storage.table(table).items() for hook in hooks_of(item)]
-            cached = self._hooks[table] = (changed, hooks)
-        return cached[1]
 
     def _rule(self, hook: Hook, attributes: Attributes) -> Served | None:
         """The version of the request for the hook, or None if none of its rules matches."""
         versions = [attributes.served]
         if hook.equivalent:
-            versions += [item for item in self._registry.versions(attributes.served) if item is not attributes.served]
+            versions += self._registry.versions(attributes.served.table)
         for served in versions:
             if any(_rule_matches(rule, served, attributes) for rule in hook.rules):
                 return served

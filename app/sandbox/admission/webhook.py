@@ -5,15 +5,16 @@ A webhook at a Service is called at one of the endpoints of the Service. Its cer
 """
 
 import asyncio
-import base64
-import binascii
 import ssl
+from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import httpx
 import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Json, ValidationError
 
 from app.sandbox.objects.objects import Object
 from app.sandbox.objects.selectors import Matches, object_selector
@@ -21,8 +22,6 @@ from app.sandbox.objects.selectors import Matches, object_selector
 FindService = Callable[[str, str, int], str]
 """Returns `<address>:<port>` for namespace, name and port of a Service. Raises LookupError if it has no endpoint."""
 
-_REVIEW = ("admission.k8s.io/v1", "AdmissionReview")
-_TYPES: dict[str, type] = {"allowed": bool, "uid": str, "status": dict, "warnings": list, "patch": str}
 _ANSWERED = range(200, 207)
 
 
@@ -48,14 +47,24 @@ class Hook:
     timeout: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(BaseModel):
     """The response of a webhook. `status` is a Status, and `patch` a list of JSON Patch operations."""
 
-    allowed: bool
-    status: Object
-    warnings: tuple[str, ...] = ()
-    patch: list[Object] = field(default_factory=list)
+    model_config = ConfigDict(strict=True)
+    uid: str = ""
+    allowed: bool = False
+    status: Object | None = None
+    warnings: list[str] | None = None
+    patch: Annotated[Json[list[Object]], BeforeValidator(b64decode)] | None = None
+    patchType: Literal["JSONPatch"] | None = None
+
+
+class _Review(BaseModel):
+    """An AdmissionReview with a response."""
+
+    apiVersion: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    response: Answer
 
 
 def hooks_of(configuration: Object) -> list[Hook]:
@@ -94,43 +103,33 @@ class Transport:
 
     async def call(self, hook: Hook, request: Object) -> Answer:
         """Sends `request`, the `request` of an AdmissionReview. Raises CallFailedError."""
-        url, server_name = self._address(hook.client)
+        url = hook.client.get("url") or _service_url(hook.client["service"])
         shown = f'Post "{url}?timeout={hook.timeout}s"'
         body = orjson.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request})
         try:
             async with asyncio.timeout(hook.timeout):
                 response = await self._client(hook.client.get("caBundle") or "").post(
-                    self._reached(url, hook.client, shown),
+                    self._reached(url, hook.client),
                     params={"timeout": f"{hook.timeout}s"},
                     content=body,
                     headers={"content-type": "application/json", "accept": "application/json"},
-                    extensions={"sni_hostname": server_name},
+                    extensions={"sni_hostname": urlsplit(url).hostname},
                 )
         except TimeoutError as error:
             raise CallFailedError(f"failed to call webhook: {shown}: context deadline exceeded") from error
-        except (httpx.HTTPError, ssl.SSLError) as error:
+        except (httpx.HTTPError, ssl.SSLError, LookupError) as error:
             raise CallFailedError(f"failed to call webhook: {shown}: {error or type(error).__name__}") from error
         if response.status_code not in _ANSWERED:
             code, text = response.status_code, response.text[:2048].strip()
             raise CallFailedError(f"failed to call webhook: the server responded with the status code {code}: {text}")
         return _answer(response.content, request["uid"], hook.mutating)
 
-    def _address(self, client: Object) -> tuple[str, str]:
-        """The URL of a clientConfig, and the name for which the certificate must be valid."""
-        if client.get("url"):
-            return client["url"], urlsplit(client["url"]).hostname or ""
-        service = client.get("service") or {}
-        host = f"{service.get('name')}.{service.get('namespace')}.svc"
-        return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}", host
-
-    def _reached(self, url: str, client: Object, shown: str) -> str:
+    def _reached(self, url: str, client: Object) -> str:
+        """The URL at which a webhook with the URL `url` is called. Raises LookupError for a Service without one."""
         if client.get("url"):
             return url
-        service = client.get("service") or {}
-        try:
-            address = self._find_service(service["namespace"], service["name"], service.get("port") or 443)
-        except LookupError as error:
-            raise CallFailedError(f"failed to call webhook: {shown}: {error}") from error
+        service = client["service"]
+        address = self._find_service(service["namespace"], service["name"], service.get("port") or 443)
         return f"https://{address}{service.get('path') or '/'}"
 
     def _client(self, bundle: str) -> httpx.AsyncClient:
@@ -142,49 +141,32 @@ class Transport:
         return client
 
 
+def _service_url(service: Object) -> str:
+    """The URL of a webhook at a Service. The certificate must be valid for its host."""
+    host = f"{service['name']}.{service['namespace']}.svc"
+    return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}"
+
+
 def _context(bundle: str) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cadata=base64.b64decode(bundle).decode() or None)
-    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
+        return ssl.create_default_context(cadata=b64decode(bundle).decode() or None)
+    except (ValueError, ssl.SSLError) as error:
         raise CallFailedError(f"failed to call webhook: unable to load root certificates: {error}") from error
 
 
 def _answer(body: bytes, uid: str, mutating: bool) -> Answer:
-    response = _response(body)
-    if response.get("uid") != uid:
-        raise _invalid(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
-    patch, patch_type = response.get("patch"), response.get("patchType")
-    if patch and not mutating:
+    try:
+        answer = _Review.model_validate_json(body).response
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise _invalid(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+    if answer.uid != uid:
+        raise _invalid(f'expected response.uid="{uid}", got "{answer.uid}"')
+    if answer.patch is not None and not mutating:
         raise _invalid("validating webhook may not return response.patch")
-    if bool(patch) != (patch_type == "JSONPatch"):
+    if (answer.patch is None) != (answer.patchType is None):
         raise _invalid("response.patch needs response.patchType JSONPatch, and the other way round")
-    allowed, warnings = bool(response.get("allowed")), tuple(response.get("warnings") or ())
-    return Answer(allowed, response.get("status") or {}, warnings, _operations(patch) if patch and allowed else [])
-
-
-def _response(body: bytes) -> Object:
-    """The `response` of a review, with fields of the right types."""
-    try:
-        review = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise _invalid(f"it is not JSON: {error}") from error
-    if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != _REVIEW:
-        raise _invalid(f"expected webhook response of {_REVIEW[0]}, Kind={_REVIEW[1]}")
-    response = review.get("response")
-    if not isinstance(response, dict):
-        raise _invalid("webhook response was absent")
-    for name, type_ in _TYPES.items():
-        if not isinstance(response.get(name), (type_, type(None))):
-            raise _invalid(f"response.{name} must be of type {type_.__name__}")
-    return response
-
-
-def _operations(patch: str) -> list[Object]:
-    try:
-        operations: list[Object] = orjson.loads(base64.b64decode(patch, validate=True))
-    except (binascii.Error, orjson.JSONDecodeError) as error:
-        raise CallFailedError(f"received undecodable patch in webhook response: {error}") from error
-    return operations
+    return answer
 
 
 def _invalid(problem: str) -> CallFailedError:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import orjson
-import yaml
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,13 +11,12 @@ from app.sandbox.objects.objects import Object
 from app.sandbox.requests.reads import Representation
 
 _BODY_LIMIT = 3 * 1024 * 1024
-_BODY_TYPES = ("application/json", "application/yaml")
-_PROTOBUF = "application/vnd.kubernetes.protobuf"
+_JSON, _PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
 
 
 def media_type_of(request: Request) -> str:
     """The Content-Type without its parameters."""
-    return request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    return request.headers.get("content-type", _JSON).partition(";")[0].strip()
 
 
 async def read_body(request: Request) -> Any:
@@ -31,15 +29,15 @@ async def read_body(request: Request) -> Any:
     if not content:
         return None
     media_type = media_type_of(request)
-    if request.method != "PATCH" and media_type not in _BODY_TYPES:
+    if request.method != "PATCH" and media_type != _JSON:
         hint = "; instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl apply -f`"
         raise errors.unsupported_media_type(
             "the body of the request was in an unknown format - accepted media types include: "
-            f"{', '.join(_BODY_TYPES)}{hint if media_type == _PROTOBUF else ''}"
+            f"{_JSON}{hint if media_type == _PROTOBUF else ''}"
         )
     try:
-        return yaml.safe_load(content) if media_type.endswith("yaml") else orjson.loads(content)
-    except (orjson.JSONDecodeError, yaml.YAMLError) as error:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
         raise errors.bad_request(f"the body of the request can't be read: {error}") from error
 
 
@@ -57,13 +55,13 @@ def representation_of(request: Request) -> Representation:
             return Representation("table", request.query_params.get("includeObject", "Metadata"))
         if "as=PartialObjectMetadata" in offer:
             return Representation("metadata")
-        if offer.partition(";")[0].strip() in ("application/json", "*/*"):
+        if offer.partition(";")[0].strip() in (_JSON, "*/*"):
             break
     return Representation()
 
 
-def json_response(body: Any, code: int = 200, media_type: str = "application/json") -> Response:
-    return Response(orjson.dumps(body), status_code=code, media_type=media_type)
+def json_response(body: Any, code: int = 200) -> Response:
+    return Response(orjson.dumps(body), status_code=code, media_type=_JSON)
 
 
 def warning(text: str) -> str:

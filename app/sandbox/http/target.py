@@ -52,7 +52,7 @@ def access_of(method: str, params: Mapping[str, str], target: Target) -> Access:
 
 
 def _verb(method: str, params: Mapping[str, str], target: Target) -> str:
-    if method in ("GET", "HEAD"):
+    if method == "GET":
         if params.get("watch") in ("1", "true"):
             return "watch"
         return "get" if target.name else "list"

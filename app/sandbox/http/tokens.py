@@ -4,8 +4,7 @@ import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Key, Object, User, copy, metadata, timestamp
+from app.sandbox.objects.objects import Key, Object, User, copy, metadata, service_account, timestamp
 from app.sandbox.storage.storage import Storage
 
 _ACCOUNTS = ("", "serviceaccounts")
@@ -30,18 +29,10 @@ class Tokens:
 
     def issue(self, key: Key, request: Object) -> Object:
         """The TokenRequest with a new token for the ServiceAccount `key`. Raises 404 if it does not exist."""
-        account = self._storage.get(_ACCOUNTS, key)
-        if account is None:
-            raise errors.not_found("", "serviceaccounts", key[1])
+        account = self._storage.existing(_ACCOUNTS, key)
         token = secrets.token_urlsafe(24)
         self._accounts[token] = key, metadata(account)["uid"]
         self._limited.add(service_account(*key).name)
         seconds = (request.get("spec") or {}).get("expirationSeconds") or _SECONDS
         expiry = timestamp(datetime.now(UTC) + timedelta(seconds=seconds))
         return {**copy(request), "status": {"token": token, "expirationTimestamp": expiry}}
-
-
-def service_account(namespace: str, name: str) -> User:
-    """The user of a ServiceAccount."""
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-    return User(f"system:serviceaccount:{namespace}:{name}", groups)

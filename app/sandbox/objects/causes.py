@@ -27,4 +27,4 @@ def shown(value: Any) -> str:
     """`value` as a message shows it: maps and lists only by their type."""
     if isinstance(value, (dict, list)):
         return '"object"' if isinstance(value, dict) else '"array"'
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool)) else str(value)
+    return json.dumps(value, ensure_ascii=False)

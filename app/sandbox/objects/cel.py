@@ -6,7 +6,7 @@ these fails with CelError.
 """
 
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import cel
 
@@ -15,37 +15,18 @@ class CelError(Exception):
     """The expression does not compile, fails on these values, or does not give a bool."""
 
 
-class _Program(Protocol):
-    def execute(self, context: dict[str, Any]) -> Any: ...
-
-
 @lru_cache(maxsize=2000)
-def _compiled(expression: str) -> _Program:
-    program: _Program = cel.compile(expression)
-    return program
+def _compiled(expression: str) -> Any:
+    return cel.compile(expression)
 
 
-def optional(value: Any) -> Any:
-    """`value` as an optional value, for a rule with `optionalOldSelf`."""
-    return cel.OptionalValue.of(value)
-
-
-def nothing() -> Any:
-    """The optional value without a value."""
-    return cel.OptionalValue.none()
-
-
-def check(expression: str) -> None:
-    """Raises CelError if the expression does not compile."""
-    try:
-        _compiled(expression)
-    except (ValueError, RuntimeError) as error:
-        raise CelError(f"compilation failed: {error}") from error
+def optional(*values: Any) -> Any:
+    """An optional value, with a value if one is given, for a rule with `optionalOldSelf`."""
+    return cel.OptionalValue.of(*values) if values else cel.OptionalValue.none()
 
 
 def holds(expression: str, variables: dict[str, Any]) -> bool:
     """The value of the expression. Raises CelError if it has none, or if the value is not a bool."""
-    check(expression)
     try:
         value = _compiled(expression).execute(variables)
     except KeyError as error:

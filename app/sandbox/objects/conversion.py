@@ -21,7 +21,7 @@ _EVENT_NAMES = {
     "lastTimestamp": "deprecatedLastTimestamp",
     "count": "deprecatedCount",
 }
-_CORE_EVENT_NAMES = {name: core_name for core_name, name in _EVENT_NAMES.items()}
+_CORE_NAMES = {name: core_name for core_name, name in _EVENT_NAMES.items()}
 
 
 def relabel(api_version: str) -> Convert:
@@ -37,18 +37,10 @@ def _renamed(obj: Object, names: dict[str, str], api_version: str) -> Object:
     return {**{names.get(key, key): value for key, value in obj.items()}, "apiVersion": api_version}
 
 
-def event_from_core(obj: Object) -> Object:
-    return _renamed(obj, _EVENT_NAMES, "events.k8s.io/v1")
-
-
-def event_to_core(obj: Object) -> Object:
-    return _renamed(obj, _CORE_EVENT_NAMES, "v1")
-
-
-def _with_requests(claim: Object, change: Callable[[Object], Object], template: bool) -> Object:
-    """A copy of `claim` with `change` applied to each device request."""
+def _with_requests(claim: Object, change: Callable[[Object], Object]) -> Object:
+    """A copy of `claim`, which may be a template, with `change` applied to each device request."""
     changed = copy(claim)
-    devices = at(changed, "spec", "spec", "devices") if template else at(changed, "spec", "devices")
+    devices = at(changed, "spec", "spec", "devices") or at(changed, "spec", "devices")
     if isinstance(devices, dict) and isinstance(devices.get("requests"), list):
         devices["requests"] = [change(item) for item in devices["requests"]]
     return changed
@@ -64,9 +56,14 @@ def _nested(request: Object) -> Object:
     return {**others, "exactly": exactly} if exactly else others
 
 
-def claim_to_v1beta1(template: bool) -> Convert:
-    return lambda obj: {**_with_requests(obj, _flat, template), "apiVersion": "resource.k8s.io/v1beta1"}
-
-
-def claim_from_v1beta1(template: bool) -> Convert:
-    return lambda obj: {**_with_requests(obj, _nested, template), "apiVersion": "resource.k8s.io/v1"}
+def conversions(group: str, version: str, stored: str) -> tuple[Convert, Convert]:
+    """The conversions of a built-in kind from the version `stored` to `version`, and back."""
+    prefix = f"{group}/" if group else ""
+    if group == "events.k8s.io":
+        return lambda obj: _renamed(obj, _EVENT_NAMES, "events.k8s.io/v1"), lambda obj: _renamed(obj, _CORE_NAMES, "v1")
+    if (group, version) == ("resource.k8s.io", "v1beta1"):
+        return (
+            lambda obj: {**_with_requests(obj, _flat), "apiVersion": prefix + version},
+            lambda obj: {**_with_requests(obj, _nested), "apiVersion": prefix + stored},
+        )
+    return relabel(prefix + version), relabel(prefix + stored)

@@ -13,31 +13,23 @@ class ApiError(Exception):
         self.code, self.reason, self.message, self.details = code, reason, message, details
 
     def status(self) -> Object:
-        body: Object = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-        }
-        if self.reason:
-            body["reason"] = self.reason
-        if self.details:
-            body["details"] = self.details
-        return {**body, "code": self.code}
+        body: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        present = {"message": self.message, "reason": self.reason, "details": self.details, "code": self.code}
+        return body | {key: value for key, value in present.items() if value}
 
 
 def qualified(group: str, plural: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def _about(group: str, plural: str, name: str) -> Object:
-    about = {"name": name, "group": group, "kind": plural}
-    return {key: value for key, value in about.items() if value}
+def about(group: str, plural: str, name: str, uid: str = "") -> Object:
+    """The details of a Status."""
+    details = {"name": name, "group": group, "kind": plural, "uid": uid}
+    return {key: value for key, value in details.items() if value}
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found', _about(group, plural, name))
+    return ApiError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found', about(group, plural, name))
 
 
 def not_served() -> ApiError:
@@ -46,18 +38,18 @@ def not_served() -> ApiError:
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
     message = f'{qualified(group, plural)} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, _about(group, plural, name))
+    return ApiError(409, "AlreadyExists", message, about(group, plural, name))
 
 
 def conflict(group: str, plural: str, name: str, why: str = "") -> ApiError:
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
-    return ApiError(409, "Conflict", message, _about(group, plural, name))
+    return ApiError(409, "Conflict", message, about(group, plural, name))
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     message = f'{qualified(group, plural)} "{name}" is forbidden: {why}'
-    return ApiError(403, "Forbidden", message, _about(group, plural, name))
+    return ApiError(403, "Forbidden", message, about(group, plural, name))
 
 
 def bad_request(message: str) -> ApiError:
@@ -86,5 +78,5 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Object]) -> ApiEr
     "Invalid value: ..."."""
     listed = [f"{cause['field']}: {cause['message']}" for cause in causes]
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
-    details = {**_about(group, kind, name), "causes": list(causes)}
+    details = {**about(group, kind, name), "causes": list(causes)}
     return ApiError(422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {text}', details)

@@ -4,7 +4,7 @@ import secrets
 import uuid
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Object, metadata, timestamp
+from app.sandbox.objects.objects import Object, metadata, resource_version, timestamp
 from app.sandbox.objects.resources import Served
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -80,8 +80,7 @@ def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Ob
     """`new` with the fields of `old` that the update cannot change. An update of `status` changes only the status. Any
     other update does not change it, if the resource has a status subresource. Raises 409 for another uid."""
     meta, before = new["metadata"], metadata(old)
-    if why := failed_precondition(old, {"uid": meta.get("uid")}):
-        raise errors.conflict(served.group, served.plural, before["name"], why)
+    check_preconditions(served, old, {"uid": meta.get("uid")})
     if subresource == "status":
         changed = {**old, "metadata": dict(before)}
         changed.pop("status", None)
@@ -98,13 +97,13 @@ def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Ob
     return new
 
 
-def failed_precondition(obj: Object, preconditions: Object) -> str:
-    """The reason why `obj` does not have the uid or resourceVersion in `preconditions`, or "" if it has."""
+def check_preconditions(served: Served, obj: Object, preconditions: Object) -> None:
+    """Raises 409 if `obj` does not have the uid or resourceVersion in `preconditions`."""
     for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         expected, actual = preconditions.get(name), metadata(obj).get(name)
         if expected and expected != actual:
-            return f"Precondition failed: {label} in precondition: {expected}, {label} in object meta: {actual}"
-    return ""
+            why = f"Precondition failed: {label} in precondition: {expected}, {label} in object meta: {actual}"
+            raise errors.conflict(served.group, served.plural, metadata(obj)["name"], why)
 
 
 def bump_generation(served: Served, new: Object, old: Object) -> None:
@@ -119,10 +118,8 @@ def _desired(served: Served, obj: Object) -> Object:
 
 def is_unchanged(new: Object, old: Object) -> bool:
     """Whether `new` differs from `old` in nothing but the resourceVersion."""
-    if any(new.get(key) != old.get(key) for key in {*new, *old} - {"metadata"}):
-        return False
-    version = {"resourceVersion": None}
-    return {**metadata(new), **version} == {**metadata(old), **version}
+    version = {"resourceVersion": resource_version(old)}
+    return {**new, "metadata": {**metadata(new), **version}} == {**old, "metadata": {**metadata(old), **version}}
 
 
 def marked_deleted(served: Served, obj: Object) -> Object:

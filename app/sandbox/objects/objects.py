@@ -28,20 +28,17 @@ class User:
         return {"username": self.name, "uid": self.name, "groups": list(self.groups)}
 
 
+def service_account(namespace: str, name: str) -> User:
+    """The user of a ServiceAccount."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return User(f"system:serviceaccount:{namespace}:{name}", groups)
+
+
 ADMIN = User("admin", ("system:masters", "system:authenticated"))
-OPERATOR = User(
-    "system:serviceaccount:grove-system:grove-admission",
-    ("system:serviceaccounts", "system:serviceaccounts:grove-system", "system:authenticated"),
-)
-GROVE = User(
-    "system:serviceaccount:grove-system:grove-operator",
-    ("system:serviceaccounts", "system:serviceaccounts:grove-system", "system:authenticated"),
-)
+OPERATOR = service_account("grove-system", "grove-admission")
+GROVE = service_account("grove-system", "grove-operator")
 ALICE = User("alice", ("system:authenticated",))
-COLLECTOR = User(
-    "system:serviceaccount:kube-system:generic-garbage-collector",
-    ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
-)
+COLLECTOR = service_account("kube-system", "generic-garbage-collector")
 
 
 @dataclass(frozen=True, slots=True)

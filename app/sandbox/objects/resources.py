@@ -1,9 +1,9 @@
 """The resources that the sandbox serves: the built-in ones, and those of every stored CustomResourceDefinition."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from app.sandbox.objects.cel import CelError
+from app.sandbox.objects.causes import cause
 from app.sandbox.objects.conversion import Convert, relabel
 from app.sandbox.objects.errors import invalid
 from app.sandbox.objects.objects import Object, TableId
@@ -24,7 +24,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """A resource in one version. `read` converts a stored object to this version, and `write` converts it back."""
+    """A resource in one version. `read` converts a stored object to this version, and `write` converts it back. Custom
+    resources have a `schema`."""
 
     group: str
     version: str
@@ -37,12 +38,14 @@ class Served:
     singular: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    has_status: bool = False
     has_generation: bool = False
-    custom: bool = False
     schema: Schema | None = None
     columns: tuple[Column, ...] = ()
-    subresources: tuple[str, ...] = field(default=())
+    subresources: tuple[str, ...] = ()
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.subresources
 
     @property
     def api_version(self) -> str:
@@ -72,25 +75,13 @@ class Registry:
         matching = (item for item in self._served.values() if (item.api_version, item.kind) == (api_version, kind))
         return next(matching, None)
 
-    def plural_of(self, api_version: str, kind: str) -> str | None:
-        """The plural of an apiVersion and kind, or None if they are not served."""
-        served = self.for_kind(api_version, kind)
-        return served.plural if served else None
-
     def group_kind(self, group: str, kind: str) -> Served | None:
         """A version of a kind, for its table and scope, or None if it is not served."""
         return next((item for item in self._served.values() if (item.group, item.kind) == (group, kind)), None)
 
-    def for_table(self, table: TableId) -> Served:
-        """The first served version of the objects in `table`. Raises KeyError if there is none."""
-        served = next((item for item in self._served.values() if item.table == table), None)
-        if served is None:
-            raise KeyError(table)
-        return served
-
-    def versions(self, served: Served) -> list[Served]:
-        """All served versions of the same stored objects, in all API groups."""
-        return [item for item in self._served.values() if item.table == served.table]
+    def versions(self, table: TableId) -> list[Served]:
+        """All served versions of the objects in `table`, in all API groups."""
+        return [item for item in self._served.values() if item.table == table]
 
     def install(self, crd: Object) -> None:
         """Serves the resources of `crd`, instead of its former ones."""
@@ -100,8 +91,7 @@ class Registry:
 
     def uninstall(self, crd: Object) -> None:
         table = crd["spec"]["group"], crd["spec"]["names"]["plural"]
-        for key in [key for key, item in self._served.items() if item.table == table and item.custom]:
-            del self._served[key]
+        self._served = {key: item for key, item in self._served.items() if item.table != table or item.schema is None}
 
 
 def custom_resources(crd: Object) -> list[Served]:
@@ -112,20 +102,14 @@ def custom_resources(crd: Object) -> list[Served]:
         table = (spec["group"], names["plural"])
         stored = next(item["name"] for item in spec["versions"] if item.get("storage"))
         served = [_custom(spec, names, version, table, stored) for version in spec["versions"] if version.get("served")]
-    except CelError as error:
-        raise _invalid(name, "spec.validation.openAPIV3Schema", f"Invalid value: {error}") from error
-    except StopIteration as error:
-        raise _invalid(name, "spec.versions", "Required value: a version with storage: true") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _invalid(name, "spec", f"Required value: {error}") from error
+    except (StopIteration, KeyError, TypeError, AttributeError) as error:
+        causes = [cause("Invalid", f"Invalid value: {error!r}", ("spec",))]
+        raise invalid(CRDS[0], "CustomResourceDefinition", name, causes) from error
     if name != f"{table[1]}.{table[0]}":
-        raise _invalid(name, "metadata.name", f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group')
+        message = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
+        causes = [cause("Invalid", message, ("metadata", "name"))]
+        raise invalid(CRDS[0], "CustomResourceDefinition", name, causes)
     return served
-
-
-def _invalid(name: str, field_name: str, message: str) -> Exception:
-    cause = {"reason": "FieldValueInvalid", "message": message, "field": field_name}
-    return invalid(CRDS[0], "CustomResourceDefinition", name, [cause])
 
 
 def _custom(spec: Object, names: Object, version: Object, table: TableId, stored: str) -> Served:
@@ -133,7 +117,6 @@ def _custom(spec: Object, names: Object, version: Object, table: TableId, stored
         Column(item["name"], item["jsonPath"], item["type"], item.get("priority") or 0)
         for item in version.get("additionalPrinterColumns") or ()
     ]
-    subresources = version.get("subresources") or {}
     return Served(
         group=spec["group"],
         version=version["name"],
@@ -146,10 +129,8 @@ def _custom(spec: Object, names: Object, version: Object, table: TableId, stored
         singular=names.get("singular") or names["kind"].lower(),
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        has_status="status" in subresources,
         has_generation=True,
-        custom=True,
         schema=Schema(version["schema"]["openAPIV3Schema"]),
         columns=tuple(columns or [Column("Age", ".metadata.creationTimestamp", "date")]),
-        subresources=("status",) if "status" in subresources else (),
+        subresources=("status",) if "status" in (version.get("subresources") or {}) else (),
     )

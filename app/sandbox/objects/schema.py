@@ -11,32 +11,13 @@ from datetime import datetime
 from typing import Any
 
 import jsonschema
-from jsonschema import Draft7Validator
+from jsonschema import Draft4Validator
 
 from app.sandbox.objects import rules
-from app.sandbox.objects.causes import Path, cause, field_name, shown
+from app.sandbox.objects.causes import Path, cause, shown
 from app.sandbox.objects.objects import Object, at, copy
 
 _ENVELOPE = ("apiVersion", "kind", "metadata")
-_KEYWORDS = (
-    "type",
-    "enum",
-    "pattern",
-    "required",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "minProperties",
-    "maxProperties",
-    "multipleOf",
-    "format",
-)
 _FORMATS = jsonschema.FormatChecker(formats=())
 
 
@@ -48,35 +29,26 @@ def _is_date_time(value: Any) -> bool:
 def _matches(_: Any, pattern: str, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
     """A pattern as in Go, where `$` does not match before a newline at the end."""
     if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
-        yield jsonschema.ValidationError("no match")
+        yield jsonschema.ValidationError(f"should match '{pattern}'")
 
 
-_Validator = jsonschema.validators.extend(Draft7Validator, {"pattern": _matches})  # type: ignore[no-untyped-call]
+_Validator = jsonschema.validators.extend(Draft4Validator, {"pattern": _matches})  # type: ignore[no-untyped-call]
 
 
 class Schema:
-    """The openAPIV3Schema of a version of a CRD. Raises CelError if a rule does not compile."""
+    """The openAPIV3Schema of a version of a CRD."""
 
     def __init__(self, source: Object) -> None:
-        self.source = source
-        checked = {name: part for name, part in source.get("properties", {}).items() if name != "metadata"}
-        self._validator = _Validator(_translated({**source, "properties": checked}), format_checker=_FORMATS)
-        self._rules = list(rules.rules_of(source))
+        parts = {name: part for name, part in source.get("properties", {}).items() if name not in _ENVELOPE}
+        self._source = {**source, "properties": parts, "x-kubernetes-embedded-resource": True}
+        self._validator = _Validator(_translated(self._source), format_checker=_FORMATS)
 
     def prepare(self, obj: Object) -> list[str]:
         """Removes unknown fields from `obj` and adds defaults, in place. Returns the paths of the removed fields."""
         dropped: list[str] = []
-        for name, part in self.source.get("properties", {}).items():
-            if name not in _ENVELOPE and name in obj:
-                _prune(obj[name], part, name, dropped)
-        if not self.source.get("x-kubernetes-preserve-unknown-fields"):
-            for name in [
-                name for name in obj if name not in self.source.get("properties", {}) and name not in _ENVELOPE
-            ]:
-                del obj[name]
-                dropped.append(name)
-        _default(obj, self.source)
-        return dropped
+        _prune(obj, self._source, "", dropped)
+        _default(obj, self._source)
+        return [path.removeprefix(".") for path in dropped]
 
     def validate(self, obj: Object, old: Object | None = None) -> list[Object]:
         """The causes (see `errors.invalid`) why `obj` cannot be stored in place of `old`."""
@@ -87,27 +59,24 @@ class Schema:
             path = tuple(error.absolute_path)
             if old is None or at(old, *path) != at(obj, *path) or not path:
                 causes.extend(_causes(error, path))
-        return causes or [cause for rule in self._rules for cause in rule.causes(obj, old)]
+        return causes or list(rules.broken_rules(self._source, obj, rules.MISSING if old is None else old))
 
 
 def _translated(schema: Object) -> Object:
-    """The JSON Schema that is equivalent to a structural schema."""
-    out: Object = {key: schema[key] for key in _KEYWORDS if key in schema}
-    for flag in ("Minimum", "Maximum"):
-        if out.pop(f"exclusive{flag}", None) is True:
-            out[f"exclusive{flag}"] = out.pop(flag.lower())
+    """The JSON Schema that is equivalent to a structural schema. Validators ignore the keywords of Kubernetes."""
+    out: Object = {**schema}
     if schema.get("x-kubernetes-int-or-string"):
-        out["type"] = ["integer", "string"]
+        out = {"type": ["integer", "string"]}
     if schema.get("nullable") and "type" in out:
         out["type"] = [out["type"], "null"] if isinstance(out["type"], str) else [*out["type"], "null"]
-    if "properties" in schema:
-        out["properties"] = {name: _translated(part) for name, part in schema["properties"].items()}
+    if "properties" in out:
+        out["properties"] = {name: _translated(part) for name, part in out["properties"].items()}
     for key in ("items", "additionalProperties", "not"):
-        if isinstance(schema.get(key), dict):
-            out[key] = _translated(schema[key])
+        if isinstance(out.get(key), dict):
+            out[key] = _translated(out[key])
     for key in ("allOf", "anyOf", "oneOf"):
-        if key in schema and not schema.get("x-kubernetes-int-or-string"):
-            out[key] = [_translated(part) for part in schema[key]]
+        if key in out:
+            out[key] = [_translated(part) for part in out[key]]
     return out
 
 
@@ -149,7 +118,7 @@ def _default(value: Any, schema: Object) -> None:
 
 
 def _causes(error: Any, path: Path) -> Iterator[Object]:
-    value, limit, name = error.instance, error.validator_value, field_name(path)
+    value, limit = error.instance, error.validator_value
     match error.validator:
         case "required":
             missing = [key for key in limit if key not in value and f"'{key}' is a required" in error.message]
@@ -157,27 +126,6 @@ def _causes(error: Any, path: Path) -> Iterator[Object]:
         case "enum":
             allowed = ", ".join(shown(item) for item in limit)
             yield cause("NotSupported", f"Unsupported value: {shown(value)}: supported values: {allowed}", path)
-        case "type":
-            types = limit if isinstance(limit, str) else ",".join(limit)
-            type_name = f'"{_type_name(value)}"'
-            message = f"Invalid value: {type_name}: {name} in body must be of type {types}: {type_name}"
-            yield cause("TypeInvalid", message, path)
         case _:
-            yield cause("Invalid", f"Invalid value: {shown(value)}: {name} in body {_rule_of(error)}", path)
-
-
-def _type_name(value: Any) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
-    return names.get(type(value), "null")
-
-
-def _rule_of(error: Any) -> str:
-    limit = error.validator_value
-    texts = {
-        "pattern": f"should match '{limit}'",
-        "minItems": f"should have at least {limit} items",
-        "minLength": f"should be at least {limit} chars long",
-        "minimum": f"should be greater than or equal to {limit}",
-        "maximum": f"should be less than or equal to {limit}",
-    }
-    return texts.get(error.validator, f"is not valid: {error.message}")
+            reason = "TypeInvalid" if error.validator == "type" else "Invalid"
+            yield cause(reason, f"Invalid value: {shown(value)}: {error.message}", path)

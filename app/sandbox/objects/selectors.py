@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objectmeta import label_problems
+from app.sandbox.objects.objectmeta import label_causes
 from app.sandbox.objects.objects import Object, at, labels
 
 Matches = Callable[[Object], bool]
@@ -39,26 +39,19 @@ _OPERATORS = {"!=": "NotIn", "notin": "NotIn"}
 
 def label_selector(text: str) -> Matches | None:
     """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`. None if the text is empty. Raises 400 if it is malformed."""
-    requirements: list[Requirement] = []
-    remaining = text.strip()
-    while remaining or (requirements and text.strip().endswith(",")):
-        for pattern in (_SET, _EQUALITY, _PRESENCE):
-            match = pattern.match(remaining)
-            if match and (match.end() == len(remaining) or remaining[match.end()] == ","):
-                break
-        else:
-            raise errors.bad_request(f"unable to parse requirement: {text!r}")
-        requirements.append(_parsed(match))
-        remaining = remaining[match.end() + 1 :]
-    return _all(requirements) if requirements else None
+    terms = re.split(r",(?![^(]*\))", text) if text.strip() else []
+    return _all([_parsed(term) for term in terms]) if terms else None
 
 
-def _parsed(match: re.Match[str]) -> Requirement:
+def _parsed(term: str) -> Requirement:
+    match = _SET.fullmatch(term) or _EQUALITY.fullmatch(term) or _PRESENCE.fullmatch(term)
+    if match is None:
+        raise errors.bad_request(f"unable to parse requirement: {term!r}")
     parts = match.groupdict()
     key, operator = parts["key"], parts["op"]
     for value in (parts.get("values") or "").split(","):
-        for _, message, _ in label_problems({key: value.strip()}):
-            raise errors.bad_request(f"unable to parse requirement: {message}")
+        for cause in label_causes({key: value.strip()}):
+            raise errors.bad_request(f"unable to parse requirement: {cause['message']}")
     if "values" not in parts:
         return _requirement(key, "DoesNotExist" if operator else "Exists", ())
     values = tuple(value.strip() for value in parts["values"].split(","))

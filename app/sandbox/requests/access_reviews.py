@@ -10,31 +10,22 @@ OF_SELF = (GROUP, "selfsubjectaccessreviews")
 
 
 def answered(review: Object, served: Served, caller: User, authorizer: Authorizer) -> Object:
-    """The review with its status. Raises 400 for another kind, and 422 without `resourceAttributes` or without a
-    user."""
+    """The review with its status. Raises 400 for another kind, and without `resourceAttributes` or without a user."""
     review = copy(review)
     lifecycle.check_identity(served, review, "", "")
     spec = review.get("spec") or {}
-    user = caller if served.table == OF_SELF else _user(served, spec)
-    return {**review, "status": {"allowed": authorizer.may(user, _access(served, spec))}}
+    user = caller
+    if served.table != OF_SELF:
+        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
+        if not user.name and not user.groups:
+            raise errors.bad_request("spec.user: at least one of user or group must be specified")
+    return {**review, "status": {"allowed": authorizer.may(user, _access(spec))}}
 
 
-def _user(served: Served, spec: Object) -> User:
-    user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
-    if not user.name and not user.groups:
-        raise _invalid(served, "user", 'Invalid value: "": at least one of user or group must be specified')
-    return user
-
-
-def _access(served: Served, spec: Object) -> Access:
+def _access(spec: Object) -> Access:
     attributes = spec.get("resourceAttributes")
     if not isinstance(attributes, dict):
-        raise _invalid(served, "resourceAttributes", "Required value: the sandbox reviews access to resources only")
+        raise errors.bad_request("spec.resourceAttributes: the sandbox reviews access to resources only")
     resource = "/".join(filter(None, (attributes.get("resource"), attributes.get("subresource"))))
     group, namespace, name = (attributes.get(key) or "" for key in ("group", "namespace", "name"))
     return Access(attributes.get("verb") or "", group, resource, namespace, name)
-
-
-def _invalid(served: Served, name: str, message: str) -> errors.ApiError:
-    cause = {"reason": "FieldValueInvalid", "message": message, "field": f"spec.{name}"}
-    return errors.invalid(served.group, served.kind, "", [cause])

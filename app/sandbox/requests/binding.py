@@ -16,10 +16,10 @@ from app.sandbox.objects.objects import (
     resource_version,
     timestamp,
 )
+from app.sandbox.objects.patching import STRATEGIC, apply_patch
 from app.sandbox.objects.resources import Served
 from app.sandbox.storage.storage import Storage
 
-_POD_KIND = {"group": "", "version": "v1", "kind": "Binding"}
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
@@ -33,13 +33,14 @@ class Binder:
         """Sets spec.nodeName of the pod `key`, and copies the labels and annotations of the Binding after mutating
         webhooks. Raises 400 or 500 for an invalid Binding, 404 if there is no such pod, and 409 if the pod is bound,
         being deleted or gated, or does not have the uid or resourceVersion of the Binding."""
-        binding = self._with_topology(_completed(binding, key))
-        attributes = Attributes(pods, "CREATE", *key, caller, binding, None, "binding", _POD_KIND)
+        bindings = replace(pods, kind="Binding")
+        binding = self._with_topology(_completed(bindings, binding, key))
+        attributes = Attributes(bindings, "CREATE", *key, caller, binding, subresource="binding")
         binding = await self._admission.mutate(attributes, lambda obj: None) or binding
         await self._admission.validate(replace(attributes, obj=binding))
         pod = self._bindable(pods, key, metadata(binding))
         if not caller.options.dry_run:
-            self._storage.replace(pods.table, _bound(copy(pod), binding), resource_version(pod))
+            self._storage.replace(pods.table, _bound(pod, binding), resource_version(pod))
 
     def _with_topology(self, binding: Object) -> Object:
         """Adds the region and zone of the node to the labels, as the admission plugin PodTopologyLabels does:
@@ -54,11 +55,8 @@ class Binder:
         return binding
 
     def _bindable(self, pods: Served, key: Key, preconditions: Object) -> Object:
-        pod = self._storage.get(pods.table, key)
-        if pod is None:
-            raise errors.not_found("", "pods", key[1])
-        if why := lifecycle.failed_precondition(pod, preconditions):
-            raise errors.conflict("", "pods", key[1], why)
+        pod = self._storage.existing(pods.table, key)
+        lifecycle.check_preconditions(pods, pod, preconditions)
         if why := _hindrance(pod):
             raise errors.conflict("", "pods/binding", key[1], f"pod {key[1]} {why}")
         return pod
@@ -72,32 +70,22 @@ def _hindrance(pod: Object) -> str:
     return "has non-empty .spec.schedulingGates" if at(pod, "spec", "schedulingGates") else ""
 
 
-def _completed(binding: Object, key: Key) -> Object:
+def _completed(bindings: Served, binding: Object, key: Key) -> Object:
     """The Binding with its optional fields. Raises 400 if it is not a Binding for the pod `key`, and 500 for an invalid
     target, as kube-apiserver does."""
-    version, kind = binding.get("apiVersion") or "v1", binding.get("kind") or "Binding"
-    if (version, kind) != ("v1", "Binding"):
-        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a Binding')
-    meta = {"namespace": key[0], **metadata(binding)}
-    if meta["namespace"] != key[0]:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    if meta.get("name") != key[1]:
-        raise errors.bad_request("name in URL does not match name in Binding object")
+    binding = copy(binding)
+    lifecycle.check_identity(bindings, binding, *key)
     if not at(binding, "target", "name"):
         raise errors.ApiError(500, "", "target.name: Required value")
-    return copy({**binding, "kind": "Binding", "apiVersion": "v1", "metadata": meta})
+    return binding
 
 
 def _bound(pod: Object, binding: Object) -> Object:
-    meta = pod["metadata"]
-    for part in ("labels", "annotations"):
-        if metadata(binding).get(part):
-            meta[part] = {**(meta.get(part) or {}), **metadata(binding)[part]}
-    pod["spec"] = {**(pod.get("spec") or {}), "nodeName": binding["target"]["name"]}
-    status = pod.setdefault("status", {})
-    conditions = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": timestamp()}
-    status["conditions"] = [*conditions, scheduled]
-    return pod
+    meta, now = metadata(binding), timestamp()
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now, "reason": None, "message": None}
+    patch = {
+        "metadata": {part: meta[part] for part in ("labels", "annotations") if meta.get(part)},
+        "spec": {"nodeName": binding["target"]["name"]},
+        "status": {"conditions": [scheduled]},
+    }
+    return apply_patch(pod, patch, STRATEGIC)

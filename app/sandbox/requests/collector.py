@@ -6,7 +6,6 @@ tried again.
 """
 
 import asyncio
-import contextlib
 import logging
 
 from app.sandbox.objects.errors import ApiError
@@ -45,30 +44,21 @@ class Collector:
     def _noticed(self, change: Change) -> None:
         meta = metadata(change.obj)
         if change.type == "DELETED":
-            self._owner_deleted(meta["uid"])
+            for place in self._storage.dependents(meta["uid"]):
+                self._deleted_owners.add(meta["uid"])
+                self._waiting.put_nowait(place)
             self._namespace_emptied(meta.get("namespace") or "")
             if change.table == CRDS:
                 self._definition_removed(change.obj)
         elif any(owner.get("uid") not in self._storage.uids for owner in meta.get("ownerReferences") or ()):
             self._waiting.put_nowait((change.table, (meta.get("namespace") or "", meta["name"])))
         if change.type == "MODIFIED" and change.table == _NAMESPACES and is_deleting(change.obj):
-            self._wake_all(
-                [(table, key) for table, objects in self._storage.tables() for key in objects.keys(meta["name"])]
-            )
-
-    def _owner_deleted(self, uid: str) -> None:
-        dependents = self._storage.dependents(uid)
-        if dependents:
-            self._deleted_owners.add(uid)
-        self._wake_all(dependents)
-
-    def _wake_all(self, places: list[Place]) -> None:
-        for place in places:
-            self._waiting.put_nowait(place)
+            for place in self._storage.in_namespace(meta["name"]):
+                self._waiting.put_nowait(place)
 
     def _namespace_emptied(self, name: str) -> None:
         namespace = self._storage.get(_NAMESPACES, ("", name)) if self._is_terminating(name) else None
-        if namespace and not metadata(namespace).get("finalizers") and not self._writer.has_content(name):
+        if namespace and not metadata(namespace).get("finalizers") and not self._storage.in_namespace(name):
             self._storage.remove(_NAMESPACES, ("", name))
 
     def _definition_removed(self, crd: Object) -> None:
@@ -77,8 +67,7 @@ class Collector:
         table = self._storage.table(table_id)
         for key in list(table.objects):
             self._storage.remove(table_id, key)
-        for watcher in list(table.watchers):
-            watcher.close()
+        table.close()
         self._writer.names_freed(crd["spec"]["group"])
 
     async def _collect(self, table: TableId, key: Key) -> None:
@@ -93,15 +82,12 @@ class Collector:
             self._writer.set_owners(table, obj, alive)
 
     async def _delete(self, table: TableId, key: Key, uid: str) -> None:
+        served = self._registry.versions(table)[0]
         try:
-            served = self._registry.for_table(table)
             await self._writer.delete(served, key, Caller(COLLECTOR), preconditions={"uid": uid})
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
-        except KeyError:
-            with contextlib.suppress(ApiError):
-                self._storage.remove(table, key)
 
     def _is_terminating(self, namespace: str) -> bool:
         stored = self._storage.get(_NAMESPACES, ("", namespace)) if namespace else None

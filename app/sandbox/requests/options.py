@@ -6,6 +6,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from app.sandbox.objects import errors
+from app.sandbox.objects.causes import cause
 from app.sandbox.objects.objects import Object, WriteOptions
 from app.sandbox.objects.resources import Served
 from app.sandbox.objects.selectors import combined, field_selector, label_selector
@@ -34,13 +35,9 @@ def delete_options(query: WriteOptions, body: Object) -> WriteOptions:
 
 def _dry_run(kind: str, values: Any) -> bool:
     if any(value != "All" for value in values):
-        message = f'Unsupported value: {values}: supported values: "All"'
-        raise _invalid(kind, {"reason": "FieldValueNotSupported", "message": message, "field": "dryRun"})
+        unsupported = cause("NotSupported", f'Unsupported value: {values}: supported values: "All"', ("dryRun",))
+        raise errors.invalid("meta.k8s.io", kind, "", [unsupported])
     return bool(values)
-
-
-def _invalid(kind: str, cause: Object) -> errors.ApiError:
-    return errors.invalid("meta.k8s.io", kind, "", [cause])
 
 
 def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Query:
@@ -48,15 +45,15 @@ def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Que
     Clients that ask for the initial list in a watch (`sendInitialEvents`) fall back to list and watch."""
     if params.get("sendInitialEvents") in _TRUE:
         message = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        cause = {"reason": "FieldValueForbidden", "message": message, "field": "sendInitialEvents"}
-        raise _invalid("ListOptions", cause)
+        forbidden = cause("Forbidden", message, ("sendInitialEvents",))
+        raise errors.invalid("meta.k8s.io", "ListOptions", "", [forbidden])
     matches = combined(
         label_selector(params.get("labelSelector", "")), field_selector(params.get("fieldSelector", ""), served.table)
     )
     return Query(
         namespace=namespace,
         matches=matches,
-        resource_version=_version(params),
+        resource_version=_number(params, "resourceVersion"),
         limit=_number(params, "limit"),
         continue_token=params.get("continue", ""),
         timeout=float(_number(params, "timeoutSeconds") or 1800),
@@ -69,10 +66,3 @@ def _number(params: Mapping[str, str], name: str) -> int:
     if not text.isdigit():
         raise errors.bad_request(f"{name}: Invalid value: {text!r}")
     return int(text)
-
-
-def _version(params: Mapping[str, str]) -> str:
-    text = params.get("resourceVersion", "")
-    if text and not text.isdigit():
-        raise errors.bad_request(f"invalid resource version: {text!r}")
-    return text

@@ -5,12 +5,14 @@ Nothing is awaited except webhook calls. After these, the stored object is compa
 """
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 
 from app.sandbox import crd_names
 from app.sandbox.admission.chain import Admission, Attributes
 from app.sandbox.objects import errors, lifecycle, objectmeta, patching, resources
+from app.sandbox.objects.causes import cause
 from app.sandbox.objects.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
 from app.sandbox.objects.resources import CRDS, Registry, Served
 from app.sandbox.storage.storage import Storage
@@ -32,8 +34,8 @@ class Writer:
         lifecycle.check_identity(served, obj, namespace, "")
         lifecycle.strip_for_create(served, obj)
         self._check_namespace(served, namespace, metadata(obj).get("name") or "")
-        settle = _settling(served, caller)
-        settle(obj)
+        settle = functools.partial(_settle, served)
+        _check_known(served, settle(obj), caller)
         name = metadata(obj).get("name") or ""
         attributes = Attributes(served, "CREATE", _admitted_namespace(served, (namespace, name)), name, caller, obj)
         obj = await self._admission.mutate(attributes, settle) or obj
@@ -42,7 +44,7 @@ class Writer:
         await self._admission.validate(replace(attributes, name=metadata(obj)["name"], obj=obj))
         stored = served.write(obj)
         if caller.options.dry_run:
-            self._check_absent(served, (namespace, metadata(obj)["name"]))
+            self._storage.check_absent(served.table, (namespace, metadata(obj)["name"]))
             return obj
         return served.read(self._defined(served, self._storage.insert(served.table, stored)))
 
@@ -52,8 +54,10 @@ class Writer:
         def replaced(current: Object) -> Object:
             replacement = copy(obj)
             lifecycle.check_identity(served, replacement, *key)
-            if served.custom and not resource_version(replacement):
-                raise _unconditional(served, metadata(current)["name"])
+            if served.schema and not resource_version(replacement):
+                message = "Invalid value: 0x0: must be specified for an update"
+                missing = cause("Invalid", message, ("metadata", "resourceVersion"))
+                raise errors.invalid(served.group, served.plural, key[1], [missing])
             return replacement
 
         return await self._change(served, key, replaced, caller, subresource)
@@ -65,7 +69,7 @@ class Writer:
         resourceVersion."""
 
         def patched(current: Object) -> Object:
-            result = patching.apply_patch(current, patch, media_type, custom=served.custom)
+            result = patching.apply_patch(current, patch, media_type, custom=served.schema is not None)
             if metadata(result).get("resourceVersion") == resource_version(current) and not _names_version(patch):
                 result["metadata"].pop("resourceVersion", None)
             lifecycle.check_identity(served, result, *key)
@@ -84,10 +88,10 @@ class Writer:
     ) -> Object:
         """Removes an object, or sets its deletionTimestamp if it has finalizers. Returns its last state. `bulk` is part
         of a deletion of a collection, in which webhooks get no name."""
-        stored = self._get(served, key)
+        stored = self._storage.existing(served.table, key)
         if served.table == _NAMESPACES and key[1] in _IMMORTAL:
             raise errors.forbidden(served.group, served.plural, key[1], "this namespace may not be deleted")
-        _check_preconditions(served, stored, preconditions or {})
+        lifecycle.check_preconditions(served, stored, preconditions or {})
         old = served.read(stored)
         name = "" if bulk else key[1]
         attributes = Attributes(served, "DELETE", _admitted_namespace(served, key), name, caller, None, old)
@@ -95,8 +99,8 @@ class Writer:
         await self._admission.validate(attributes)
         if caller.options.dry_run:
             return old
-        stored = self._get(served, key)
-        _check_preconditions(served, stored, {"uid": metadata(old)["uid"], **(preconditions or {})})
+        stored = self._storage.existing(served.table, key)
+        lifecycle.check_preconditions(served, stored, {"uid": metadata(old)["uid"], **(preconditions or {})})
         if caller.options.propagation == "Orphan":
             self._orphan(metadata(stored)["uid"])
         return served.read(self._remove_or_mark(served, key, stored))
@@ -111,7 +115,7 @@ class Writer:
         raise errors.conflict(served.group, served.plural, key[1])
 
     async def _change_once(self, served: Served, key: Key, change: Change, caller: Caller, subresource: str) -> Object:
-        stored = self._get(served, key)
+        stored = self._storage.existing(served.table, key)
         old = served.read(stored)
         new = change(old)
         version = resource_version(new)
@@ -129,8 +133,8 @@ class Writer:
     async def _admitted(
         self, served: Served, key: Key, new: Object, old: Object, caller: Caller, subresource: str
     ) -> Object:
-        settle = _settling(served, caller)
-        settle(new)
+        settle = functools.partial(_settle, served)
+        _check_known(served, settle(new), caller)
         lifecycle.bump_generation(served, new, old)
         namespace = _admitted_namespace(served, key)
         attributes = Attributes(served, "UPDATE", namespace, key[1], caller, new, old, subresource)
@@ -160,11 +164,7 @@ class Writer:
         """Whether finalizers keep the object, or its content, if it is a namespace."""
         if metadata(obj).get("finalizers"):
             return True
-        return served.table == _NAMESPACES and self.has_content(metadata(obj)["name"])
-
-    def has_content(self, namespace: str) -> bool:
-        """Whether there are objects in `namespace`."""
-        return any(table.keys(namespace) for _, table in self._storage.tables())
+        return served.table == _NAMESPACES and bool(self._storage.in_namespace(metadata(obj)["name"]))
 
     def _defined(self, served: Served, stored: Object) -> Object:
         """`stored`. If it is a CRD, its status is written, and its resources are served if its names are accepted."""
@@ -182,7 +182,7 @@ class Writer:
         """Examines the CRDs of `group` whose names were not accepted, because another CRD may have given one up."""
         for crd in self._storage.table(CRDS).items():
             if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
-                self._defined(self._registry.for_table(CRDS), crd)
+                self._defined(self._registry.versions(CRDS)[0], crd)
 
     def _orphan(self, uid: str) -> None:
         for table, key in self._storage.dependents(uid):
@@ -197,29 +197,12 @@ class Writer:
         changed = {**obj, "metadata": {**meta, "ownerReferences": owners} if owners else meta}
         self._storage.replace(table, changed, resource_version(obj))
 
-    def _get(self, served: Served, key: Key) -> Object:
-        stored = self._storage.get(served.table, key)
-        if stored is None:
-            raise errors.not_found(served.group, served.plural, key[1])
-        return stored
-
-    def _check_absent(self, served: Served, key: Key) -> None:
-        if self._storage.get(served.table, key) is not None:
-            raise errors.already_exists(served.group, served.plural, key[1])
-
     def _check_namespace(self, served: Served, namespace: str, name: str) -> None:
         if not served.namespaced:
             return
-        stored = self._storage.get(_NAMESPACES, ("", namespace))
-        if stored is None:
-            raise errors.not_found("", "namespaces", namespace)
-        if is_deleting(stored):
+        if is_deleting(self._storage.existing(_NAMESPACES, ("", namespace))):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            error = errors.forbidden(served.group, served.plural, name, why)
-            message = f"namespace {namespace} is being terminated"
-            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
-            error.details = {**(error.details or {}), "causes": [cause]}
-            raise error
+            raise errors.forbidden(served.group, served.plural, name, why)
 
 
 class _RacedError(Exception):
@@ -236,36 +219,25 @@ def _without_times(status: Object) -> Object:
     return {**status, "conditions": conditions}
 
 
-def _unconditional(served: Served, name: str) -> errors.ApiError:
-    """The error for a PUT of a custom resource without a resourceVersion."""
-    message = "Invalid value: 0x0: must be specified for an update"
-    cause = {"reason": "FieldValueInvalid", "message": message, "field": "metadata.resourceVersion"}
-    return errors.invalid(served.group, served.plural, name, [cause])
-
-
 def _names_version(patch: object) -> bool:
     return isinstance(patch, dict) and bool((patch.get("metadata") or {}).get("resourceVersion"))
 
 
-def _settling(served: Served, caller: Caller) -> Callable[[Object], None]:
-    """Returns a function that prunes an object and adds its defaults. For unknown fields of the caller, it raises 400
-    or adds warnings, depending on fieldValidation. Unknown fields that webhooks add are removed silently."""
-    first = True
+def _settle(served: Served, obj: Object) -> list[str]:
+    """Prunes an object and adds its defaults. Returns the paths of the unknown fields, which it removes."""
+    return objectmeta.prune(obj) + (served.schema.prepare(obj) if served.schema else [])
 
-    def settle(obj: Object) -> None:
-        nonlocal first
-        dropped = objectmeta.prune(obj) + (served.schema.prepare(obj) if served.schema else [])
-        listed = [f'unknown field "{path}"' for path in dropped] if first else []
-        first = False
-        if listed and caller.options.field_validation == "Strict":
-            raise errors.bad_request(
-                f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
-                f"strict decoding error: {', '.join(listed)}"
-            )
-        if caller.options.field_validation in ("", "Warn"):
-            caller.warnings.extend(listed)
 
-    return settle
+def _check_known(served: Served, dropped: list[str], caller: Caller) -> None:
+    """For unknown fields of the caller, raises 400 or adds warnings, depending on fieldValidation."""
+    listed = [f'unknown field "{path}"' for path in dropped]
+    if listed and caller.options.field_validation == "Strict":
+        raise errors.bad_request(
+            f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
+            f"strict decoding error: {', '.join(listed)}"
+        )
+    if caller.options.field_validation in ("", "Warn"):
+        caller.warnings.extend(listed)
 
 
 def _check(served: Served, obj: Object, old: Object | None) -> None:
@@ -275,8 +247,3 @@ def _check(served: Served, obj: Object, old: Object | None) -> None:
         raise errors.invalid(served.group, served.kind, metadata(obj).get("name") or "", causes)
     if served.table == CRDS:
         resources.custom_resources(obj)
-
-
-def _check_preconditions(served: Served, obj: Object, preconditions: Object) -> None:
-    if why := lifecycle.failed_precondition(obj, preconditions):
-        raise errors.conflict(served.group, served.plural, metadata(obj)["name"], why)

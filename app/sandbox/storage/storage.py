@@ -6,10 +6,9 @@ Nothing is awaited: a write, its entry in the history and its delivery to watche
 
 import asyncio
 import contextlib
-from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Key, Object, TableId, key_of, metadata, resource_version
@@ -17,32 +16,27 @@ from app.sandbox.objects.objects import Key, Object, TableId, key_of, metadata, 
 Place = tuple[TableId, Key]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Change:
     """A write. `obj` is the object after it, or its last state with the resourceVersion of the deletion; `old` is the
-    object before it. `lines` are the encoded events, so that each is encoded once for all watches."""
+    object before it."""
 
     type: str
     version: int
     table: TableId
     obj: Object
     old: Object | None
-    lines: dict[tuple[str, ...], bytes] = field(default_factory=dict)
 
 
 class Watcher:
-    """The changes that a watch has not sent yet. A watch that is more than `limit` changes behind is ended."""
+    """The changes that a watch has not sent yet."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self) -> None:
         self.closed = False
-        self._limit = limit
-        self._waiting: deque[Change] = deque()
+        self._waiting: list[Change] = []
         self._wake = asyncio.Event()
 
     def offer(self, change: Change) -> None:
-        if len(self._waiting) >= self._limit:
-            self.close()
-            return
         self._waiting.append(change)
         self._wake.set()
 
@@ -57,43 +51,28 @@ class Watcher:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
-        changes = list(self._waiting)
-        self._waiting.clear()
+        changes, self._waiting = self._waiting, []
         return changes
 
 
 class Table:
-    """The objects of a resource, in the order of namespace and name."""
+    """The objects of a resource."""
 
     def __init__(self, history: int, forgotten: int = 0) -> None:
         self.objects: dict[Key, Object] = {}
         self.watchers: set[Watcher] = set()
-        self.changed = 0
-        self._keys: list[Key] = []
         self._history: deque[Change] = deque()
         self._limit = history
         self._forgotten = forgotten
 
-    def put(self, key: Key, obj: Object) -> None:
-        if key not in self.objects:
-            insort(self._keys, key)
-        self.objects[key] = obj
-
-    def drop(self, key: Key) -> None:
-        del self.objects[key]
-        del self._keys[bisect_left(self._keys, key)]
-
     def keys(self, namespace: str = "") -> list[Key]:
-        """All keys, or those of one namespace."""
-        if not namespace:
-            return list(self._keys)
-        return self._keys[bisect_left(self._keys, (namespace, "")) : bisect_left(self._keys, (namespace + "\0", ""))]
+        """All keys, or those of one namespace, in the order of namespace and name."""
+        return sorted(key for key in self.objects if not namespace or key[0] == namespace)
 
     def items(self, namespace: str = "") -> list[Object]:
         return [self.objects[key] for key in self.keys(namespace)]
 
     def record(self, change: Change) -> None:
-        self.changed = change.version
         self._history.append(change)
         if len(self._history) > self._limit:
             self._forgotten = self._history.popleft().version
@@ -111,67 +90,77 @@ class Table:
             raise errors.gone(f"too old resource version: {version} ({self._forgotten})")
         return [change for change in self._history if change.version > version]
 
+    def close(self) -> None:
+        """Ends all watches."""
+        for watcher in list(self.watchers):
+            watcher.close()
+
 
 class Storage:
     """All tables. `listeners` are called after each write, in order, and must not await."""
 
     def __init__(self, history: int = 10_000) -> None:
         self.version = 1
-        self.history = history
         self.listeners: list[Callable[[Change], None]] = []
         self.uids: dict[str, Place] = {}
+        self.tables: dict[TableId, Table] = {}
         self._dependents: dict[str, dict[Place, None]] = {}
-        self._tables: dict[TableId, Table] = {}
-        self._compacted = 0
+        self._history, self._compacted = history, 0
 
     def table(self, table: TableId) -> Table:
-        if table not in self._tables:
-            self._tables[table] = Table(self.history, self._compacted)
-        return self._tables[table]
-
-    def tables(self) -> Iterator[tuple[TableId, Table]]:
-        return iter(list(self._tables.items()))
+        if table not in self.tables:
+            self.tables[table] = Table(self._history, self._compacted)
+        return self.tables[table]
 
     def get(self, table: TableId, key: Key) -> Object | None:
         return self.table(table).objects.get(key)
+
+    def existing(self, table: TableId, key: Key) -> Object:
+        """The object `key`. Raises 404 if there is none."""
+        obj = self.get(table, key)
+        if obj is None:
+            raise errors.not_found(*table, key[1])
+        return obj
+
+    def check_absent(self, table: TableId, key: Key) -> None:
+        """Raises 409 if there is an object `key`."""
+        if self.get(table, key) is not None:
+            raise errors.already_exists(*table, key[1])
+
+    def in_namespace(self, namespace: str) -> list[Place]:
+        """The places of all objects in `namespace`."""
+        return [(table, key) for table, objects in self.tables.items() for key in objects.keys(namespace)]
 
     def dependents(self, uid: str) -> list[Place]:
         """The places of the objects with an owner reference to `uid`."""
         return list(self._dependents.get(uid, ()))
 
     def insert(self, table: TableId, obj: Object) -> Object:
-        key = key_of(obj)
-        if self.get(table, key) is not None:
-            raise errors.already_exists(*table, key[1])
+        self.check_absent(table, key_of(obj))
         return self._commit("ADDED", table, obj, None)
 
     def replace(self, table: TableId, obj: Object, version: str) -> Object:
         """Stores `obj`. Raises 409 if the stored object does not have the resourceVersion `version`."""
         key = key_of(obj)
-        old = self.get(table, key)
-        if old is None:
-            raise errors.not_found(*table, key[1])
+        old = self.existing(table, key)
         if resource_version(old) != version:
             raise errors.conflict(*table, key[1])
         return self._commit("MODIFIED", table, obj, old)
 
     def remove(self, table: TableId, key: Key) -> Object:
-        old = self.get(table, key)
-        if old is None:
-            raise errors.not_found(*table, key[1])
+        old = self.existing(table, key)
         return self._commit("DELETED", table, old, old)
 
     def compact(self) -> None:
         """Clears the history of all tables, as a compaction of etcd does: older watches get 410."""
         self._compacted = self.version
-        for table in self._tables.values():
+        for table in self.tables.values():
             table.forget(self.version)
 
     def close(self) -> None:
         """Ends all watches."""
-        for table in self._tables.values():
-            for watcher in list(table.watchers):
-                watcher.close()
+        for table in self.tables.values():
+            table.close()
 
     def _commit(self, kind: str, table_id: TableId, obj: Object, old: Object | None) -> Object:
         self.version += 1
@@ -180,9 +169,9 @@ class Storage:
         if old is not None:
             self._unindex(table_id, key, old)
         if kind == "DELETED":
-            table.drop(key)
+            del table.objects[key]
         else:
-            table.put(key, obj)
+            table.objects[key] = obj
             self._index(table_id, key, obj)
         change = Change(kind, self.version, table_id, obj, old)
         table.record(change)
@@ -198,7 +187,4 @@ class Storage:
     def _unindex(self, table: TableId, key: Key, obj: Object) -> None:
         self.uids.pop(metadata(obj)["uid"], None)
         for owner in metadata(obj).get("ownerReferences") or ():
-            dependents = self._dependents.get(owner.get("uid", ""), {})
-            dependents.pop((table, key), None)
-            if not dependents:
-                self._dependents.pop(owner.get("uid", ""), None)
+            self._dependents.get(owner.get("uid", ""), {}).pop((table, key), None)
