@@ -96,43 +96,37 @@ class _Routes:
         return answer
 
     async def _page(self, request: Request, page: Page, more: dict[str, Any]) -> Response:
-        """The whole page, or its main part alone with `?fragment`. A page that has not changed is answered with 304."""
+        """The whole page, or its main part alone with `?fragment`. A part that has not changed is answered with 304."""
         query = dict(reversed(request.query_params.multi_items()))
         snapshot = self._console.live.snapshot()
-        body, seconds = await self._in_thread(self._timed, page, snapshot, query, more)
+        main, seconds = await self._in_thread(self._timed, page, snapshot, query, more)
         self._console.streams.slow_down(seconds)
-        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        tag = f'"{hashlib.blake2b(main.encode(), digest_size=12).hexdigest()}"'
+        if "fragment" not in query:
+            frame = {"page": page.path, "title": page.title, "pages": self._pages, "context": self._console.context}
+            return self._html("base.html", **frame, revision=snapshot.revision, main=main, tag=tag)
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
-        return Response(body, media_type="text/html", headers={"etag": tag})
+        return Response(main, media_type="text/html", headers={"etag": tag})
 
-    def _timed(self, *arguments: Any) -> tuple[bytes, float]:
-        """The body of a page, and the CPU seconds that it took."""
+    def _timed(self, *arguments: Any) -> tuple[str, float]:
+        """The main part of a page, and the CPU seconds that it took."""
         begin = time.thread_time()
         return self._render(*arguments), time.thread_time() - begin
 
-    def _render(self, page: Page, snapshot: Snapshot, query: dict[str, str], more: dict[str, Any]) -> bytes:
+    def _render(self, page: Page, snapshot: Snapshot, query: dict[str, str], more: dict[str, Any]) -> str:
         live = self._console.live
-        loading = [] if live.ready or not page.watched else live.progress()
-        values: dict[str, Any] = {
-            "layout": "fragment.html" if "fragment" in query else "base.html",
-            "page": page.path,
-            "title": page.title,
-            "pages": self._pages,
-            "context": self._console.context,
-            "trouble": live.trouble,
-            "loading": loading,
-            "waiting": not live.ready and page.watched,
-        }
+        values: dict[str, Any] = {"context": self._console.context, "trouble": live.trouble}
+        if page.watched and not live.ready:
+            return self._environment.get_template("loading.html").render(values, loading=live.progress())
         if page.path == "findings":
             more = {**more, **self._console.findings.shown(snapshot, query)}
-        if values["waiting"]:
-            return self._environment.get_template("loading.html").render(values).encode()
-        values |= {**page.read(snapshot, query), **more}
-        return self._environment.get_template(f"{page.path}.html").render(values).encode()
+        return self._environment.get_template(f"{page.path}.html").render(
+            {**values, **page.read(snapshot, query), **more}
+        )
 
-    def _html(self, template: str) -> Response:
-        return Response(self._environment.get_template(template).render(), media_type="text/html")
+    def _html(self, template: str, **values: Any) -> Response:
+        return Response(self._environment.get_template(template).render(values), media_type="text/html")
 
     # Explanations as the command prints them.
 

@@ -173,6 +173,18 @@ async def test_a_change_in_the_cluster_is_in_the_next_fragment_and_no_change_is_
     assert "NoDomainFits" not in changed.text
 
 
+async def test_a_page_names_its_revision_and_its_tag_so_that_a_tab_does_not_fetch_it_again() -> None:
+    async with console(Lists(objects())) as (client, made):
+        await page(client, "workloads")  # by then, nothing changes any more
+        parsed = await page(client, f"workloads?object={STUCK}")
+        stream = made.streams.messages("workloads")
+        message = await anext(stream)
+        await stream.aclose()
+        part = await client.get(f"workloads?fragment&object={STUCK}")
+    assert message == f"data: workloads {parsed.all('body')[0].attributes['data-revision']}\n\n".encode()
+    assert part.headers["etag"] == parsed.all("main")[0].attributes["data-tag"]
+
+
 async def test_streams_are_limited_coalesced_and_end_with_the_console() -> None:
     async with console(Lists(objects())) as (client, made):
         streams = [made.streams.messages("workloads") for _ in range(MOST_STREAMS)]

@@ -24,7 +24,7 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
     answer = explain(index, SET_REF)
     assert answer is not None
     snapshot = Snapshot(1, index.facts, NOW)
-    values = {"layout": "fragment.html", "trouble": None, **workloads.PAGE.read(snapshot, {"object": OBJECT})}
+    values = {"trouble": None, **workloads.PAGE.read(snapshot, {"object": OBJECT})}
     page = Parsed(ENVIRONMENT.get_template("workloads.html").render(values))
     assert page.heading == answer.headline
     assert page.texts("code", cls="id") == [reason.id for reason in answer.reasons]

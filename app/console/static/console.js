@@ -3,11 +3,12 @@
 (() => {
   const root = document.documentElement, body = document.body, main = document.getElementById("main");
   const page = body.dataset.page, light = document.getElementById("live");
-  let tag = "", source = null, fetching = false, again = false;
+  let tag = main.dataset.tag, shown = body.dataset.revision, source = null, fetching = false, again = false;
   root.classList.add("scripted");
 
   const say = (text) => { document.getElementById("said").textContent = text; };
   const live = (state, words) => { light.className = "s " + state; light.textContent = words; };
+  const current = () => main.querySelector(".lost") ? live("unknown", "? not up to date") : live("well", "● live");
 
   // Live updates: the stream says that something has changed, then the main part of the page is fetched.
   const key = (row) => row.querySelector("code,a,b")?.textContent + row.getAttribute("aria-level");
@@ -17,9 +18,9 @@
     try {
       const url = new URL(location.href);
       url.searchParams.set("fragment", "");
-      const answer = await fetch(url, { headers: tag ? { "If-None-Match": tag } : {} });
-      if (answer.ok) { tag = answer.headers.get("ETag") || ""; replace(await answer.text()); }
-      if (answer.ok || answer.status === 304) main.querySelector(".lost") ? live("unknown", "? not up to date") : live("well", "● live");
+      const answer = await fetch(url, { headers: { "If-None-Match": tag } });
+      if (answer.ok) { tag = answer.headers.get("ETag"); replace(await answer.text()); }
+      if (answer.ok || answer.status === 304) current();
       else live("unknown", "? no answer");
     } catch { live("unknown", "? console stopped"); }
     fetching = false;
@@ -47,7 +48,11 @@
   function listen() {
     if (source || document.hidden || page === "playground") return;
     source = new EventSource("events?page=" + page);
-    source.onmessage = refresh;
+    source.onmessage = (event) => {
+      const same = event.data === page + " " + shown;  // nothing has changed since the page was made
+      shown = "";
+      if (same) current(); else refresh();
+    };
     source.onerror = () => {
       live("unknown", "? not live, trying again");
       if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(listen, 5000); }
