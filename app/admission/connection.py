@@ -94,6 +94,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._read(self._kept + data if self._kept else data)
 
+    def eof_received(self) -> None:
+        self._serving.judge_now()  # the transport is closed next, and writes nothing then
+
     def pause_writing(self) -> None:
         self._unread_at = self._loop.time()
 

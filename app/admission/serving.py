@@ -82,10 +82,11 @@ class Serving:
         verdict would take 1.4 times as long, because TLS and Python would take turns in the processor caches
         (`./scripts/bench verdicts`)."""
         if not self._asking:
-            asyncio.get_running_loop().call_soon(self._judge)
+            asyncio.get_running_loop().call_soon(self.judge_now)
         self._asking.append(connection)
 
-    def _judge(self) -> None:
+    def judge_now(self) -> None:
+        """Judges and answers what waits for the next turn."""
         asking, self._asking = self._asking, []
         answers = [(connection, connection.judge()) for connection in asking]
         for connection, answer in answers:

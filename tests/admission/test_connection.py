@@ -413,6 +413,15 @@ async def test_requests_of_one_turn_are_judged_before_the_first_is_answered() ->
     turn.lose_all()
 
 
+async def test_a_client_that_ends_its_stream_with_the_request_gets_the_answer_first() -> None:
+    turn = Turn("a b")
+    turn.connections[0].eof_received()
+    assert turn.order == ["read", "read", "judged a", "judged b", "answered", "answered"]
+    await asyncio.sleep(0)
+    assert turn.order[6:] == []
+    turn.lose_all()
+
+
 async def test_a_request_whose_client_is_gone_is_not_judged() -> None:
     turn = Turn("a b")
     turn.connections[0].connection_lost(None)
