@@ -16,11 +16,12 @@ from app.config.schema import Configuration
 from app.console.live import Live
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
+from app.doctor.apis import Read
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
 from app.explain.reason import Reason
 from app.explain.topology import survey
-from app.kube.api import Client, ClusterError, Object
+from app.kube.api import Client, ClusterError
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 
 MOST_ROWS = 500
@@ -75,7 +76,7 @@ class Examination:
     def __init__(
         self,
         client: Client,
-        read: Callable[[str], Any],
+        read: Read,
         configuration: Configuration,
         live: Live,
         clock: Callable[[], float] = time.time,
@@ -84,6 +85,7 @@ class Examination:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self.result: Result | None = None
+        self.page = Page("findings", "Findings", self.shown)
 
     @property
     def running(self) -> bool:
@@ -124,16 +126,12 @@ class Examination:
 
     async def _doctor(self, result: Result) -> None:
         configuration = self._configuration
-        patient = Patient(self._client, self._read_path, _no_handshake, configuration, False, datetime.now(UTC))
+        patient = Patient(self._client, self._read, _no_handshake, configuration, False, datetime.now(UTC))
         for check in await examine(patient):
             if check.status == "ok":
                 result.passed.append(check)
             else:
                 result.rows.append(_of_doctor(check))
-
-    async def _read_path(self, path: str) -> Object:
-        answer: Object = await self._read(path)
-        return answer
 
     def shown(self, snapshot: Snapshot, query: Query) -> dict[str, Any]:
         """What the page shows: the findings of the last examination, and those of the topology of now."""
@@ -151,7 +149,7 @@ class Examination:
             "rows": [_shown(row) for row in kept[:MOST_ROWS]],
             "more": max(0, len(kept) - MOST_ROWS),
             "headline": _headline(rows, result, running=self.running),
-            "examined": _examined(result),
+            "examined": result is not None and result.end > 0,
             "running": self.running,
             "stage": result.stage if result else "",
             "looked_at": result.looked_at if result else 0,
@@ -181,8 +179,8 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 
 
 def _of_audit(finding: Finding) -> Row:
-    name = "/".join(filter(None, (finding.namespace, finding.name)))
     """The row of a finding: refused, not decided, or a leak if a resource has no owner. All others are warnings."""
+    name = "/".join(filter(None, (finding.namespace, finding.name)))
     remark = "leak" if finding.kind in _OWNED else "warning"
     group = "undecided" if finding.is_undecided else "refused" if finding.code else remark
     detail = "; ".join(finding.problems)
@@ -257,15 +255,3 @@ def _headline(rows: Sequence[Row], result: Result | None, *, running: bool) -> s
     if not urgent:
         return f"{findings}; none is urgent"
     return f"{findings}; {urgent} of them {'needs' if urgent == 1 else 'need'} action now"
-
-
-def _examined(result: Result | None) -> bool:
-    return result is not None and bool(result.end)
-
-
-def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
-    """Nothing: `Examination.shown` gives all values."""
-    return {}
-
-
-PAGE = Page("findings", "Findings", _read)

@@ -77,11 +77,8 @@ class Live:
         self.trouble: Trouble | None = None
         self.namespaces = tuple(namespaces)
         self._client, self._discovery = client, discovery
-        self._clock, self._pace, self._again = (
-            clock,
-            pace or Pace(page_size=PAGE, slice_size=SLICE, retry_most=10.0),
-            rights_again,
-        )
+        self._clock, self._again = clock, rights_again
+        self._pace = pace or Pace(page_size=PAGE, slice_size=SLICE, retry_most=10.0)
         self._renewal = renewal
         self._stores: dict[Scope, WatchStore[Any]] = {}
         self._denied: set[Scope] = set()

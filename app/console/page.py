@@ -1,6 +1,5 @@
-"""The form of a page, and the table of pages."""
+"""The form of a page."""
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +8,6 @@ from app.console.snapshot import Snapshot
 
 Query = Mapping[str, str]
 """The query of a request, the first value of each name."""
-
-PAGES = ("workloads", "topology", "findings", "playground")
-"""The modules of the pages, in the order of the bar and of the keys 1 to 4. Each has its page as PAGE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +19,3 @@ class Page:
     title: str
     read: Callable[[Snapshot, Query], dict[str, Any]]
     watched: bool = True
-
-
-def pages() -> list[Page]:
-    """All pages, in order."""
-    return [importlib.import_module(f"app.console.{name}").PAGE for name in PAGES]

@@ -22,11 +22,6 @@ def visible(value: Any) -> Any:
     return value
 
 
-def verbatim(value: str) -> Markup:
-    """Text that the user has entered: escaped, but with its hidden characters."""
-    return escape(value)
-
-
 def clock(seconds: float) -> str:
     """The local time of day."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
@@ -41,6 +36,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"verbatim": verbatim, "clock": clock, "commas": "{:,}".format}
+    # `verbatim` is for text that the user has entered: it is escaped, and keeps its hidden characters.
+    made.filters |= {"verbatim": escape, "clock": clock, "commas": "{:,}".format}
     made.globals["glyphs"] = GLYPHS
     return made

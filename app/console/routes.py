@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import re
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +15,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp
 
-from app.console import findings, playground, workloads
+from app.console import findings, playground, topology, workloads
 from app.console.events import Streams
 from app.console.guard import Guard
 from app.console.live import Live
-from app.console.page import Page, pages
+from app.console.page import Page
 from app.console.rendering import environment
 from app.console.snapshot import Snapshot
 
@@ -28,7 +27,6 @@ _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-_STATIC_NAME = re.compile(r"[a-z]+\.(css|js|svg)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def build_app(console: Console, token: str) -> ASGIApp:
     app.add_api_route("/findings", routes.examine, methods=["POST"])
     app.add_api_route("/playground", routes.judged, methods=["POST"])
     app.add_api_route("/playground.json", routes.saved, methods=["POST"])
-    for page in pages():
+    for page in routes.pages:
         app.add_api_route(f"/{page.path}", routes.page(page), methods=["GET"])
     app.add_exception_handler(404, _nothing)
     app.add_exception_handler(405, _nothing)
@@ -70,23 +68,24 @@ class _Routes:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._environment = environment()
-        self._pages = pages()
+        self.pages = (workloads.PAGE, topology.PAGE, console.findings.page, playground.PAGE)
+        """In the order of the bar and of the keys 1 to 4."""
+        self._static = {path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _TYPES}
         self._worker = ThreadPoolExecutor(1, "pages")  # more threads would need more memory, and be no faster
 
     async def entry(self) -> Response:
         return self._html("entry.html")
 
     async def static(self, name: str) -> Response:
-        path = _STATIC / name
-        if _STATIC_NAME.fullmatch(name) is None or not path.is_file():
+        if name not in self._static:
             return Response(status_code=404)
-        return Response(path.read_bytes(), media_type=_TYPES[path.suffix])
+        return Response(self._static[name], media_type=_TYPES[Path(name).suffix])
 
     async def events(self, request: Request) -> Response:
         if self._console.streams.full:
             return Response(status_code=503)
         named = request.query_params.get("page", "")
-        page = next((page.path for page in self._pages if page.path == named), self._pages[0].path)
+        page = next((page.path for page in self.pages if page.path == named), self.pages[0].path)
         return StreamingResponse(self._console.streams.messages(page), media_type="text/event-stream")
 
     def page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
@@ -103,7 +102,7 @@ class _Routes:
         self._console.streams.slow_down(seconds)
         tag = f'"{hashlib.blake2b(main.encode(), digest_size=12).hexdigest()}"'
         if "fragment" not in query:
-            frame = {"page": page.path, "title": page.title, "pages": self._pages, "context": self._console.context}
+            frame = {"page": page.path, "title": page.title, "pages": self.pages, "context": self._console.context}
             return self._html("base.html", **frame, revision=snapshot.revision, main=main, tag=tag)
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
@@ -119,8 +118,6 @@ class _Routes:
         values: dict[str, Any] = {"context": self._console.context, "trouble": live.trouble}
         if page.watched and not live.ready:
             return self._environment.get_template("loading.html").render(values, loading=live.progress())
-        if page.path == "findings":
-            more = {**more, **self._console.findings.shown(snapshot, query)}
         return self._environment.get_template(f"{page.path}.html").render(
             {**values, **page.read(snapshot, query), **more}
         )
@@ -156,8 +153,7 @@ class _Routes:
 
     async def judged(self, request: Request) -> Response:
         judged = await self._console.judge(await _form(request))
-        page = next(page for page in self._pages if page.path == "playground")
-        return await self._page(request, page, judged)
+        return await self._page(request, playground.PAGE, judged)
 
     async def saved(self, request: Request) -> Response:
         judged = await self._console.judge(await _form(request))

@@ -123,7 +123,6 @@ def _shown(answer: Answer) -> dict[str, Any]:
     return {
         "ref": _given(answer.ref),
         "kind": answer.ref.kind,
-        "namespace": answer.ref.namespace,
         "headline": answer.headline,
         "state": answer.state,
         "words": _WORDS[answer.state],

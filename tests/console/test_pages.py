@@ -9,7 +9,6 @@ import pytest
 from app.commands.sandbox import default_configuration
 from app.console.events import MOST_STREAMS
 from app.console.live import Trouble
-from app.console.page import PAGES
 from app.explain.answer import explain
 from app.explain.facts.common import Ref
 from app.explain.index import Index
@@ -20,6 +19,7 @@ from tests.console.objects import HOSTILE, objects
 from tests.console.objects import hostile as hostile_objects
 from tests.console.parsed import Parsed
 
+PAGES = ("workloads", "topology", "findings", "playground")
 STUCK = "PodCliqueSet/inference/llm-serve"
 
 
