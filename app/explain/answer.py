@@ -205,5 +205,5 @@ def _said(cases: Sequence[Case]) -> tuple[str, ...]:
 
 
 def _room(index: Index, cases: Sequence[Case]) -> tuple[Room, ...]:
-    places = (case.places for case in cases if index.room_is_known and case.places is not None)
+    places = (case.places for case in cases if index.room_is_known)
     return next((place.now.rooms for place in places if not place.now.fits), ())

@@ -9,15 +9,13 @@ from app.explain.domains import Domains
 from app.explain.facts.common import Amounts, Ref
 from app.explain.facts.grove import PodCliqueSet
 from app.explain.facts.nodes import Node
-from app.explain.facts.pods import Shape
+from app.explain.facts.pods import NODE_POOL, Shape
 from app.explain.fitness import is_fit
 from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.room import Board, Fit, Room
 from app.explain.words import is_device
-
-NODE_POOL = "kai.scheduler/node-pool"
 
 
 class Places:
@@ -55,7 +53,7 @@ class Places:
 
     @cached_property
     def now(self) -> Fit:
-        return self._board().fit(self.demand)
+        return self._trial()
 
     @cached_property
     def rooms(self) -> tuple[Room, ...]:
@@ -65,18 +63,18 @@ class Places:
     @cached_property
     def soon(self) -> Fit:
         """As if the pods that are terminating were gone."""
-        return self._board(self._index.soon_free(self.names)).fit(self.demand)
+        return self._trial(self._index.soon_free(self.names))
 
     @cached_property
     def any_pool(self) -> Fit:
         """As if node pools did not matter."""
         fit = {shape: self._fit(shape, "") for shape in self._shapes}
-        return self._board(fit=fit).fit(self.demand) if self.pool else self.now
+        return self._trial(fit=fit) if self.pool else self.now
 
     @cached_property
     def empty(self) -> Fit:
         """As if nothing ran, and all nodes were ready and open to the gang."""
-        return self._board(self._index.allocatable(self.names), self._all_nodes).fit(self.demand)
+        return self._trial(self._index.allocatable(self.names), self._all_nodes)
 
     @cached_property
     def all_open(self) -> bool:
@@ -85,7 +83,7 @@ class Places:
     @cached_property
     def all_fit(self) -> Fit:
         """As if all nodes were ready and open to the gang."""
-        return self.now if self.all_open else self._board(fit=self._all_nodes).fit(self.demand)
+        return self.now if self.all_open else self._trial(fit=self._all_nodes)
 
     @cached_property
     def rooms_if_open(self) -> tuple[Room, ...]:
@@ -114,7 +112,7 @@ class Places:
         """As if only these nodes could take pods."""
         chosen = [allowed(node) for node in self._index.nodes]
         fit = {s: [ok and own for ok, own in zip(ok_for, chosen, strict=True)] for s, ok_for in self.fit.items()}
-        return self._board(fit=fit).fit(self.demand)
+        return self._trial(fit=fit)
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> Board:
         """As if nodes had these labels too, by node name."""
@@ -129,6 +127,12 @@ class Places:
         free, full, part = set(self._index.free(self.names)), self._board(), self._board(counts=counts)
         same = all(full.capacity(shape, have) == part.capacity(shape, have) for shape in self._shapes for have in free)
         return self.now if same else part.fit(self.demand)
+
+    def _trial(
+        self, free: Sequence[tuple[int, ...]] | None = None, fit: Mapping[Shape, Sequence[bool]] | None = None
+    ) -> Fit:
+        """Whether the demand fits; one without pods does."""
+        return self._board(free, fit).fit(self.demand) if self.demand.count else Fit(fits=True)
 
     def _board(
         self,
@@ -167,19 +171,16 @@ class Case:
         return bool(self.gang.members) and ("pods" in self.index.facts.unseen or self.gang.waits)
 
     @cached_property
-    def places(self) -> Places | None:
-        """None if nothing has to be placed."""
-        return self._places(demand_of(self.gang))
+    def places(self) -> Places:
+        """Places for what still has to be placed, which may be nothing."""
+        return self.places_of(demand_of(self.gang))
 
     @cached_property
-    def anew(self) -> Places | None:
+    def anew(self) -> Places:
         """Places for the whole gang, as if none of it were placed."""
-        return self._places(demand_of(self.gang, all_of_it=True))
+        return self.places_of(demand_of(self.gang, all_of_it=True))
 
     def places_of(self, demand: Demand) -> Places:
         pool = self.gang.pod_group.pool if self.gang.pod_group is not None else ""
         key = (self.topology.keys, demand.profile, pool)
         return self.index.remembered(key, lambda: Places(self.index, self.topology, demand, pool))
-
-    def _places(self, demand: Demand | None) -> Places | None:
-        return None if demand is None else self.places_of(demand)

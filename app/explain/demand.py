@@ -47,11 +47,11 @@ class Demand:
         yield self
 
 
-def demand_of(gang: Gang, *, all_of_it: bool = False) -> Demand | None:
+def demand_of(gang: Gang, *, all_of_it: bool = False) -> Demand:
     """What is missing up to the minimum of each part, or, if every minimum is reached, one more pod of each part that
-    waits. None if nothing waits. `all_of_it` is the demand as if nothing were placed."""
+    waits. No pods if nothing waits. `all_of_it` is the demand as if nothing were placed."""
     extra = all(len(member.placed) >= member.minimum for member in gang.members) and not all_of_it
-    return _of_unit(gang.whole, extra=extra, anew=all_of_it)
+    return _of_unit(gang.whole, extra=extra, anew=all_of_it) or Demand(gang.whole.name, "")
 
 
 def _of_unit(unit: Unit, *, extra: bool, anew: bool) -> Demand | None:

@@ -193,7 +193,7 @@ class _Grower:
         """The domain of placed pods; without any, the most room for what has none."""
         if part.placed:
             return place_words(self._index, case.topology, part.placed, part.told.required)
-        if not self._index.room_is_known or case.places is None or case.places.now.fits:
+        if not self._index.room_is_known or case.places.now.fits:
             return ""
         short, best = case.places.now.short, case.places.now.best
         if short is None or best is None or short.name != part.name or not best.domain.path:

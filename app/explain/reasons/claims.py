@@ -90,7 +90,7 @@ def _shared(case: Case) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
 def claim_elsewhere(case: Case) -> Iterator[Reason]:
     """The claim is allocated on nodes that can't take the pods that wait."""
     for claim, pods in _shared(case):
-        if not claim.allocated or not claim.nodes or case.places is None:
+        if not claim.allocated or not claim.nodes:
             continue
         allowed = [node for node in case.index.nodes if matches_any(claim.nodes, node)]
         if case.places.on(partial(matches_any, claim.nodes)).fits:
@@ -140,7 +140,7 @@ def claim_full(case: Case) -> Iterator[Reason]:
 def channel_taken(case: Case) -> Iterator[Reason]:
     """Nodes have one channel each, and those that the gang needs have given theirs to other claims."""
     places = case.places
-    if places is None or not places.now.fits or not _waits_for_channel(case):
+    if not places.now.fits or not _waits_for_channel(case):
         return
     takers = {
         device.pool: claim

@@ -38,7 +38,7 @@ def parts(places: Places, short: Demand) -> tuple[str, ...]:
 def never_fits(case: Case) -> Iterator[Reason]:
     """Even without any other pod, no domain is large enough."""
     places = case.anew
-    if places is None or places.empty.fits:
+    if places.empty.fits:
         return
     short = places.empty.short or places.demand
     level, needs = level_of(case, short), pods_of(short.shapes)
@@ -73,7 +73,7 @@ def _oversize(places: Places, demand: Demand) -> str | None:
 def no_domain_fits(case: Case) -> Iterator[Reason]:
     """No domain has room now, one could have, and nothing of the part is placed yet."""
     short = _short(case)
-    if short is None or short.occupied or case.places is None:
+    if short is None or short.occupied:
         return
     places, level = case.places, level_of(case, short)
     if places.any_pool.fits or _missing_resource(case) is not None:
@@ -94,7 +94,7 @@ def no_domain_fits(case: Case) -> Iterator[Reason]:
 
 def _short(case: Case) -> Demand | None:
     """What has no room now, None if all has, or if even empty nodes had none (then `never_fits` says so)."""
-    if case.places is None or case.places.now.fits or case.anew is None or not case.anew.empty.fits:
+    if case.places.now.fits or not case.anew.empty.fits:
         return None
     return case.places.now.short
 
@@ -140,7 +140,7 @@ def _is_preemptible(index: Index, pod: Pod) -> bool:
 
 def _wider(case: Case, short: Demand) -> str:
     """The next wider level at which the gang fits, as advice; "" if there is none."""
-    if short.key not in case.topology.keys or case.places is None:
+    if short.key not in case.topology.keys:
         return ""
     above = case.topology.levels[: case.topology.keys.index(short.key)]
     for level in reversed(above):
@@ -163,7 +163,7 @@ def _with_key(demand: Demand, short: Demand, key: str) -> Demand:
 def bound_to_domain(case: Case) -> Iterator[Reason]:
     """Part of the gang runs, the rest must join it, and there is no room for it."""
     short = _short(case)
-    if short is None or not short.occupied or case.places is None or short.key not in case.topology.keys:
+    if short is None or not short.occupied or short.key not in case.topology.keys:
         return
     part = next(part for part in case.gang.whole.parts() if part.name == short.name)
     best = case.places.now.best
@@ -180,7 +180,7 @@ def bound_to_domain(case: Case) -> Iterator[Reason]:
 def nodes_unfit(case: Case) -> Iterator[Reason]:
     """Nodes are closed to the gang, and if they were open, it would fit."""
     short = _short(case)
-    if short is None or case.places is None or not case.places.all_fit.fits:
+    if short is None or not case.places.all_fit.fits:
         return
     places, shapes = case.places, [shape for shape, _ in short.shapes]
     for domain in _opened(case, short):
@@ -192,8 +192,6 @@ def nodes_unfit(case: Case) -> Iterator[Reason]:
 
 def _opened(case: Case, short: Demand) -> list[Domain]:
     """The domains in which `short` would fit if all nodes were open, the one first that lacks least now."""
-    if case.places is None:
-        return []
     alone = case.places_of(short)
     now = {room.domain.path: room.pods for room in case.places.now.rooms}
     rooms = [room for room in alone.rooms_if_open if room.pods >= short.count]
@@ -226,7 +224,7 @@ def _unfit(places: Places, domain: Domain, closed: list[tuple[Node, str]]) -> Re
 def other_resource(case: Case) -> Iterator[Reason]:
     """The devices fit, and another resource does not."""
     short, missing = _short(case), _missing_resource(case)
-    if short is None or missing is None or case.places is None:
+    if short is None or missing is None:
         return
     name, level = missing, level_of(case, short)
     asks, most = _asked_and_free(case.places, short, name)
@@ -245,7 +243,7 @@ def other_resource(case: Case) -> Iterator[Reason]:
 def _missing_resource(case: Case) -> str | None:
     """The resource without which it would fit, if devices are asked for and fit by themselves."""
     short = _short(case)
-    if short is None or case.places is None:
+    if short is None:
         return None
     names = sorted({name for shape, _ in short.shapes for name, _ in shape.requests})
     if not any(map(is_device, names)) or not case.places.devices_alone.fits:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from app.explain.case import NODE_POOL, Case
+from app.explain.case import Case
 from app.explain.facts.kai import KaiPodGroup, Queue, Said
+from app.explain.facts.pods import NODE_POOL
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.words import amount, clock, counted, gpus_of, listed, plain
@@ -66,8 +67,6 @@ def queue_limit(case: Case) -> Iterator[Reason]:
 
 def asked_gpus(case: Case) -> int:
     """What the gang still asks for, in thousandths of a GPU."""
-    if case.places is None:
-        return 0
     return sum(gpus_of(dict(shape.requests)) * count for shape, count in case.places.demand.shapes)
 
 
@@ -95,7 +94,7 @@ def queue_quota(case: Case) -> Iterator[Reason]:
 def fair_share(case: Case) -> Iterator[Reason]:
     """The queue is promised what the gang asks for, and a sibling holds more than its own promise."""
     group = case.gang.pod_group
-    if group is None or case.places is None or case.places.now.fits:
+    if group is None or case.places.now.fits:
         return
     asked = asked_gpus(case)
     for queue in chain(case.index, group.queue):
@@ -135,7 +134,7 @@ def preemption_delay(case: Case) -> Iterator[Reason]:
 def outside_pool(case: Case) -> Iterator[Reason]:
     """The gang is bound to a node pool, and only nodes outside of it have room."""
     group = case.gang.pod_group
-    if group is None or not group.pool or case.places is None:
+    if group is None or not group.pool:
         return
     queue = case.index.queues.get(group.queue)
     if queue is None or queue.pool != group.pool or case.places.now.fits or not case.places.any_pool.fits:

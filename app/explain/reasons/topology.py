@@ -9,21 +9,20 @@ from app.explain.domains import Domains
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.nodes import Node
+from app.explain.facts.pods import NODE_POOL
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import amount, counted, gpus_of, listed
+from app.rules.topology.levels import HOSTNAME_KEY
 
-NODE_POOL = "kai.scheduler/node-pool"
-HOSTNAME = "kubernetes.io/hostname"
 _NUMBER = re.compile(r"(.*?)(\d+)")
 Labels = Mapping[str, str]
 
 
 def level_label_missing(case: Case) -> Iterator[Reason]:
     """In explain, only for gangs with a constraint: KAI leaves these nodes out for them alone."""
-    places = case.places
-    helps = case.index.room_is_known and places is not None and not places.now.fits and _would_fit(case)
+    helps = case.index.room_is_known and not case.places.now.fits and _would_fit(case)
     yield from missing_labels(case.index, case.topology, helps=helps)
 
 
@@ -101,16 +100,14 @@ def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
 def _agree(node: Node, before: Node | None, after: Node | None, keys: tuple[str, ...], missing: str) -> bool:
     if before is None or after is None or before.labels[missing] != after.labels[missing]:
         return False
-    compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME)]
+    compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]
     return all(node.labels.get(key) == other.labels.get(key) for key in compared for other in (before, after))
 
 
 def _would_fit(case: Case) -> bool:
     """Whether the gang fits if the nodes outside had the labels that their neighbours suggest."""
     guesses = guessed_labels(case.index, case.topology) if outside_nodes(case.index, case.topology) else {}
-    if not guesses or case.places is None:
-        return False
-    return case.places.with_labels(guesses).fit(case.places.demand).fits
+    return bool(guesses) and case.places.with_labels(guesses).fit(case.places.demand).fits
 
 
 def not_a_tree(case: Case) -> Iterator[Reason]:
@@ -124,7 +121,7 @@ def twice_in_the_tree(index: Index, topology: Topology) -> Iterator[Reason]:
     paths = {path for path in domains.paths if path is not None}
     for depth in range(len(topology.keys), 1, -1):
         paths = {path[:depth] for path in paths}
-        if topology.keys[depth - 1] == HOSTNAME:
+        if topology.keys[depth - 1] == HOSTNAME_KEY:
             continue
         parents: dict[str, list[tuple[str, ...]]] = defaultdict(list)
         for path in sorted(paths):
