@@ -130,7 +130,7 @@ def read(directory: Path) -> Object:
 
         watching = asyncio.create_task(watch())
         async with reading_client(RESOURCES, directory / "kubeconfig", None) as client:
-            facts, _ = await read_all(client, (), now=time.time(), page=PAGE)
+            facts = await read_all(client, now=time.time(), page=PAGE)
         done = True
         await watching
         Index(facts)

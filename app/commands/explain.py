@@ -94,8 +94,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
 
 
 async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Facts:
-    facts, _ = await read_for(client, ref, room=not arguments.no_room, now=time.time())
-    return facts
+    return await read_for(client, ref, room=not arguments.no_room, now=time.time())
 
 
 def _print(facts: Facts, ref: Ref, arguments: argparse.Namespace) -> int:

@@ -66,8 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
     resources = (*TOPOLOGY, NODE, POD, RESOURCE_SLICE, RESOURCE_CLAIM, *([POD_CLIQUE_SET] if sets else []))
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
-        facts, _ = await read_all(client, (), now=time.time(), only=resources)
-        return facts
+        return await read_all(client, now=time.time(), only=resources)
 
 
 def levels_of(path: str, name: str) -> ClusterTopology:

@@ -103,10 +103,6 @@ class Index:
         return current(self.facts.slices)
 
     @cached_property
-    def node_positions(self) -> Mapping[str, int]:
-        return {node.name: position for position, node in enumerate(self.nodes)}
-
-    @cached_property
     def open_nodes(self) -> list[bool]:
         """Which nodes take pods that select nothing and tolerate nothing."""
         return [node.ready and not node.unschedulable and not node.taints for node in self.nodes]
@@ -292,7 +288,7 @@ _NAMED = (
 _CAPACITY = "capacity"
 """Stands for the names of all nodes and what they have: less than the fields `nodes` and `slices`."""
 _OF_NODES = {"nodes": {"nodes", "slices"}, "open_nodes": {"nodes", "slices"}}
-_OF_CAPACITY = {"node_positions": {_CAPACITY}, "gpus": {_CAPACITY}}
+_OF_CAPACITY = {"gpus": {_CAPACITY}}
 _OTHERS = {"_group_of_owner": {"pod_groups"}, "slices": {"slices"}}
 _LOOKUPS = {name: {name} for name in _NAMED.split()} | _OF_NODES | _OF_CAPACITY | _OTHERS
 """The lookups that are cached properties, and the fields that each is made of."""

@@ -5,14 +5,15 @@ the cause, and the rest is read all the same.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM, Facts, projected
+from app.explain.facts import BY_RESOURCE, CHANNELS, RESOURCES, ROOM, Facts, projected
 from app.explain.facts.common import Ref, place
 from app.explain.facts.pods import Pod
 from app.explain.facts.values import at, text
 from app.explain.reading import PAGE, Reading, collector_paused
+from app.explain.subject import KINDS
 from app.kube.api import Object, Reader
 from app.objects.resource import EVENT, NODE, POD, Resource
 from app.objects.shape import maps_of
@@ -33,26 +34,19 @@ _WORKLOADS = (kinds.WORKLOAD, kinds.K8S_POD_GROUP)
 _OF_SET = (kinds.POD_CLIQUE, kinds.POD_GANG, kinds.POD_GROUP)
 _OBJECTS = {
     resource.kind: resource
-    for resource in (
-        kinds.POD_CLIQUE_SET,
-        kinds.POD_CLIQUE_SCALING_GROUP,
-        *_OF_SET,
-        kinds.WORKLOAD,
-        POD,
-        kinds.RESOURCE_CLAIM,
-        kinds.COMPUTE_DOMAIN,
-    )
+    for resource in RESOURCES
+    if resource.kind in KINDS.values() and resource != kinds.K8S_POD_GROUP
 }
 """What may be asked about, by its kind."""
 
 
-async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE) -> tuple[Facts, Reading]:
+async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE) -> Facts:
     """What is needed to explain one object. Only nodes, pods and, if the object has claims, ResourceClaims are read for
     the whole cluster, and without `room` not even those."""
     reading = Reading(client, page)
     with collector_paused():
         await _read_for(reading, ref, room=room)
-    return reading.facts(now), reading
+    return reading.facts(now)
 
 
 async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
@@ -63,7 +57,7 @@ async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
         *(_of_set(reading, resource, namespace, pcs) for resource in _OF_SET),
         *((reading.get(kinds.POD_CLIQUE_SET, pcs, namespace),) if pcs else ()),
         reading.list(EVENT, namespace),
-        reading.list_in(POD, (namespace,)) if room else _of_set(reading, POD, namespace, pcs),
+        reading.list_everywhere(POD, namespace) if room else _of_set(reading, POD, namespace, pcs),
     )
     if not room:
         reading.skip(ROOM)
@@ -139,7 +133,7 @@ async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None
         return
     await asyncio.gather(
         *(reading.list(resource, namespace if resource.namespaced else None) for resource in _CLAIMS),
-        reading.list_in(kinds.RESOURCE_CLAIM, (namespace,))
+        reading.list_everywhere(kinds.RESOURCE_CLAIM, namespace)
         if everywhere
         else reading.list(kinds.RESOURCE_CLAIM, namespace),
     )
@@ -153,14 +147,12 @@ async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None
     await asyncio.gather(*(reading.get(POD, name, namespace) for name in sorted(consumers - known)[:MOST_GETS]))
 
 
-async def read_all(
-    client: Reader, namespaces: Sequence[str], *, now: float, page: int = PAGE, only: Iterable[Resource] = BY_RESOURCE
-) -> tuple[Facts, Reading]:
-    """Every kind once for the whole cluster, or else for those of `namespaces` that may be read."""
+async def read_all(client: Reader, *, now: float, page: int = PAGE, only: Iterable[Resource] = BY_RESOURCE) -> Facts:
+    """Every kind once, for the whole cluster."""
     reading = Reading(client, page)
     with collector_paused():
-        await asyncio.gather(*(reading.list_in(resource, namespaces) for resource in only))
-    return reading.facts(now), reading
+        await asyncio.gather(*(reading.list_everywhere(resource) for resource in only))
+    return reading.facts(now)
 
 
 def facts_of(documents: Iterable[Object], now: float) -> Facts:

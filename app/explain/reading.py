@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from app.explain.facts import BY_RESOURCE, CHANNELS, ROOM, Facts
@@ -21,10 +21,9 @@ _OF_ALL_NAMESPACES = {POD: ROOM, RESOURCE_CLAIM: CHANNELS}
 
 
 class Reading:
-    """Facts as they come in. `lists` counts lists and `gets` single reads, for people who care for their API server."""
+    """Facts as they come in."""
 
     def __init__(self, client: Reader, page: int = PAGE) -> None:
-        self.lists = self.gets = 0
         self._client, self._page = client, page
         self._facts: dict[str, list[Any]] = {projection.field: [] for projection in BY_RESOURCE.values()}
         self._unseen: dict[str, str] = {}
@@ -63,28 +62,23 @@ class Reading:
             self._unseen.setdefault(field, cause(error))
         return len(self._facts[field]) - before
 
-    async def list_in(self, resource: Resource, namespaces: Sequence[str]) -> None:
-        """A list of all namespaces, or else of each of `namespaces` that may be read."""
+    async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
+        """A list of all namespaces, or else of the one namespace if that may be read."""
         error = await self._try(resource, None)
         if error is None:
             return
         if resource in _OF_ALL_NAMESPACES:
             why = f"{cause(error)} {resource.plural} of all namespaces" if error.code == 403 else cause(error)
             self._unseen[_OF_ALL_NAMESPACES[resource]] = why
-        field = BY_RESOURCE[resource].field
-        if error.code != 403 or not resource.namespaced or not namespaces:
-            self._unseen.setdefault(field, cause(error))
-            return
-        for namespace in namespaces:
+        if error.code == 403 and namespace is not None:
             error = await self._try(resource, namespace)
-            if error is not None:
-                self._unseen.setdefault(field, f"{cause(error)} in {namespace}")
+        if error is not None:
+            self._unseen.setdefault(BY_RESOURCE[resource].field, cause(error))
 
     async def _try(self, resource: Resource, namespace: str | None, selector: str = "") -> ClusterError | None:
         """The error that ended a list; None for none, and for a resource that isn't served."""
         field, project = BY_RESOURCE[resource]
         facts = self._facts[field]
-        self.lists += 1
         try:
             async for page in pages(self._client, resource, namespace, limit=self._page, label_selector=selector):
                 for position, obj in enumerate(page.items, 1):
@@ -100,7 +94,6 @@ class Reading:
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
         """One object, which becomes a fact too if its kind is one of the facts; None if it doesn't exist."""
-        self.gets += 1
         projection = BY_RESOURCE.get(resource)
         try:
             obj = await self._client.get(resource, name, namespace)

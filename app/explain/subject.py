@@ -9,22 +9,6 @@ from app.explain.facts.pods import Pod
 from app.explain.gang import Gang, gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
 from app.explain.index import Index
 
-_SHORT_NAMES = {
-    "PodCliqueSet": "pcs",
-    "PodCliqueScalingGroup": "pcsg",
-    "PodClique": "pclq",
-    "PodGang": "pg",
-    "PodGroup": "",
-    "Workload": "",
-    "Pod": "po",
-    "ResourceClaim": "",
-    "ComputeDomain": "",
-}
-KINDS: Mapping[str, str] = {
-    name: kind for kind, short in _SHORT_NAMES.items() for name in (kind.lower(), f"{kind.lower()}s", short) if name
-}
-"""What may be asked about, with kubectl's names for it."""
-
 
 @dataclass(frozen=True)
 class Subject:
@@ -52,7 +36,7 @@ class _Match:
 
 def subject(index: Index, ref: Ref) -> Subject | None:
     """None if the facts have no such object."""
-    match = _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
+    match = _FINDERS[ref.kind][1](index, ref) if ref.kind in _FINDERS else None
     if match is None:
         return None
     pcs = index.sets.get((ref.namespace, match.place.pcs))
@@ -164,14 +148,20 @@ def _gangs_of_pods(index: Index, pods: Iterable[Pod]) -> tuple[Gang, ...]:
     return tuple(gangs.values())
 
 
-_FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
-    "PodCliqueSet": _of_set,
-    "PodCliqueScalingGroup": _of_scaling_group,
-    "PodClique": _of_clique,
-    "PodGang": _of_gang,
-    "PodGroup": _of_pod_group,
-    "Workload": _of_workload,
-    "Pod": _of_pod,
-    "ResourceClaim": _of_claim,
-    "ComputeDomain": _of_compute_domain,
+_FINDERS: Mapping[str, tuple[str, Callable[[Index, Ref], _Match | None]]] = {
+    "PodCliqueSet": ("pcs", _of_set),
+    "PodCliqueScalingGroup": ("pcsg", _of_scaling_group),
+    "PodClique": ("pclq", _of_clique),
+    "PodGang": ("pg", _of_gang),
+    "PodGroup": ("", _of_pod_group),
+    "Workload": ("", _of_workload),
+    "Pod": ("po", _of_pod),
+    "ResourceClaim": ("", _of_claim),
+    "ComputeDomain": ("", _of_compute_domain),
 }
+"""What may be asked about: its short name for kubectl, and how it is found."""
+
+KINDS: Mapping[str, str] = {
+    name: kind for kind, (short, _) in _FINDERS.items() for name in (kind.lower(), f"{kind.lower()}s", short) if name
+}
+"""kubectl's names for what may be asked about."""

@@ -221,9 +221,9 @@ def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str 
     """The one domain that pods are in, at the level asked for or at the narrowest at which there is one; else how many
     domains of that level. "" if their nodes are not known."""
     domains, names = index.domains(topology.keys), {pod.node for pod in pods}
-    if not names or not names <= index.node_positions.keys():
+    if not names or not names <= domains.positions.keys():
         return ""
-    paths = [path for name in names if (path := domains.paths[index.node_positions[name]]) is not None]
+    paths = [path for name in names if (path := domains.paths[domains.positions[name]]) is not None]
     if len(paths) < len(names) or not topology.keys:
         return counted(len(names), "node")
     narrower = range(len(topology.keys), 0, -1)

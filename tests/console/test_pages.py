@@ -52,7 +52,7 @@ async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> Non
 
 async def test_the_page_shows_what_the_command_prints() -> None:
     ref = Ref("PodCliqueSet", "inference", "llm-serve")
-    facts, _ = await read_for(Lists(objects()), ref, room=True, now=NOW)
+    facts = await read_for(Lists(objects()), ref, room=True, now=NOW)
     answer = explain(Index(facts), ref)
     assert answer is not None
     async with console(Lists(objects())) as (client, _):

@@ -75,7 +75,7 @@ async def stage(
 
 async def asked(server: ApiServer, ref: Ref, *, user: str = "operator", room: bool = True) -> Answer:
     async with reading_client(RESOURCES, server.kubeconfig, user) as client:
-        read, _ = await read_for(client, ref, room=room, now=time.time())
+        read = await read_for(client, ref, room=room, now=time.time())
     answer = explain(Index(read), ref)
     assert answer is not None
     return answer
@@ -135,11 +135,10 @@ async def test_only_reads_are_sent(stage: tuple[str, ApiServer, Stage]) -> None:
     if isinstance(server, Sandbox):
         server.authorizer.granted.clear()
     async with reading_client(RESOURCES, server.kubeconfig, "operator") as client:
-        _, reading = await read_for(client, SET_REF, room=True, now=time.time())
+        await read_for(client, SET_REF, room=True, now=time.time())
         verbs = {verb for verb, _, _ in client.calls}
         total = sum(client.calls.values())
     assert verbs == {"get", "list"}
-    assert total == reading.lists + reading.gets + 1
     assert total <= 25
     if isinstance(server, Sandbox):
         assert {access.verb for access in server.authorizer.granted} == {"get", "list"}
@@ -169,7 +168,7 @@ async def test_what_a_user_may_not_see_at_all_is_not_found(kind: str, tmp_path: 
     async with staged(tmp_path, "design", LOCAL[:2], kind) as (server, store):
         await store.show(facts())
         async with reading_client(RESOURCES, server.kubeconfig, "operator") as client:
-            read, _ = await read_for(client, SET_REF, room=True, now=time.time())
+            read = await read_for(client, SET_REF, room=True, now=time.time())
     assert explain(Index(read), SET_REF) is None
     assert read.unseen["sets"] == "no right to list"
     assert read.pods == ()

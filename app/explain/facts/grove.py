@@ -6,10 +6,10 @@ from app.explain.facts.common import NOWHERE, UNBOUND, Condition, Named, Object,
 from app.explain.facts.pods import NO_SHAPE, PodClaim, Shape, pod_claims, shape
 from app.explain.facts.values import at, seconds_since_1970, text, texts
 from app.objects.shape import int_of, maps_of
+from app.rules.topology.binding_levels import KAI_SCHEDULER
 from app.rules.topology.levels import Level, read_levels
 
 TOPOLOGY_NAME = ("grove.io/topology-name", "kai.scheduler/topology")
-KAI = "kai-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,10 @@ def cluster_topology_binding(obj: Object) -> ClusterTopology:
     drifts = [
         text(status, "message") or "not in sync"
         for status in maps_of(at(obj, "status").get("schedulerTopologyStatuses"))
-        if status.get("schedulerName") == KAI and status.get("inSync") is False
+        if status.get("schedulerName") == KAI_SCHEDULER and status.get("inSync") is False
     ]
     bindings = maps_of(at(obj, "spec").get("schedulerTopologyBindings"))
-    bound = [text(item, "topologyReference") for item in bindings if item.get("schedulerName") == KAI]
+    bound = [text(item, "topologyReference") for item in bindings if item.get("schedulerName") == KAI_SCHEDULER]
     return ClusterTopology(
         "ClusterTopologyBinding",
         name,

@@ -1,6 +1,5 @@
 """Reasons in ResourceClaims, device classes and ComputeDomains."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -11,7 +10,7 @@ from app.explain.facts.pods import Pod, PodClaim
 from app.explain.fitness import matches_any
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
-from app.explain.reasons.gates import refs
+from app.explain.reasons.gates import grouped, refs
 from app.explain.words import ago, counted, listed
 from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
 
@@ -36,33 +35,31 @@ def _claims(case: Case) -> Iterator[tuple[PodClaim, Ref]]:
 
 def claim_missing(case: Case) -> Iterator[Reason]:
     """A claim or a template that pods name does not exist."""
-    index, namespace = case.index, case.namespace
-    missing: dict[tuple[str, str, str], set[Ref]] = defaultdict(set)
-    for claim, user in _claims(case):
-        if claim.template and (namespace, claim.template) not in index.claim_templates:
-            missing["ResourceClaimTemplate", claim.template, "resourceClaimTemplateName"].add(user)
-        elif claim.claim and (namespace, claim.claim) not in index.claims:
-            missing["ResourceClaim", claim.claim, "resourceClaimName"].add(user)
-    for (kind, name, field), users in sorted(missing.items()):
-        objects = tuple(sorted(users))
+    missing = ((named, user) for claim, user in _claims(case) if (named := _missing(case, claim)) is not None)
+    for (kind, name, field), users in grouped(missing):
+        objects = tuple(sorted(set(users)))
         evidence = (Evidence(objects[0], f"spec.resourceClaims[].{field}", name),)
         remedy = "run `grove-admission doctor`; check whether the webhook was off when the PodClique was made"
         yield Reason("ClaimMissing", objects, f"{kind} {name} does not exist", remedy, "platform", evidence)
 
 
+def _missing(case: Case, claim: PodClaim) -> tuple[str, str, str] | None:
+    """(kind, name, field) of what does not exist."""
+    if claim.template and (case.namespace, claim.template) not in case.index.claim_templates:
+        return "ResourceClaimTemplate", claim.template, "resourceClaimTemplateName"
+    if claim.claim and (case.namespace, claim.claim) not in case.index.claims:
+        return "ResourceClaim", claim.claim, "resourceClaimName"
+    return None
+
+
 def device_class_missing(case: Case) -> Iterator[Reason]:
-    known = {device_class.name for device_class in case.index.facts.device_classes}
-    holders: dict[str, set[Ref]] = defaultdict(set)
-    for claim, _ in _claims(case):
-        ref, classes = _classes(case, claim)
-        for name in classes:
-            holders[name].add(ref)
-    for name, objects in sorted(holders.items()):
-        if name not in known:
-            ordered = tuple(sorted(objects))
-            text = f"DeviceClass {name} is unknown: {ordered[0]} can never be allocated"
-            evidence = (Evidence(ordered[0], "spec.devices.requests[].deviceClassName", name),)
-            yield Reason("DeviceClassMissing", ordered, text, "install the driver that has it", "platform", evidence)
+    named = (_classes(case, claim) for claim, _ in _claims(case))
+    unknown = ((name, ref) for ref, classes in named for name in classes if name not in case.index.device_classes)
+    for name, refs_of_claims in grouped(unknown):
+        objects = tuple(sorted(set(refs_of_claims)))
+        text = f"DeviceClass {name} is unknown: {objects[0]} can never be allocated"
+        evidence = (Evidence(objects[0], "spec.devices.requests[].deviceClassName", name),)
+        yield Reason("DeviceClassMissing", objects, text, "install the driver that has it", "platform", evidence)
 
 
 def _classes(case: Case, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
@@ -76,12 +73,8 @@ def _classes(case: Case, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
 
 def _shared(case: Case) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
     """Claims that pods of the gang share by name, with the pods that wait."""
-    waiting: dict[str, list[Pod]] = defaultdict(list)
-    for pod in case.gang.waiting:
-        for claim in pod.claims:
-            if claim.claim and not claim.template:
-                waiting[claim.claim].append(pod)
-    for name, pods in sorted(waiting.items()):
+    waiting = ((c.claim, pod) for pod in case.gang.waiting for c in pod.claims if c.claim and not c.template)
+    for name, pods in grouped(waiting):
         stored = case.index.claims.get((case.namespace, name))
         if stored is not None:
             yield stored, pods

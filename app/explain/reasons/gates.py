@@ -1,21 +1,33 @@
 """Reasons for which a pod is not handed to KAI yet: missing pods, gates, and pods that KAI has not taken up."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from app.explain.case import Case
 from app.explain.facts.common import Ref
-from app.explain.facts.grove import KAI, PodGang
+from app.explain.facts.grove import PodGang
 from app.explain.facts.pods import POD_GROUP_NAME, Pod
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.words import counted, listed
+from app.rules.topology.binding_levels import KAI_SCHEDULER
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
+K = TypeVar("K", str, tuple[str, str, str])
+V = TypeVar("V")
 
 
 def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
     return tuple(sorted(pod.ref for pod in pods))
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
+    """The values of each key, in the order of the keys."""
+    groups: dict[K, list[V]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return sorted(groups.items(), key=lambda group: group[0])
 
 
 def gang_incomplete(case: Case) -> Iterator[Reason]:
@@ -80,12 +92,8 @@ def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]
 
 
 def gate_foreign(case: Case) -> Iterator[Reason]:
-    gated: dict[str, list[Pod]] = defaultdict(list)
-    for pod in case.gang.pods:
-        for gate in pod.gates:
-            if gate != GROVE_GATE:
-                gated[gate].append(pod)
-    for gate, pods in sorted(gated.items()):
+    foreign = ((gate, pod) for pod in case.gang.pods for gate in pod.gates if gate != GROVE_GATE)
+    for gate, pods in grouped(foreign):
         objects = refs(pods)
         text = f"The gate {gate} holds {counted(len(pods), 'pod')}; it is neither ours nor Grove's"
         evidence = (Evidence(objects[0], "spec.schedulingGates", gate),)
@@ -103,12 +111,8 @@ def pod_group_missing(case: Case) -> Iterator[Reason]:
 
 
 def _missing(case: Case, look: Callable[[Index, Pod], tuple[str, str, str] | None]) -> Iterator[Reason]:
-    missing: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
-    for pod in case.gang.waiting:
-        named = look(case.index, pod)
-        if named is not None:
-            missing[named].append(pod)
-    for (kind, name, field), pods in sorted(missing.items()):
+    missing = ((named, pod) for pod in case.gang.waiting if (named := look(case.index, pod)) is not None)
+    for (kind, name, field), pods in grouped(missing):
         objects, verb = refs(pods), "waits" if len(pods) == 1 else "wait"
         text = f"{counted(len(pods), 'pod')} {verb} for {kind} {name}, which does not exist"
         evidence = (Evidence(objects[0], field, name),)
@@ -136,11 +140,9 @@ def _missing_pod_group(index: Index, pod: Pod) -> tuple[str, str, str] | None:
 
 def not_grouped(case: Case) -> Iterator[Reason]:
     """A pod for KAI that KAI's pod-grouper has not taken up, and that nothing else holds back."""
-    by_words: dict[str, list[Pod]] = defaultdict(list)
-    for pod in case.gang.waiting:
-        if pod.scheduler == KAI and not (pod.group or pod.gates or pod.workload or pod.workload_group):
-            by_words[next(iter(grouper_warnings(case.index, pod)), "")].append(pod)
-    for words, pods in sorted(by_words.items()):
+    pods_of_kai = [pod for pod in case.gang.waiting if pod.scheduler == KAI_SCHEDULER]
+    untaken = [pod for pod in pods_of_kai if not (pod.group or pod.gates or pod.workload or pod.workload_group)]
+    for words, pods in grouped((next(iter(grouper_warnings(case.index, pod)), ""), pod) for pod in untaken):
         objects = refs(pods)
         evidence = (Evidence(objects[0], f"metadata.annotations[{POD_GROUP_NAME}]", "absent"),)
         text = f"KAI has not taken up {counted(len(pods), 'pod')}"
@@ -159,11 +161,10 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
 
 def wrong_scheduler(case: Case) -> Iterator[Reason]:
     """There are constraints, and the pods go to a scheduler that knows none of them."""
-    others = Counter(pod.scheduler for pod in case.gang.pods if pod.scheduler != KAI)
-    for name, count in sorted(others.items()):
-        objects = refs(pod for pod in case.gang.pods if pod.scheduler == name)
-        verb = "is" if count == 1 else "are"
-        text = f"{counted(count, 'pod')} with a topology constraint {verb} placed by {name}, which knows no gangs"
+    others = ((pod.scheduler, pod) for pod in case.gang.pods if pod.scheduler != KAI_SCHEDULER)
+    for name, pods in grouped(others):
+        objects, verb = refs(pods), "is" if len(pods) == 1 else "are"
+        text = f"{counted(len(pods), 'pod')} with a topology constraint {verb} placed by {name}, which knows no gangs"
         evidence = (Evidence(objects[0], "spec.schedulerName", name),)
-        remedy = f"set schedulerName: {KAI} in the pod templates"
+        remedy = f"set schedulerName: {KAI_SCHEDULER} in the pod templates"
         yield Reason("WrongScheduler", objects, text, remedy, "you", evidence)

@@ -9,13 +9,13 @@ from app.explain.case import Case, Places
 from app.explain.demand import Demand
 from app.explain.devices import PREFIX
 from app.explain.domains import Domain
-from app.explain.facts.grove import KAI
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod, Shape
 from app.explain.fitness import unfit_because
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason, Who
 from app.explain.words import amount, counted, gpus_of, is_device, listed, pods_of
+from app.rules.topology.binding_levels import KAI_SCHEDULER
 
 NOT_PREEMPTIBLE = 100
 """From this priority on, KAI evicts a pod for no other, unless its workload says otherwise."""
@@ -135,7 +135,8 @@ def _is_preemptible(index: Index, pod: Pod) -> bool:
     100 (https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/priority)."""
     group = index.pod_groups.get((pod.namespace, pod.group))
     declared = (group.preemptibility if group is not None else "") or pod.preemptibility
-    return pod.scheduler == KAI and (declared == "preemptible" or (not declared and pod.priority < NOT_PREEMPTIBLE))
+    may_be_evicted = declared == "preemptible" or (not declared and pod.priority < NOT_PREEMPTIBLE)
+    return pod.scheduler == KAI_SCHEDULER and may_be_evicted
 
 
 def _wider(case: Case, short: Demand) -> str:
@@ -268,7 +269,8 @@ def not_as_preferred(case: Case) -> Iterator[Reason]:
     """All is placed, over more preferred domains than needed."""
     if case.gang.waits:
         return
-    domains, positions = case.index.domains(case.topology.keys), case.index.node_positions
+    domains = case.index.domains(case.topology.keys)
+    positions = domains.positions
     for part in case.gang.whole.parts():
         depth = domains.depth(part.told.preferred)
         if depth is None or not part.placed or not all(pod.node in positions for pod in part.placed):
