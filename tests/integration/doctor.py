@@ -1,12 +1,18 @@
-"""The doctor as a command, as tests run it."""
+"""The doctor as tests run it: the command, or the same examination in this process."""
 
 import asyncio
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from app.certificates.probe import Handshake, handshake
+from app.cluster.connect import looking_client
 from app.commands.beside import ApiServer
+from app.config.read import read_configuration
+from app.doctor.examination import Patient, examine
+from app.doctor.report import document
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,22 +30,32 @@ class Doctor:
     """Runs `grove-admission doctor` with the configuration file `configuration`."""
 
     def __init__(self, api: ApiServer, configuration: Path) -> None:
-        self._options = ("--kubeconfig", str(api.kubeconfig), "--config", str(configuration))
+        self._api, self._configuration = api, configuration
 
     async def run(self, *options: str) -> tuple[int, str]:
         """The exit code and what is printed."""
-        command = [sys.executable, "-m", "app", "doctor", *self._options, *options]
+        given = ("--kubeconfig", str(self._api.kubeconfig), "--config", str(self._configuration))
+        command = [sys.executable, "-m", "app", "doctor", *given, *options]
         process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
         out, _ = await process.communicate()
         return process.returncode or 0, out.decode()
 
-    async def findings_with_remedies(self, context: str) -> tuple[int, list[Finding]]:
-        """The exit code and all checks that are not ok."""
-        code, out = await self.run("--context", context, "--output", "json")
-        findings = [Finding(**check) for check in json.loads(out)["checks"]]
-        return code, [finding for finding in findings if finding.status != "ok"]
-
     async def findings(self, context: str = "admin") -> tuple[int, list[tuple[str, str, str]]]:
         """The exit code, and (subject, status, message) of what is not ok, without the Service: it has one endpoint."""
-        code, findings = await self.findings_with_remedies(context)
-        return code, [finding[:3] for finding in findings if finding.subject != "service"]
+        code, out = await self.run("--context", context, "--output", "json")
+        return code, [finding[:3] for finding in _not_ok(json.loads(out)) if finding.subject != "service"]
+
+    async def examination(self) -> list[Finding]:
+        """What is not ok, with the rights of an administrator, without the second that a process takes to start."""
+        configuration = read_configuration(self._configuration.read_text(), "test")
+        async with looking_client(configuration, self._api.kubeconfig, "admin") as client:
+            patient = Patient(client, client.read, _shake, configuration, False, datetime.now(UTC))
+            return _not_ok(document(await examine(patient)))
+
+
+async def _shake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+    return await handshake(host, port, name, ca_bundle, 3.0)
+
+
+def _not_ok(report: dict[str, Any]) -> list[Finding]:
+    return [Finding(**check) for check in report["checks"] if check["status"] != "ok"]

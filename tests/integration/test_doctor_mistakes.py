@@ -30,7 +30,7 @@ SECOND = "second"
 
 
 class Clinic:
-    """Runs the doctor with changed sections of the configuration, and creates what a mistake consists of."""
+    """Examines an installation with another configuration, and creates what a mistake consists of."""
 
     def __init__(self, api: ApiServer, clients: Users, folder: Path) -> None:
         self.clients, self._api, self._file = clients, api, folder / "config.yaml"
@@ -38,7 +38,7 @@ class Clinic:
     async def findings(self, subject: str, **sections: Object) -> list[Finding]:
         """All that is not ok of one subject."""
         self._file.write_text(yaml.safe_dump({**BASE, **sections}))
-        _, findings = await Doctor(self._api, self._file).findings_with_remedies("admin")
+        findings = await Doctor(self._api, self._file).examination()
         return [finding for finding in findings if finding.subject == subject]
 
     @asynccontextmanager

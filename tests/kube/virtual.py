@@ -9,11 +9,14 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits: the time until the next timer is handed to the clock instead."""
+    """Never waits: the time until the next timer is handed to the clock instead. The operating system is asked only if
+    no callback is ready."""
 
     skipped = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:
+            return []
         ready = super().select(0)
         if not ready and timeout is None:
             raise RuntimeError("nothing is left that could happen")

@@ -16,6 +16,7 @@ from tests.proof.schedule import Report, run_seed
 SEEDS, AT_ONCE = range(10), 4
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a killed server closes nothing
 async def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) -> None:
