@@ -54,9 +54,7 @@ class Attributes:
 
     def converted(self, obj: Object | None, matched: Served) -> Object | None:
         """`obj` in the version `matched`."""
-        if obj is None or matched is self.served:
-            return obj
-        return matched.read(self.served.write(obj))
+        return None if obj is None else matched.read(self.served.write(obj))
 
 
 class Admission:
@@ -115,8 +113,7 @@ class Admission:
         except errors.ApiError as error:
             causes = (error.details or {}).get("causes") or [{"message": error.message}]
             raise errors.internal(causes[0]["message"]) from error
-        if matched is not attributes.served:
-            patched = attributes.served.read(matched.write(patched))
+        patched = attributes.served.read(matched.write(patched))
         settle(patched)
         return None if patched == attributes.obj else patched
 

@@ -26,11 +26,7 @@ _CORE_NAMES = {name: core_name for core_name, name in _EVENT_NAMES.items()}
 
 def relabel(api_version: str) -> Convert:
     """A conversion that changes only the apiVersion."""
-
-    def convert(obj: Object) -> Object:
-        return obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
-
-    return convert
+    return lambda obj: obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
 
 
 def _renamed(obj: Object, names: dict[str, str], api_version: str) -> Object:

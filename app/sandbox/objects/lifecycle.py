@@ -82,19 +82,16 @@ def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Ob
     meta, before = new["metadata"], metadata(old)
     check_preconditions(served, old, {"uid": meta.get("uid")})
     if subresource == "status":
-        changed = {**old, "metadata": dict(before)}
-        changed.pop("status", None)
-        return {**changed, "status": new["status"]} if "status" in new else changed
-    for key in _SERVER_FIELDS:
-        meta.pop(key, None)
-        if key in before:
-            meta[key] = before[key]
-    if served.has_status:
-        new.pop("status", None)
-        if "status" in old:
-            new["status"] = old["status"]
+        return _with_status_of(new, {**old, "metadata": {**before}})
+    own = {key: value for key, value in meta.items() if key not in _SERVER_FIELDS}
+    new["metadata"] = own | {key: before[key] for key in _SERVER_FIELDS if key in before}
     keep_own_label(served, new)
-    return new
+    return _with_status_of(old, new) if served.has_status else new
+
+
+def _with_status_of(other: Object, obj: Object) -> Object:
+    rest = {key: value for key, value in obj.items() if key != "status"}
+    return {**rest, "status": other["status"]} if "status" in other else rest
 
 
 def check_preconditions(served: Served, obj: Object, preconditions: Object) -> None:

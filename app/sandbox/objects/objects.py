@@ -52,16 +52,12 @@ class WriteOptions:
 
     def review(self, kind: str) -> Object:
         """The `options` of an admission review: a CreateOptions, UpdateOptions or DeleteOptions."""
-        options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
-        if self.dry_run:
-            options["dryRun"] = ["All"]
+        options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"] if self.dry_run else []}
         if kind == "DeleteOptions":
-            return {**options, **({"propagationPolicy": self.propagation} if self.propagation else {})}
-        if self.field_manager:
-            options["fieldManager"] = self.field_manager
-        if self.field_validation:
-            options["fieldValidation"] = self.field_validation
-        return options
+            options["propagationPolicy"] = self.propagation
+        else:
+            options |= {"fieldManager": self.field_manager, "fieldValidation": self.field_validation}
+        return {key: value for key, value in options.items() if value}
 
 
 @dataclass(slots=True)

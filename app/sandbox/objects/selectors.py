@@ -15,15 +15,11 @@ _SET = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s+(?P<op>in|notin)\s*\((?P<values>
 _EQUALITY = re.compile(r"\s*(?P<key>[^\s!=<>,()]+)\s*(?P<op>==|=|!=)\s*(?P<values>[^\s,()]*)\s*")
 _PRESENCE = re.compile(r"\s*(?P<op>!?)\s*(?P<key>[^\s!=<>,()]+)\s*")
 
+_EVENT_FIELDS = ("reason", "type", "source", "reportingComponent")
+_INVOLVED = ("kind", "name", "namespace", "uid", "apiVersion", "fieldPath")
 _FIELDS = {
     ("", "pods"): ("spec.nodeName", "spec.schedulerName", "spec.hostNetwork", "status.phase", "status.podIP"),
-    ("", "events"): (
-        *(f"involvedObject.{name}" for name in ("kind", "name", "namespace", "uid", "apiVersion", "fieldPath")),
-        "reason",
-        "type",
-        "source",
-        "reportingComponent",
-    ),
+    ("", "events"): (*_EVENT_FIELDS, *(f"involvedObject.{name}" for name in _INVOLVED)),
     ("", "nodes"): ("spec.unschedulable",),
     ("", "namespaces"): ("status.phase",),
     ("", "secrets"): ("type",),
