@@ -5,7 +5,7 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Object, User, key_of, metadata
@@ -63,9 +63,10 @@ class Authorizer:
         if before == after:
             return
         if old is not None:
-            self.check(user, Access("delete", access.group, access.resource, access.namespace, access.name))
+            self.check(user, replace(access, verb="delete"))
+        blocking = {owner.get("uid") for owner in before if owner.get("blockOwnerDeletion")}
         for owner in after:
-            if owner.get("blockOwnerDeletion") and not any(_blocks(reference, owner) for reference in before):
+            if owner.get("blockOwnerDeletion") and owner.get("uid") not in blocking:
                 self.check(user, _finalizers(access, owner, registry))
 
 
@@ -81,24 +82,14 @@ def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Ob
 
 def allows(rule: Object, access: Access, within: str = "") -> bool:
     """Whether a rule that is bound in the namespace `within` ("" is all namespaces) allows `access`."""
-    if within and access.namespace != within:
-        return False
-    names = rule.get("resourceNames") or ()
+    resources = {"*", access.resource, f"*/{access.resource.partition('/')[2]}"}
     return (
-        _covers(rule["verbs"], access.verb)
-        and _covers(rule.get("apiGroups") or (), access.group)
-        and _covers_resource(rule.get("resources") or (), access.resource)
-        and (not names or access.name in names)
+        within in ("", access.namespace)
+        and access.name in (rule.get("resourceNames") or (access.name,))
+        and not {"*", access.verb}.isdisjoint(rule["verbs"])
+        and not {"*", access.group}.isdisjoint(rule.get("apiGroups") or ())
+        and not resources.isdisjoint(rule.get("resources") or ())
     )
-
-
-def _covers(values: Sequence[str], value: str) -> bool:
-    return "*" in values or value in values
-
-
-def _covers_resource(values: Sequence[str], resource: str) -> bool:
-    _, _, subresource = resource.partition("/")
-    return _covers(values, resource) or bool(subresource and f"*/{subresource}" in values)
 
 
 def _is(subject: Object, user: User) -> bool:
@@ -109,10 +100,6 @@ def _is(subject: Object, user: User) -> bool:
 
 def _owners(obj: Object) -> list[Object]:
     return metadata(obj).get("ownerReferences") or []
-
-
-def _blocks(before: Object, owner: Object) -> bool:
-    return bool(before.get("blockOwnerDeletion")) and before.get("uid") == owner.get("uid")
 
 
 def _finalizers(access: Access, owner: Object, registry: Registry) -> Access:

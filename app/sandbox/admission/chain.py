@@ -193,8 +193,7 @@ def _rule_matches(rule: Object, served: Served, attributes: Attributes) -> bool:
 
 
 def _named(rule: Object, key: str, value: str) -> bool:
-    values = rule.get(key) or ()
-    return "*" in values or value in values
+    return not {"*", value}.isdisjoint(rule.get(key) or ())
 
 
 def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:

@@ -54,7 +54,7 @@ class Api:
     async def _answer(self, request: Request) -> Response:
         warnings: list[str] = []
         try:
-            caller = Caller(self._user(request), write_options(request.method, request.query_params), warnings)
+            caller = Caller(self._user(request), write_options(request.query_params), warnings)
             response = await self._dispatch(request, caller)
         except errors.ApiError as error:
             response = json_response(error.status(), error.code)

@@ -10,8 +10,7 @@ from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Object
 from app.sandbox.requests.reads import Representation
 
-_BODY_LIMIT = 3 * 1024 * 1024
-_JSON, _PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
+_JSON = "application/json"
 
 
 def media_type_of(request: Request) -> str:
@@ -20,20 +19,14 @@ def media_type_of(request: Request) -> str:
 
 
 async def read_body(request: Request) -> Any:
-    """The parsed body, or None if it is empty. Raises 400, 413 or 415 if it cannot be read."""
-    content = b""
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > _BODY_LIMIT:
-            raise errors.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {_BODY_LIMIT}")
+    """The parsed body, or None if it is empty. Raises 400 or 415 if it cannot be read."""
+    content = await request.body()
     if not content:
         return None
-    media_type = media_type_of(request)
-    if request.method != "PATCH" and media_type != _JSON:
-        hint = "; instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl apply -f`"
+    if request.method != "PATCH" and media_type_of(request) != _JSON:
         raise errors.unsupported_media_type(
-            "the body of the request was in an unknown format - accepted media types include: "
-            f"{_JSON}{hint if media_type == _PROTOBUF else ''}"
+            f"the body of the request was in an unknown format - accepted media types include: {_JSON}; "
+            "instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl apply -f`"
         )
     try:
         return orjson.loads(content)

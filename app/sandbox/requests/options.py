@@ -13,14 +13,13 @@ from app.sandbox.objects.selectors import combined, field_selector, label_select
 from app.sandbox.requests.reads import Query
 
 _TRUE = ("1", "true")
-_KINDS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 
 
-def write_options(method: str, params: QueryParams) -> WriteOptions:
-    """The options in the query of a write; `delete_options` adds those in the body of a DELETE. Raises 422 for a dry
+def write_options(params: QueryParams) -> WriteOptions:
+    """The options in the query of a write; `delete_options` adds those in the body of a DELETE. Raises 400 for a dry
     run that is misspelt, because it must not become a write."""
     return WriteOptions(
-        dry_run=_dry_run(_KINDS.get(method, "DeleteOptions"), params.getlist("dryRun")),
+        dry_run=_dry_run(params.getlist("dryRun")),
         field_manager=params.get("fieldManager", ""),
         field_validation=params.get("fieldValidation", ""),
         propagation=params.get("propagationPolicy", ""),
@@ -28,15 +27,14 @@ def write_options(method: str, params: QueryParams) -> WriteOptions:
 
 
 def delete_options(query: WriteOptions, body: Object) -> WriteOptions:
-    """The options in the `query`, and those of the DeleteOptions in the `body`. Raises 422 for a misspelt dry run."""
-    dry_run = query.dry_run or _dry_run("DeleteOptions", body.get("dryRun") or [])
+    """The options in the `query`, and those of the DeleteOptions in the `body`. Raises 400 for a misspelt dry run."""
+    dry_run = query.dry_run or _dry_run(body.get("dryRun") or [])
     return WriteOptions(dry_run=dry_run, propagation=body.get("propagationPolicy") or query.propagation)
 
 
-def _dry_run(kind: str, values: Any) -> bool:
+def _dry_run(values: Any) -> bool:
     if any(value != "All" for value in values):
-        unsupported = cause("NotSupported", f'Unsupported value: {values}: supported values: "All"', ("dryRun",))
-        raise errors.invalid("meta.k8s.io", kind, "", [unsupported])
+        raise errors.bad_request(f'dryRun: Unsupported value: {values}: supported values: "All"')
     return bool(values)
 
 
