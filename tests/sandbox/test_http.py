@@ -1,6 +1,5 @@
 """Paths, users, bodies and codes: what is refused before a request reaches the storage."""
 
-
 import pytest
 
 from tests.sandbox.api import CONFIGMAPS, JSON, NAMESPACE, WIDGETS, Api, configmap, widget

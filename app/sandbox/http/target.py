@@ -34,9 +34,7 @@ def find_target(registry: Registry, parts: list[str]) -> Target:
     if served is None or len(path) > 3 or (namespace and not served.namespaced):
         raise errors.not_served()
     name, subresource = (*path[1:], "", "")[:2]
-    if subresource and subresource not in served.subresources:
-        raise errors.not_served()
-    if served.namespaced and name and not namespace:
+    if (subresource and subresource not in served.subresources) or (served.namespaced and name and not namespace):
         raise errors.not_served()
     return Target(served, namespace, name, subresource)
 

@@ -8,7 +8,6 @@ from app.sandbox.objects.objects import Object, metadata, resource_version, time
 from app.sandbox.objects.resources import Served
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-_GENERATED_LENGTH = 63
 _NAMESPACES = ("", "namespaces")
 _SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
@@ -64,9 +63,8 @@ def complete_new(served: Served, obj: Object) -> None:
 
 
 def _generated(prefix: str) -> str:
-    """A name with a random suffix. A long prefix is cut, so that the name also fits into a label."""
-    suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
-    return prefix[: _GENERATED_LENGTH - len(suffix)] + suffix
+    """A name with a random suffix. A long prefix is cut, so that the name also fits into a label (63 characters)."""
+    return prefix[:58] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
 
 
 def keep_own_label(served: Served, obj: Object) -> None:

@@ -16,15 +16,12 @@ from app.sandbox.storage.storage import Change, Place, Storage
 
 _LOG = logging.getLogger(__name__)
 _NAMESPACES: TableId = ("", "namespaces")
-_RETRY_SECONDS = 2.0
 
 
 class Collector:
     """Gets the changes of the storage, and deletes in `run`. Failed deletions are tried again after `retry_seconds`."""
 
-    def __init__(
-        self, storage: Storage, registry: Registry, writer: Writer, retry_seconds: float = _RETRY_SECONDS
-    ) -> None:
+    def __init__(self, storage: Storage, registry: Registry, writer: Writer, retry_seconds: float = 2.0) -> None:
         self._storage, self._registry, self._writer = storage, registry, writer
         self._retry_seconds = retry_seconds
         self._waiting: asyncio.Queue[Place] = asyncio.Queue()

@@ -45,9 +45,8 @@ def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Que
         message = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
         forbidden = cause("Forbidden", message, ("sendInitialEvents",))
         raise errors.invalid("meta.k8s.io", "ListOptions", "", [forbidden])
-    matches = combined(
-        label_selector(params.get("labelSelector", "")), field_selector(params.get("fieldSelector", ""), served.table)
-    )
+    labels, fields = params.get("labelSelector", ""), params.get("fieldSelector", "")
+    matches = combined(label_selector(labels), field_selector(fields, served.table))
     return Query(
         namespace=namespace,
         matches=matches,

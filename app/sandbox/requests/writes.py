@@ -78,13 +78,7 @@ class Writer:
         return await self._change(served, key, patched, caller, subresource)
 
     async def delete(
-        self,
-        served: Served,
-        key: Key,
-        caller: Caller,
-        *,
-        preconditions: Object | None = None,
-        bulk: bool = False,
+        self, served: Served, key: Key, caller: Caller, *, preconditions: Object | None = None, bulk: bool = False
     ) -> Object:
         """Removes an object, or sets its deletionTimestamp if it has finalizers. Returns its last state. `bulk` is part
         of a deletion of a collection, in which webhooks get no name."""
