@@ -67,23 +67,13 @@ class PodCliqueSet:
     @property
     def uses_pack(self) -> bool:
         """Whether this set has a constraint of the dialect `bindings`."""
-        return any(pack is not None for pack in self._packs)
+        return bool(self._packs)
 
     @property
     def topology_name(self) -> str:
         """The ClusterTopologyBinding that the constraints of this set refer to, or
         "". Grove allows one name per set."""
-        return next((pack.topology_name for pack in self._packs if pack is not None and pack.topology_name), "")
-
-    @property
-    def levels(self) -> frozenset[str]:
-        """All levels that a constraint of this set requires or prefers, in either dialect."""
-        packs = (pack for pack in self._packs if pack is not None)
-        return self.domains | {domain for pack in packs for domain in (pack.required, pack.preferred) if domain}
-
-    @property
-    def _packs(self) -> tuple[Pack | None, ...]:
-        return (self.pack, *(group.pack for group in self.groups), *(clique.pack for clique in self.cliques))
+        return next((pack.topology_name for pack in self._packs if pack.topology_name), "")
 
     @property
     def domains(self) -> frozenset[str]:
@@ -91,11 +81,18 @@ class PodCliqueSet:
         domains = (self.pack_domain, *(c.pack_domain for c in self.cliques), *(g.pack_domain for g in self.groups))
         return frozenset(domain for domain in domains if domain)
 
+    @property
+    def levels(self) -> frozenset[str]:
+        """All levels that a constraint of this set requires or prefers, in either dialect."""
+        return self.domains | {domain for pack in self._packs for domain in (pack.required, pack.preferred) if domain}
+
+    @property
+    def _packs(self) -> list[Pack]:
+        packs = (self.pack, *(group.pack for group in self.groups), *(clique.pack for clique in self.cliques))
+        return [pack for pack in packs if pack is not None]
+
     def group_of(self, name: str) -> Group | None:
         return next((group for group in self.groups if group.name == name), None)
-
-    def clique_of(self, name: str) -> Clique | None:
-        return next((clique for clique in self.cliques if clique.name == name), None)
 
 
 def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:

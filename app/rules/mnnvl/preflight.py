@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.rules.labels import MNNVL_GROUP
 from app.rules.mnnvl.template import CliqueTemplate, Template
-from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes, is_within, most_gpus_of_a_node, most_nodes_of_a_value
+from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 NVLINK_NODES = 18
@@ -37,7 +37,7 @@ def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Itera
             f"one NVLink channel and takes one of them: the others will stay pending"
         )
         return
-    most = most_gpus_of_a_node(nodes)
+    most = nodes.most_gpus()
     if most is not None and 2 * clique.gpus <= most:
         yield (
             f'clique "{clique.name}": its pods ask for {clique.gpus} of {most} GPUs of a node, but a node has one '
@@ -89,11 +89,11 @@ def _is_inside(level: Level | None, nodes: Nodes) -> bool:
     """Whether `level` is at or below the NVLink domain. If no node has a label for it, any required level is."""
     if level is None:
         return False
-    return level.key in (NVLINK_DOMAIN, HOSTNAME_KEY) or is_within(level, NVLINK_DOMAIN, nodes) is not False
+    return level.key in (NVLINK_DOMAIN, HOSTNAME_KEY) or nodes.is_within(level, NVLINK_DOMAIN) is not False
 
 
 def _too_many(name: str, pods: int, nodes: Nodes) -> Iterator[str]:
-    largest = most_nodes_of_a_value(NVLINK_DOMAIN, nodes)
+    largest = nodes.most_with_equal(NVLINK_DOMAIN)
     most, source = (largest, "in this cluster") if largest else (NVLINK_NODES, "of the largest kind")
     if pods > most:
         yield (

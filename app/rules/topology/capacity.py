@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from app.rules.mnnvl.template import CliqueTemplate, Template
-from app.rules.topology.coverage import Nodes, largest_room
+from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import Level
 from app.rules.topology.owners import SET, Owner, owner_text
 
@@ -53,7 +53,8 @@ def _too_small(
     levels: Sequence[Level],
     nodes: Nodes,
 ) -> Iterator[str]:
-    room = largest_room(levels, domain, nodes)
+    position = [level.domain for level in levels].index(domain)
+    room = nodes.largest_room(tuple(level.key for level in levels[: position + 1]))
     if room is None or room.gpus is None:
         return
     intro = f'a replica of {owner_text(owner)} must fit into one "{domain}", but'

@@ -8,7 +8,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from app.objects.conditions import Condition
 from app.objects.fields import listed
@@ -25,18 +25,29 @@ CONDITION = "LevelsCovered"
 _SHOWN = 3
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
+    """Makes a method of Nodes keep its results, so that a verdict doesn't have to look at thousands of nodes."""
+
+    def kept(nodes: "Nodes", *arguments: *Ts) -> T:
+        key = (compute, arguments)
+        if key not in nodes.results:
+            nodes.results[key] = compute(nodes, *arguments)
+        result: T = nodes.results[key]
+        return result
+
+    return kept
 
 
 class Nodes:
     """Groups of nodes with equal labels, each with the number of its nodes.
-    `kubernetes.io/hostname` is left out, because it differs for each node.
-
-    `once` keeps results for all groups, so that a verdict doesn't have to look at thousands of nodes.
-    """
+    `kubernetes.io/hostname` is left out, because it differs for each node."""
 
     def __init__(self, groups: Iterable[tuple[Mapping[str, str], int]] = ()) -> None:
         self._groups = tuple(groups)
-        self._computed: dict[Hashable, Any] = {}
+        self.results: dict[Hashable, Any] = {}
 
     def __iter__(self) -> Iterator[tuple[Mapping[str, str], int]]:
         return iter(self._groups)
@@ -44,20 +55,57 @@ class Nodes:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Returns the result of `compute`, which is called only the first time for each `key`."""
-        if key not in self._computed:
-            self._computed[key] = compute()
-        result: T = self._computed[key]
-        return result
+    @_once
+    def largest_room(self, keys: tuple[str, ...]) -> "Room | None":
+        """Returns the room of the largest domain of a level: the one with the most GPUs, or with the most nodes if GPUs
+        are not known. `keys` are those of the level and of all broader ones. None if no node has all of them."""
+        single = HOSTNAME_KEY in keys
+        shared = [key for key in keys if key != HOSTNAME_KEY]
+        members: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for labels, count in self:
+            if all(key in labels for key in shared):
+                place = tuple(labels[key] for key in shared)
+                members[place] += [_gpus(labels)] * count
+        if not members:
+            return None
+        if single:
+            largest = [max(max(gpus) for gpus in members.values())]
+        else:
+            largest = max(members.values(), key=lambda gpus: (sum(gpus), len(gpus)))
+        has_gpu_counts = any(GPU_COUNT in labels for labels, _ in self)
+        most = 1 if single else max(map(len, members.values()))
+        return Room(most, tuple(largest) if has_gpu_counts else None)
+
+    @_once
+    def most_with_equal(self, key: str) -> int:
+        """Returns how many nodes have the most frequent value of the label `key`. 0 if no node has that label."""
+        counts: dict[str, int] = defaultdict(int)
+        for labels, count in self:
+            if key in labels:
+                counts[labels[key]] += count
+        return max(counts.values(), default=0)
+
+    @_once
+    def is_within(self, level: Level, key: str) -> bool | None:
+        """Whether all nodes of each domain of `level` have the same value of the label `key`. None if no node has
+        it."""
+        values: dict[str, set[str]] = defaultdict(set)
+        for labels, _ in self:
+            if key in labels and level.key in labels:
+                values[labels[level.key]].add(labels[key])
+        return all(len(within) == 1 for within in values.values()) if values else None
+
+    @_once
+    def most_gpus(self) -> int | None:
+        """Returns the largest number of GPUs in the label of a node, or None if no node has that label."""
+        return max((_gpus(labels) for labels, _ in self if GPU_COUNT in labels), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class LevelProblem:
-    """A problem of the level `domain`. `reason` is one CamelCase word, and `text` is for people."""
+    """A problem of a level. `reason` is one CamelCase word, and `text` is for people."""
 
     reason: str
-    domain: str
     text: str
 
 
@@ -96,7 +144,7 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
 
 def _without_nodes(level: Level) -> LevelProblem:
     text = f'level "{level.domain}": no node has the label {level.key}, so a required constraint on it is never met'
-    return LevelProblem("NoNodeHasLevel", level.domain, text)
+    return LevelProblem("NoNodeHasLevel", text)
 
 
 def _partly(level: Level, lacking: int, total: int) -> LevelProblem:
@@ -104,7 +152,7 @@ def _partly(level: Level, lacking: int, total: int) -> LevelProblem:
         f'level "{level.domain}": {lacking} of {total} nodes lack the label {level.key}, and pods with a required '
         f"constraint on it are never placed there"
     )
-    return LevelProblem("NodesLackLevel", level.domain, text)
+    return LevelProblem("NodesLackLevel", text)
 
 
 def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[LevelProblem]:
@@ -123,14 +171,14 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
             f'level "{broader.domain}" is listed above "{narrower.domain}", but by the labels of the nodes each '
             f"{broader.domain} is in one {narrower.domain}: list the broadest level first"
         )
-        yield LevelProblem("LevelsNotBroadestFirst", broader.domain, text)
+        yield LevelProblem("LevelsNotBroadestFirst", text)
         return
     shown = listed([f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn], _SHOWN)
     text = (
         f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain} {shown}; '
         f"the scheduler takes these for different domains"
     )
-    yield LevelProblem("LevelsNotATree", narrower.domain, text)
+    yield LevelProblem("LevelsNotATree", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,69 +194,6 @@ class Room:
         if self.gpus is None or gpus_per_pod <= 0:
             return None
         return sum(gpus // gpus_per_pod for gpus in self.gpus)
-
-
-def largest_room(levels: Sequence[Level], domain: str, nodes: Nodes) -> Room | None:
-    """Returns the room of the largest domain of the level `domain`: the one with the most GPUs, or with the most nodes
-    if GPUs are not known. None if no node has the labels of that level and of all broader ones."""
-    last = next(number for number, level in enumerate(levels) if level.domain == domain)
-    keys = tuple(level.key for level in levels[: last + 1])
-    return nodes.once(("room", keys), lambda: _largest_room(keys, nodes))
-
-
-def _largest_room(keys: Sequence[str], nodes: Nodes) -> Room | None:
-    single = HOSTNAME_KEY in keys
-    shared = [key for key in keys if key != HOSTNAME_KEY]
-    members: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for labels, count in nodes:
-        if all(key in labels for key in shared):
-            place = tuple(labels[key] for key in shared)
-            members[place] += [_gpus(labels)] * count
-    if not members:
-        return None
-    if single:
-        largest = [max(max(gpus) for gpus in members.values())]
-    else:
-        largest = max(members.values(), key=lambda gpus: (sum(gpus), len(gpus)))
-    has_gpu_counts = any(GPU_COUNT in labels for labels, _ in nodes)
-    most = 1 if single else max(map(len, members.values()))
-    return Room(most, tuple(largest) if has_gpu_counts else None)
-
-
-def most_nodes_of_a_value(key: str, nodes: Nodes) -> int:
-    """Returns how many nodes have the most frequent value of the label `key`. 0 if no node has that label."""
-    return nodes.once(("most", key), lambda: _most_nodes_of_a_value(key, nodes))
-
-
-def _most_nodes_of_a_value(key: str, nodes: Nodes) -> int:
-    counts: dict[str, int] = defaultdict(int)
-    for labels, count in nodes:
-        if key in labels:
-            counts[labels[key]] += count
-    return max(counts.values(), default=0)
-
-
-def is_within(level: Level, key: str, nodes: Nodes) -> bool | None:
-    """Whether all nodes of each domain of `level` have the same value of the label `key`. None if no node has it."""
-    return nodes.once(("within", level.key, key), lambda: _is_within(level, key, nodes))
-
-
-def _is_within(level: Level, key: str, nodes: Nodes) -> bool | None:
-    values: dict[str, set[str]] = defaultdict(set)
-    for labels, _ in nodes:
-        if key in labels and level.key in labels:
-            values[labels[level.key]].add(labels[key])
-    return all(len(within) == 1 for within in values.values()) if values else None
-
-
-def most_gpus_of_a_node(nodes: Nodes) -> int | None:
-    """Returns the largest number of GPUs in the label of a node, or None if no node has that label."""
-    return nodes.once("gpus", lambda: _most_gpus_of_a_node(nodes))
-
-
-def _most_gpus_of_a_node(nodes: Nodes) -> int | None:
-    counts = [_gpus(labels) for labels, _ in nodes if GPU_COUNT in labels]
-    return max(counts, default=None)
 
 
 def _gpus(labels: Mapping[str, str]) -> int:

@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.objects.edits import ABSENT, Edit, value_at
+from app.objects.edits import ABSENT, Edit, Path, value_at
 from app.objects.fields import FieldError, FieldPath, walk_list, walk_map, walk_maps
-from app.objects.metadata import annotations_of
 from app.objects.shape import list_of, map_of, maps_of
 from app.rules.labels import TOPOLOGY_NAME
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Topology
 
-_KEEP: Any = object()
 _OURS = ("required", "preferred")
 
 
@@ -83,45 +81,37 @@ def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topolog
     If `pcs` is None, the set is not known: only preferred constraints are written, and
     required ones stay. If topology support is disabled, all constraints are removed.
     """
-    if not topology.enabled:
-        return _removals(obj)
+    changes = _constraints(obj, pcs, topology) if topology.enabled else _removals(obj)
+    return [change for change in changes if value_at(obj, change.path) != change.value]
+
+
+def _constraints(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Edit]:
     names = [str(item.get("name", "")) for item in list_of(value_at(obj, ("spec", "podgroups")))]
     known = Members(pcs) if pcs is not None else None
     members = [known.find(name) if known else None for name in names]
-    changes: list[Edit] = []
-    if annotations_of(obj).get(TOPOLOGY_NAME) != topology.name:
-        changes.append(Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name))
-    changes += _pack(obj, ("spec",), _required(pcs, pcs, topology), topology)
+    changes = [
+        Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name),
+        *_pack(("spec",), pcs, pcs, topology),
+    ]
     for position, member in enumerate(members):
-        required = _required(pcs, member.clique if member else None, topology)
-        changes += _pack(obj, ("spec", "podgroups", position), required, topology)
+        changes += _pack(("spec", "podgroups", position), pcs, member.clique if member else None, topology)
     if pcs is not None:
-        changes += _group_config_changes(obj, pcs, topology, list(zip(names, members, strict=True)))
+        changes += _group_configs(obj, pcs, topology, list(zip(names, members, strict=True)))
     return changes
 
 
-def _required(pcs: PodCliqueSet | None, holder: PodCliqueSet | Clique | None, topology: Topology) -> Any:
-    """Returns the required key of the constraint of `holder`, which is `pcs` or one of its cliques."""
-    if pcs is None:
-        return _KEEP
+def _pack(path: Path, pcs: PodCliqueSet | None, holder: PodCliqueSet | Clique | None, topology: Topology) -> list[Edit]:
+    """Returns the constraint at `path`, which is that of `holder`: the set `pcs` or one of its cliques."""
+    path = (*path, "topologyConstraint", "packConstraint")
     key = topology.key_of(holder.pack_domain) if holder and holder.pack_domain else None
-    return ABSENT if key is None else key
+    required = [] if pcs is None else [Edit((*path, "required"), ABSENT if key is None else key)]
+    return [*required, Edit((*path, "preferred"), topology.strictest_key)]
 
 
-def _pack(obj: Any, holder: tuple[str | int, ...], required: Any, topology: Topology) -> list[Edit]:
-    path = (*holder, "topologyConstraint", "packConstraint")
-    changes: list[Edit] = []
-    if required is not _KEEP and value_at(obj, (*path, "required")) != required:
-        changes.append(Edit((*path, "required"), required))
-    if value_at(obj, (*path, "preferred")) != topology.strictest_key:
-        changes.append(Edit((*path, "preferred"), topology.strictest_key))
-    return changes
-
-
-def _group_config_changes(
+def _group_configs(
     obj: Any, pcs: PodCliqueSet, topology: Topology, members: Sequence[tuple[str, Member | None]]
 ) -> list[Edit]:
-    """Returns the change to the list of group constraints, if it differs. The list has one entry per scaling group
+    """Returns the change to the list of group constraints. The list has one entry per scaling group
     replica in this PodGang whose group has a constraint, in the order of the PodGroups."""
     path = ("spec", "topologyConstraintGroupConfigs")
     stored = value_at(obj, path)
@@ -138,10 +128,8 @@ def _group_config_changes(
             desired[name] = {**current.get(name, {}), "name": name, "podGroupNames": [], **constraint}
         desired[name]["podGroupNames"].append(podgroup)
     others = [_without_pack(entry) for entry in entries if str(entry.get("name")) not in desired and _has_more(entry)]
-    value: Any = [*desired.values(), *others] or ABSENT
-    if value is ABSENT and stored in (ABSENT, None, []):
-        return []
-    return [] if stored == value else [Edit(path, value)]
+    value = [*desired.values(), *others]
+    return [Edit(path, value or ABSENT)] if value or stored else []
 
 
 def _merged(entry: dict[str, Any] | None, required: str | None, preferred: str | None) -> dict[str, Any]:
@@ -161,10 +149,10 @@ def _removals(obj: Mapping[str, Any]) -> list[Edit]:
     changes.append(Edit(("spec", "topologyConstraintGroupConfigs"), others or ABSENT))
     for position, _ in enumerate(list_of(value_at(obj, ("spec", "podgroups")))):
         changes += _removal(obj, ("spec", "podgroups", position))
-    return [change for change in changes if value_at(obj, change.path) != change.value]
+    return changes
 
 
-def _removal(obj: Any, holder: tuple[str | int, ...]) -> list[Edit]:
+def _removal(obj: Any, holder: Path) -> list[Edit]:
     """Returns the edits that remove the constraint at `holder`. If it has other fields too, only ours are removed."""
     if not _has_more(value_at(obj, holder)):
         return [Edit((*holder, "topologyConstraint"), ABSENT)]

@@ -10,10 +10,6 @@ from app.rules.topology.coverage import (
     Room,
     coverage_condition,
     coverage_problems,
-    is_within,
-    largest_room,
-    most_gpus_of_a_node,
-    most_nodes_of_a_value,
 )
 from app.rules.topology.levels import Level
 
@@ -41,17 +37,14 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
         pytest.param(
             LEVELS,
             nodes(("zone=a", 3)),
-            [
-                'NoNodeHasLevel rack: level "rack": no node has the label k/rack, so a required constraint on it is '
-                "never met"
-            ],
+            ['NoNodeHasLevel: level "rack": no node has the label k/rack, so a required constraint on it is never met'],
             id="a key on no node",
         ),
         pytest.param(
             LEVELS,
             nodes(("zone=a rack=r", 3), ("zone=a", 2)),
             [
-                'NodesLackLevel rack: level "rack": 2 of 5 nodes lack the label k/rack, and pods with a required '
+                'NodesLackLevel: level "rack": 2 of 5 nodes lack the label k/rack, and pods with a required '
                 "constraint on it are never placed there"
             ],
             id="some nodes lack it",
@@ -60,7 +53,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(("zone=a rack=r1", 1), ("zone=b rack=r1", 1), ("zone=b rack=r2", 1)),
             [
-                'LevelsNotATree rack: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler '
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler '
                 "takes these for different domains"
             ],
             id="a rack in two zones",
@@ -69,7 +62,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (RACK, ZONE),
             TREE,
             [
-                'LevelsNotBroadestFirst rack: level "rack" is listed above "zone", but by the labels of the nodes each '
+                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but by the labels of the nodes each '
                 "rack is in one zone: list the broadest level first"
             ],
             id="the narrowest first",
@@ -78,7 +71,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(*((f"zone=z{zone} rack=r{rack}", 1) for zone in range(5) for rack in range(5))),
             [
-                'LevelsNotATree rack: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 '
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 '
                 'more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the '
                 "scheduler takes these for different domains"
             ],
@@ -88,7 +81,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
 )
 def test_coverage(levels: tuple[Level, ...], labelled: Nodes, problems: list[str]) -> None:
     given = coverage_problems(levels, lambda keys: labelled)
-    assert [f"{problem.reason} {problem.domain}: {problem.text}" for problem in given] == problems
+    assert [f"{problem.reason}: {problem.text}" for problem in given] == problems
 
 
 def test_the_condition_of_a_topology() -> None:
@@ -120,7 +113,9 @@ def test_the_condition_of_a_topology() -> None:
     ],
 )
 def test_the_largest_domain(domain: str, labelled: Nodes, room: Room | None) -> None:
-    assert largest_room(LEVELS, domain, labelled) == room
+    keys = [level.key for level in LEVELS]
+    last = [level.domain for level in LEVELS].index(domain)
+    assert labelled.largest_room(tuple(keys[: last + 1])) == room
 
 
 def test_how_many_pods_a_domain_can_hold() -> None:
@@ -135,16 +130,16 @@ def test_nodes_of_an_nvlink_domain() -> None:
         ({"k/zone": "z"}, 9),
     ]
     labelled = Nodes(groups)
-    assert most_nodes_of_a_value(NVLINK, labelled) == 3
-    assert most_nodes_of_a_value("other", labelled) == 0
-    assert is_within(RACK, NVLINK, labelled) is False
-    assert is_within(RACK, NVLINK, Nodes(groups[:1])) is True
-    assert is_within(ZONE, NVLINK, labelled) is None
+    assert labelled.most_with_equal(NVLINK) == 3
+    assert labelled.most_with_equal("other") == 0
+    assert labelled.is_within(RACK, NVLINK) is False
+    assert Nodes(groups[:1]).is_within(RACK, NVLINK) is True
+    assert labelled.is_within(ZONE, NVLINK) is None
 
 
 def test_gpus_of_a_node() -> None:
-    assert most_gpus_of_a_node(Nodes([({GPUS: "4"}, 1), ({GPUS: "8"}, 1), ({}, 1)])) == 8
-    assert most_gpus_of_a_node(Nodes([({}, 1)])) is None
+    assert Nodes([({GPUS: "4"}, 1), ({GPUS: "8"}, 1), ({}, 1)]).most_gpus() == 8
+    assert Nodes([({}, 1)]).most_gpus() is None
 
 
 def test_what_is_computed_from_all_nodes_is_computed_once() -> None:
@@ -156,7 +151,8 @@ def test_what_is_computed_from_all_nodes_is_computed_once() -> None:
             return super().__iter__()
 
     labelled = Counted(nodes(("zone=a rack=r", 2), ("zone=a rack=s", 1)))
-    first = largest_room(LEVELS, "rack", labelled)
+    keys = (ZONE.key, RACK.key)
+    first = labelled.largest_room(keys)
     walks = labelled.walks
-    assert [largest_room(LEVELS, "rack", labelled) for _ in range(3)] == [first] * 3
+    assert [labelled.largest_room(keys) for _ in range(3)] == [first] * 3
     assert labelled.walks == walks
