@@ -36,6 +36,6 @@ class Stores:
 
 def fill(store: WatchStore[Any], objects: Iterable[Object]) -> None:
     """Replaces the content of `store` with `objects`."""
-    replacement = store.replace()
-    replacement.take(objects)
-    replacement.done("0")
+    store.begin_list()
+    store.take_listed(objects)
+    store.end_list("0")

@@ -134,11 +134,11 @@ class Discovery:
                     unread[group_version] = error
             self._lists = lists
             self._has_refreshed.set()
-            self.problem = ""
             versions = {r: _best(r, lists) or self._former(r, unread) for r in self.resources}
             self._set_served({resource: version for resource, version in versions.items() if version is not None})
             if unread:
                 raise next(iter(unread.values()))
+            self.problem = ""
 
     def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
         """The former version of `resource`, if the list of one of its group versions is `unread`."""

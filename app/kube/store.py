@@ -49,6 +49,7 @@ class WatchStore(Generic[T]):
         self._entries: dict[Key, tuple[Version, T]] = {}
         self._version: Version = 0
         self._noted: set[Key] = set()
+        self._listed: set[Key] = set()
         self._subscribers: list[Change[T]] = []
         self._last_sign: float | None = None
         self._synced = asyncio.Event()
@@ -115,10 +116,33 @@ class WatchStore(Generic[T]):
 
     # Writes by the watch.
 
-    def replace(self) -> "Replacement[T]":
-        """Starts to replace the objects by those of a list."""
+    def begin_list(self) -> None:
+        """Starts to replace the objects by those of a list: then come `take_listed` for slices of the list,
+        `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not finished, the store is in a mixed
+        state, which the next list corrects."""
         self._noted.clear()
-        return Replacement(self)
+        self._listed.clear()
+
+    def take_listed(self, items: Iterable[Object]) -> None:
+        for item in items:
+            key, version = _key(item), _version(item)
+            self._listed.add(key)
+            if not self._was_noted_after(key, version):
+                self._keep(key, version, self._project(item))
+
+    def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
+        """Removes those of `keys` that are not in the list. `resource_version` is that of the list."""
+        version = _number(resource_version)
+        for key in keys:
+            if key not in self._listed and not self._was_noted_after(key, version):
+                self._set(key, None)
+
+    def end_list(self, resource_version: str) -> None:
+        self._listed = set()
+        self._version = _number(resource_version)
+        self.served, self.problem = True, ""
+        self._synced.set()
+        self.sign_of_life()
 
     def apply(self, event: WatchEvent) -> Version:
         """Applies an event of the watch or a bookmark. Returns the resourceVersion from which to continue."""
@@ -187,37 +211,6 @@ class WatchStore(Generic[T]):
             index.move(key, before, after)
         for change in self._subscribers:
             change(key, before, after)
-
-
-class Replacement(Generic[T]):
-    """The replacement of the objects by those of a list: `take` for slices of the list, `drop` for slices of the known
-    keys of the store, then `done`. A replacement that is not finished leaves the store in a mixed state, which the next
-    one corrects."""
-
-    def __init__(self, store: WatchStore[T]) -> None:
-        self._store = store
-        self._keys: set[Key] = set()
-
-    def take(self, items: Iterable[Object]) -> None:
-        for item in items:
-            key, version = _key(item), _version(item)
-            self._keys.add(key)
-            if not self._store._was_noted_after(key, version):
-                self._store._keep(key, version, self._store._project(item))
-
-    def drop(self, keys: Iterable[Key], resource_version: str) -> None:
-        """Removes those of `keys` that are not in the list. `resource_version` is that of the list."""
-        version = _number(resource_version)
-        for key in keys:
-            if key not in self._keys and not self._store._was_noted_after(key, version):
-                self._store._set(key, None)
-
-    def done(self, resource_version: str) -> None:
-        store = self._store
-        store._version = _number(resource_version)
-        store.served, store.problem = True, ""
-        store._synced.set()
-        store.sign_of_life()
 
 
 class _Index(Generic[T]):

@@ -101,7 +101,7 @@ async def run_store(
 async def list_into(client: Reader, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
     """Replaces the content of `store` by a list, which is read in pages. After each slice of a page, other tasks can
     run. Returns the resourceVersion of the list."""
-    replacement = store.replace()
+    store.begin_list()
     token = ""
     while True:
         page = await client.list(
@@ -117,15 +117,15 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
             store.total = len(page.items) + page.remaining
         for start in range(0, len(page.items), pace.slice_size):
             await asyncio.sleep(0)  # before, because the page has been decoded in the same turn
-            replacement.take(page.items[start : start + pace.slice_size])
+            store.take_listed(page.items[start : start + pace.slice_size])
         token = page.continue_token
         if not token:
             break
     keys = store.known_keys()
     for start in range(0, len(keys), pace.slice_size):
-        replacement.drop(keys[start : start + pace.slice_size], page.resource_version)
+        store.drop_unlisted(keys[start : start + pace.slice_size], page.resource_version)
         await asyncio.sleep(0)
-    replacement.done(page.resource_version)
+    store.end_list(page.resource_version)
     return page.resource_version
 
 

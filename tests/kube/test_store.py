@@ -35,10 +35,10 @@ def store() -> WatchStore[Kept]:
 
 
 def listed(store: WatchStore[Kept], version: int, *objects: Object) -> None:
-    replacement = store.replace()
-    replacement.take(objects)
-    replacement.drop(store.known_keys(), str(version))
-    replacement.done(str(version))
+    store.begin_list()
+    store.take_listed(objects)
+    store.drop_unlisted(store.known_keys(), str(version))
+    store.end_list(str(version))
 
 
 def names(store: WatchStore[Kept]) -> list[str]:
@@ -52,11 +52,11 @@ def heard_by(store: WatchStore[Kept]) -> Heard:
 
 
 def test_a_store_is_synced_after_the_last_page(store: WatchStore[Kept]) -> None:
-    replacement = store.replace()
-    replacement.take([obj("a", 1)])
+    store.begin_list()
+    store.take_listed([obj("a", 1)])
     assert (store.synced, names(store)) == (False, ["a"])
-    replacement.take([obj("b", 2)])
-    replacement.done("2")
+    store.take_listed([obj("b", 2)])
+    store.end_list("2")
     assert (store.synced, store.served, names(store), len(store)) == (True, True, ["a", "b"], 2)
 
 
@@ -142,12 +142,12 @@ def test_the_watch_catching_up_does_not_undo_a_note(store: WatchStore[Kept]) -> 
 
 
 def test_a_note_made_while_a_list_comes_in_outlives_it_only_if_newer(store: WatchStore[Kept]) -> None:
-    replacement = store.replace()
+    store.begin_list()
     for name, version in (("newer", 9), ("deleted", 4), ("both", 8)):
         store.note(obj(name, version, "noted"))
-    replacement.take([obj("both", 2, "listed")])
-    replacement.drop(store.known_keys(), "5")
-    replacement.done("5")
+    store.take_listed([obj("both", 2, "listed")])
+    store.drop_unlisted(store.known_keys(), "5")
+    store.end_list("5")
     assert sorted(store.values()) == [Kept("both", "noted"), Kept("newer", "noted")]
 
 

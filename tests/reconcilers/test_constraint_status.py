@@ -82,10 +82,10 @@ class System:
 
     def relist(self) -> None:
         """The cache sees what the cluster has."""
-        relisted = self.sets.replace()
-        relisted.take(self.client.objects(POD_CLIQUE_SET))
-        relisted.drop(self.sets.known_keys(), "0")
-        relisted.done("0")
+        self.sets.begin_list()
+        self.sets.take_listed(self.client.objects(POD_CLIQUE_SET))
+        self.sets.drop_unlisted(self.sets.known_keys(), "0")
+        self.sets.end_list("0")
 
     async def step(self) -> list[str]:
         """The verbs of the calls that it took."""

@@ -257,7 +257,8 @@ async def test_a_compute_domain_keeps_its_time_if_it_is_needed_longer_than_the_c
     await world.look()
     assert await world.look(later=AFTER) == IN_USE_SECONDS
     fill(world.cliques, [])
-    world.cliques.replace().drop(world.cliques.known_keys(), "99999")
+    world.cliques.begin_list()
+    world.cliques.drop_unlisted(world.cliques.known_keys(), "99999")
     assert await world.look() == AFTER
 
 
@@ -394,7 +395,8 @@ async def test_all_keys_are_those_of_cliques_and_of_resources() -> None:
 async def test_a_missing_resource_is_made_as_soon_as_a_list_shows_its_podclique_after_the_api_came_back() -> None:
     world = World(pcs(), clique())
     world.cliques.mark_not_served()
-    world.cliques.replace().take(world.client.objects(POD_CLIQUE))
+    world.cliques.begin_list()
+    world.cliques.take_listed(world.client.objects(POD_CLIQUE))
     assert await world.look() is None
     assert world.writes() == [CREATE_DOMAIN, CREATE_CLAIM]
 
