@@ -29,12 +29,12 @@ class Leader:
         prepare: Callable[[], Awaitable[None]],
         watches: Sequence[Watch],
         loops: Sequence[Loop],
-        rewrites: Mapping[str, Rewrites] | None = None,
-        statuses_lost: Callable[[], int] = int,
+        rewrites: Mapping[str, Rewrites],
+        statuses_lost: Callable[[], int],
     ) -> None:
         self.recorder = recorder
         self.loops = tuple(loops)
-        self._rewrites, self._statuses_lost = dict(rewrites or {}), statuses_lost
+        self._rewrites, self._statuses_lost = rewrites, statuses_lost
         self._elector, self._prepare, self._watches = elector, prepare, tuple(watches)
         self._working = False
 
