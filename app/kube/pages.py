@@ -35,7 +35,6 @@ async def pages(
     *,
     limit: int = PAGE,
     label_selector: str = "",
-    field_selector: str = "",
 ) -> AsyncGenerator[Page, None]:
     """Each object once, in pages of at most `limit`. A list expires after some minutes (Gone). It is then started
     again, without the objects that were returned before. Raises Gone if this happens again without progress, and any
@@ -44,12 +43,7 @@ async def pages(
     while True:
         try:
             page = await client.list(
-                resource,
-                namespace,
-                limit=limit,
-                continue_token=token,
-                label_selector=label_selector,
-                field_selector=field_selector,
+                resource, namespace, limit=limit, continue_token=token, label_selector=label_selector
             )
         except Gone:
             if expired or not token:
