@@ -4,6 +4,7 @@ A module's tests share an API server, our server and an event loop; each test ha
 wants another configuration defines the fixture `configuration` itself.
 """
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -14,7 +15,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.beside import ApiServer, beside
+from app.cluster.table import TOPOLOGIES
+from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.kube.api import NotFound, Object
@@ -137,8 +139,13 @@ async def without_bindings(server: ApiServer) -> None:
 async def served(
     api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Running]:
-    """Our server, with its webhooks registered."""
+    """Our server, with its webhooks registered. If topology support is enabled, the ClusterTopology is there: a server
+    is ready before it leads, and rejects PodGangs until then."""
+    topology = configuration.cluster_topology
     async with beside(api, configuration, tmp_path_factory.mktemp("served")) as served:
+        async with asyncio.timeout(READY_SECONDS):
+            stored = served.cluster.stores[TOPOLOGIES]
+            await until(lambda: not topology.enabled or stored.get("", topology.name) is not None)
         yield served
 
 
