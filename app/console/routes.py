@@ -22,6 +22,9 @@ from app.console.live import Live
 from app.console.page import Page
 from app.console.rendering import environment
 from app.console.snapshot import Snapshot
+from app.explain.answer import Answer
+from app.explain.json import document
+from app.explain.text import text
 
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -48,8 +51,8 @@ def build_app(console: Console, token: str) -> ASGIApp:
     app.add_api_route("/", routes.entry, methods=["GET"])
     app.add_api_route("/static/{name}", routes.static, methods=["GET"])
     app.add_api_route("/events", routes.events, methods=["GET"])
-    app.add_api_route("/workloads.txt", routes.text, methods=["GET"])
-    app.add_api_route("/workloads.json", routes.json, methods=["GET"])
+    app.add_api_route("/workloads.txt", routes.as_text, methods=["GET"])
+    app.add_api_route("/workloads.json", routes.as_json, methods=["GET"])
     app.add_api_route("/findings", routes.examine, methods=["POST"])
     app.add_api_route("/playground", routes.judged, methods=["POST"])
     app.add_api_route("/playground.json", routes.saved, methods=["POST"])
@@ -127,19 +130,16 @@ class _Routes:
 
     # Explanations as the command prints them.
 
-    async def text(self, request: Request) -> Response:
-        answer = await self._answer(request)
-        return Response(status_code=404) if answer is None else Response(answer.text + "\n", media_type="text/plain")
+    async def as_text(self, request: Request) -> Response:
+        return await self._explanation(request, lambda answer: f"{text(answer)}\n", "text/plain")
 
-    async def json(self, request: Request) -> Response:
-        answer = await self._answer(request)
-        if answer is None:
-            return Response(status_code=404)
-        return Response(orjson.dumps(answer.document, option=orjson.OPT_INDENT_2), media_type="application/json")
+    async def as_json(self, request: Request) -> Response:
+        return await self._explanation(request, lambda answer: _json(document(answer)), "application/json")
 
-    async def _answer(self, request: Request) -> workloads.Printed | None:
-        snapshot = self._console.live.snapshot()
-        return await self._in_thread(workloads.printed, snapshot, request.query_params.get("object", ""))
+    async def _explanation(self, request: Request, form: Callable[[Answer], str | bytes], media_type: str) -> Response:
+        given = request.query_params.get("object", "")
+        body = await self._in_thread(workloads.printed, self._console.live.snapshot(), given, form)
+        return Response(status_code=404) if body is None else Response(body, media_type=media_type)
 
     async def _in_thread(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work, *arguments)
@@ -157,9 +157,13 @@ class _Routes:
 
     async def saved(self, request: Request) -> Response:
         judged = await self._console.judge(await _form(request))
-        body = orjson.dumps(playground.saved(judged, self._console.version), option=orjson.OPT_INDENT_2)
         headers = {"content-disposition": 'attachment; filename="grove-admission-playground.json"'}
+        body = _json(playground.saved(judged, self._console.version))
         return Response(body, media_type="application/json", headers=headers)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2)
 
 
 async def _form(request: Request) -> dict[str, str]:

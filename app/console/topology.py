@@ -10,7 +10,7 @@ from app.explain.answer import TITLES
 from app.explain.domains import Path
 from app.explain.gang import gang_of, gangs_of_set
 from app.explain.index import Index
-from app.explain.json import reason_document
+from app.explain.json import level_document, reason_document
 from app.explain.levels import Topology
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
@@ -28,25 +28,15 @@ _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
 
 def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     index = snapshot.index
-    topology = index.topology(query.get("name", ""))
     name = query.get("name", "")
+    topology = index.topology(name)
     examined = index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
     at = _path(index, topology, query.get("at", ""))
     room = _room(index, topology, query)
     gang_nodes = _nodes_of(index, query.get("gang", ""))
     return {
         "headline": _headline(index, examined, topology, at),
-        "levels": [
-            {
-                "domain": report.level.domain,
-                "key": report.level.key,
-                "nodes": report.nodes,
-                "total": report.total,
-                "domains": report.domains,
-                "findings": report.findings,
-            }
-            for report in examined.levels
-        ],
+        "levels": [{**level_document(report), "total": report.total} for report in examined.levels],
         "reasons": [reason_document(reason) for reason in examined.reasons] if not at else [],
         "outside": examined.outside[:MOST_OUTSIDE],
         "outside_count": len(examined.outside),

@@ -1,7 +1,6 @@
 """Workloads: the PodCliqueSets, those that wait first, and the explanation of one object."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from app.console.page import Page, Query
@@ -11,10 +10,10 @@ from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodClique
 from app.explain.facts.pods import Pod
 from app.explain.joins import CLIQUES_OF_SET, PODS_OF_SET
-from app.explain.json import document, reason_document
+from app.explain.json import reason_document
 from app.explain.room import Room
 from app.explain.subject import KINDS
-from app.explain.text import folded, text, without_pods
+from app.explain.text import folded, without_pods
 from app.explain.tree import Branch
 from app.explain.words import counted, listed
 
@@ -33,19 +32,11 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """An explanation as the command prints it: `text` without the last newline, and the JSON document."""
-
-    text: str
-    document: dict[str, Any]
-
-
-def printed(snapshot: Snapshot, given: str) -> Printed | None:
-    """The explanation of `Kind/namespace/name`, or None if there is no such object."""
+def printed(snapshot: Snapshot, given: str, form: Callable[[Answer], str | bytes]) -> str | bytes | None:
+    """The explanation of `Kind/namespace/name` in a form, or None if there is no such object."""
     ref = reference(given)
     answer = explain(snapshot.index, ref) if ref else None
-    return None if answer is None else Printed(text(answer), document(answer))
+    return None if answer is None else form(answer)
 
 
 def reference(given: str) -> Ref | None:

@@ -10,7 +10,7 @@ from app.explain.domains import Domain
 from app.explain.facts import Facts
 from app.explain.preview import Preview
 from app.explain.reason import Reason
-from app.explain.topology import DomainReport, RoomAnswer, Survey
+from app.explain.topology import DomainReport, LevelReport, RoomAnswer, Survey
 
 
 def document(answer: Answer) -> dict[str, Any]:
@@ -22,6 +22,11 @@ def reason_document(reason: Reason) -> dict[str, Any]:
     return _map(reason)
 
 
+def level_document(report: LevelReport) -> dict[str, Any]:
+    counts = {"nodes": report.nodes, "domains": report.domains, "findings": report.findings}
+    return {**_map(report.level), **counts}
+
+
 def survey_document(survey: Survey, facts: Facts, domains: Sequence[DomainReport]) -> dict[str, Any]:
     """A topology. GPUs are whole numbers or fractions of GPUs; null if they are not known."""
     gpus = ("gpus", "free", "soon")
@@ -29,15 +34,7 @@ def survey_document(survey: Survey, facts: Facts, domains: Sequence[DomainReport
         "topology": {"kind": survey.cluster.kind, "name": survey.cluster.name} if survey.cluster else None,
         "kaiTopology": survey.kai.name if survey.kai else None,
         "nodes": survey.nodes,
-        "levels": [
-            {
-                **_map(report.level),
-                "nodes": report.nodes,
-                "domains": report.domains,
-                "findings": report.findings,
-            }
-            for report in survey.levels
-        ],
+        "levels": [level_document(report) for report in survey.levels],
         "outside": list(survey.outside),
         "reasons": _plain(survey.reasons),
         "unknown": _plain(survey.unknown),

@@ -33,6 +33,4 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
         assert f"{' '.join(reason.text.split())}." in shown
         assert " ".join(reason.remedy.split()) in shown
         assert [command for command in reason.commands if command not in page.texts("code")] == []
-    printed = workloads.printed(snapshot, OBJECT)
-    assert printed is not None
-    assert printed.text == text(answer)
+    assert workloads.printed(snapshot, OBJECT, text) == text(answer)
