@@ -1,7 +1,7 @@
 """The answer to "Will it be placed as I asked, and why does it wait?" for one object."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.explain.case import Case
 from app.explain.facts import Facts
@@ -126,20 +126,14 @@ def _unseen(facts: Facts, needed: Sequence[str]) -> Mapping[str, str]:
     return {kind: facts.unseen[kind] for kind in sorted(set(kinds)) if kind in facts.unseen}
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    placed: int | None
-    total: int | None
-    state: State
-
-
-def _part_asked_about(about: Subject, tree: Branch) -> _Part:
+def _part_asked_about(about: Subject, tree: Branch) -> Branch:
     """All of a PodCliqueSet; of any other object, the gangs that it is part of."""
     refs = {gang.ref for gang in about.gangs}
     gangs = [branch for branch in tree.children if branch.ref in refs]
     if about.is_set or not gangs:
-        return _Part(tree.placed, tree.total, tree.state)
-    return _Part(*together(gangs)[:3])
+        return tree
+    placed, total, state, _ = together(gangs)
+    return replace(tree, placed=placed, total=total, state=state)
 
 
 def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool, index: Index) -> State:
@@ -162,7 +156,7 @@ def _missing_replicas(about: Subject, index: Index) -> int:
     return max(0, pcs.replicas - len(made))
 
 
-def _headline(about: Subject, of: _Part, state: State, index: Index) -> str:
+def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
     name = about.ref.name
     if of.total is None:
         return f"{name}: whether it is placed is not known"

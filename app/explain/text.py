@@ -73,17 +73,18 @@ def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]
 
 def tree_lines(root: Branch, *, everything: bool = False, colour: bool = False) -> list[str]:
     """The tree as a table whose first column is drawn."""
-    rows = list(_rows(root if everything else without_pods(root), "", "", everything, colour))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return [_row(row, widths) for row in rows]
+    return list(table(list(_rows(root if everything else without_pods(root), "", "", everything, colour))))
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _coloured(words: str, state: State) -> str:
     return f"\x1b[{_COLOURS[state]}m{words}\x1b[0m" if words else words
-
-
-def _row(row: tuple[str, ...], widths: Sequence[int]) -> str:
-    return "  ".join(f"{cell:{width}}" for cell, width in zip(row, [*widths, 0], strict=True)).rstrip()
 
 
 def _rows(

@@ -1,12 +1,12 @@
 """Topologies for people, as lines of text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from app.explain.facts import Facts
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.preview import Preview
-from app.explain.text import not_seen, reason_lines
+from app.explain.text import not_seen, reason_lines, table
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports
 from app.explain.words import amount, counted, gpus_of, listed, plain, pods_of_size
 
@@ -121,10 +121,3 @@ def preview_text(preview: Preview) -> str:
         mark = "!" if effect.severe else " "
         lines.append(f"{mark} {effect.ref.namespace}/{effect.ref.name}  {effect.text}  ({effect.field})")
     return "\n".join([*lines, *reason_lines(preview.reasons)])
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows as lines with aligned columns."""
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(len(rows[0]) if rows else 0)]
-    for row in rows:
-        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

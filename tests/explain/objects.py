@@ -209,7 +209,7 @@ def pod_clique(fact: PodClique) -> Object:
         spec["podSpec"]["schedulerName"] = fact.scheduler  # type: ignore[index]
     errors = [{"code": "ERR", "description": error, "observedAt": SOME_TIME} for error in fact.errors]
     status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
-    metadata = {"labels": labels(fact.place), **time_of(fact.created)}
+    metadata = {"labels": labels(fact.place)}
     return made(
         "grove.io/v1alpha1",
         "PodClique",
@@ -303,7 +303,7 @@ def workload(fact: Workload) -> Object:
 
 
 def workload_group(fact: WorkloadGroup) -> Object:
-    reference = {"workload": {"workloadName": fact.workload, "podGroupTemplateName": "workers"}}
+    reference = {"workload": {"workloadName": fact.workload, "podGroupTemplateName": fact.part}}
     spec: Object = {"schedulingPolicy": {"basic": {}}}
     spec |= {"podGroupTemplateRef": reference} if fact.workload else {}
     return made("scheduling.k8s.io/v1alpha2", "PodGroup", fact.namespace, fact.name, spec=spec)
@@ -385,14 +385,14 @@ def pod(fact: Pod) -> Object:
     spec = pod_spec(fact.shape, fact.claims) | {"schedulerName": fact.scheduler, "terminationGracePeriodSeconds": 0}
     spec |= {"nodeName": fact.node} if fact.node else {}
     spec |= {"schedulingGates": [{"name": gate} for gate in fact.gates]} if fact.gates else {}
-    spec |= {"workloadRef": {"name": fact.workload}} if fact.workload else {}
+    spec |= {"workloadRef": {"name": fact.workload, "podGroup": fact.workload_part}} if fact.workload else {}
     spec |= {"schedulingGroup": {"podGroupName": fact.workload_group}} if fact.workload_group else {}
     generated = [{"name": c.name, "resourceClaimName": c.claim} for c in fact.claims if c.template and c.claim]
     containers = [{"name": "main", "state": {"waiting": {"reason": reason}}} for reason in fact.waiting]
     status = {"phase": fact.phase, "resourceClaimStatuses": generated, "containerStatuses": containers}
-    marks = {"kai.scheduler/subgroup-name": fact.subgroup, "kai.scheduler/queue": fact.queue}
+    marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
     metadata: Object = {
-        "labels": labels(fact.place) | {key: value for key, value in marks.items() if value},
+        "labels": labels(fact.place) | marks,
         "annotations": {"pod-group-name": fact.group} if fact.group else {},
         **time_of(fact.created),
     }

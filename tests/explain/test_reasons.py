@@ -29,12 +29,14 @@ def start(dialect: str) -> Changes:
 
 @pytest.mark.parametrize(("row", "dialect"), CASES)
 def test_the_reason_is_found(row: Row, dialect: str) -> None:
-    reasons = answer(facts(**{**start(dialect), **row.hit})).reasons
+    given = facts(**{**start(dialect), **row.hit})
+    reasons = answer(given).reasons
     texts = [(reason.id, reason.text, reason.who) for reason in reasons]
     assert (row.id, row.text, row.who) in texts
     assert {reason.id for reason in reasons} == {row.id, *row.also}
     hit = next(reason for reason in reasons if (reason.id, reason.text) == (row.id, row.text))
     assert hit.objects
+    assert {ref.name for ref in hit.objects if ref.kind == "Node"} <= {node.name for node in given.nodes}
     assert hit.evidence
     assert hit.remedy
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.explain.facts.kai import WorkloadGroup, workload_group
 from app.explain.facts.nodes import node
 from app.explain.facts.pods import pod, pod_requests
 from app.explain.facts.values import amounts, duration, seconds_since_1970, thousandths
@@ -119,3 +120,17 @@ def test_words() -> None:
         "2 days",
     ]
     assert clock(15 * 3600 + 42 * 60) == "15:42 UTC"
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {"podGroupTemplateRef": {"workload": {"workloadName": "train", "podGroupTemplateName": "workers"}}},
+        {"podGroupTemplateRef": {"workloadName": "train", "podGroupTemplateName": "workers"}},
+        {"workloadRef": {"workloadName": "train", "templateName": "workers"}},
+    ],
+    ids=["Kubernetes 1.36", "Kubernetes 1.36, flat", "Kubernetes 1.37"],
+)
+def test_a_pod_group_names_the_workload_that_it_is_made_from(reference: dict[str, Any]) -> None:
+    obj = {"metadata": {"namespace": "research", "name": "train-workers"}, "spec": reference}
+    assert workload_group(obj) == WorkloadGroup("research", "train-workers", "train", "workers")

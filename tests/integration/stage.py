@@ -51,9 +51,10 @@ BINDINGS: Object = {
         ],
     },
 }
-NOT_ON_REAL = {
-    "pods name a Workload that does not exist": "kube-apiserver 1.36 drops `spec.workloadRef`, which is of 1.35",
-}
+NOT_ON_REAL = dict.fromkeys(
+    ("pods name a Workload that does not exist", "pods name a Workload that lacks their group"),
+    "kube-apiserver 1.36 drops `spec.workloadRef`, which is of 1.35",
+)
 FINALIZER = "example.com/test"
 BY_KIND: dict[tuple[str, str], Resource] = {(resource.group, resource.kind): resource for resource in RESOURCES}
 

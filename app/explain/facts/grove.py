@@ -93,7 +93,6 @@ class PodClique(Named):
     claims: tuple[PodClaim, ...] = ()
     scheduler: str = ""
     errors: tuple[str, ...] = ()
-    created: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,6 @@ def pod_clique(obj: Object) -> PodClique:
         claims=pod_claims(pod_spec),
         scheduler=text(pod_spec, "schedulerName"),
         errors=tuple(text(item, "description") for item in maps_of(status.get("lastErrors"))),
-        created=seconds_since_1970(metadata.get("creationTimestamp")),
     )
 
 

@@ -95,11 +95,12 @@ class Workload(Named):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadGroup:
-    """A PodGroup of scheduling.k8s.io; `workload` is "" if it has no template."""
+    """A PodGroup of scheduling.k8s.io; `workload` and `part`, one of its groups, are "" if it has no template."""
 
     namespace: str
     name: str
     workload: str = ""
+    part: str = ""
 
 
 def kai_topology(obj: Object) -> KaiTopology:
@@ -220,7 +221,9 @@ def workload(obj: Object) -> Workload:
 
 
 def workload_group(obj: Object) -> WorkloadGroup:
-    metadata = at(obj, "metadata")
-    reference = at(obj, "spec", "podGroupTemplateRef")
-    named = at(reference, "workload") or reference
-    return WorkloadGroup(*identity(metadata)[:2], text(named, "workloadName"))
+    """`podGroupTemplateRef` of Kubernetes 1.36, `workloadRef` since 1.37."""
+    spec = at(obj, "spec")
+    template = at(spec, "podGroupTemplateRef")
+    reference = at(template, "workload") or template or at(spec, "workloadRef")
+    part = text(reference, "podGroupTemplateName") or text(reference, "templateName")
+    return WorkloadGroup(*identity(at(obj, "metadata"))[:2], text(reference, "workloadName"), part)

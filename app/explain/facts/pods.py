@@ -12,7 +12,6 @@ from app.objects.shape import int_of, maps_of
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
-QUEUE = "kai.scheduler/queue"
 NODE_POOL = "kai.scheduler/node-pool"
 PREEMPTIBILITY = "kai.scheduler/preemptibility"
 
@@ -41,8 +40,9 @@ class PodClaim:
 
 @dataclass(frozen=True, slots=True)
 class Pod(Named):
-    """`group` is the annotation that names its KAI PodGroup, `workload` and `workload_group` what it references in the
-    Kubernetes Workload API. `waiting` has the reasons for which containers wait."""
+    """`group` is the annotation that names its KAI PodGroup. `workload`, `workload_part` (one of its groups) and
+    `workload_group` are what it references in the Kubernetes Workload API. `waiting` has the reasons for which
+    containers wait."""
 
     kind = "Pod"
     namespace: str
@@ -61,9 +61,8 @@ class Pod(Named):
     group: str = ""
     subgroup: str = ""
     workload: str = ""
+    workload_part: str = ""
     workload_group: str = ""
-    queue: str = ""
-    pool: str = ""
     priority: int = 0
     preemptibility: str = ""
     deleting: float | None = None
@@ -94,9 +93,8 @@ def pod(obj: Object) -> Pod:
         group=text(annotations, POD_GROUP_NAME),
         subgroup=text(labels, SUBGROUP),
         workload=text(at(spec, "workloadRef"), "name"),  # Kubernetes 1.35
+        workload_part=text(at(spec, "workloadRef"), "podGroup"),
         workload_group=text(at(spec, "schedulingGroup"), "podGroupName"),  # since 1.36
-        queue=text(labels, QUEUE),
-        pool=text(labels, NODE_POOL),
         priority=int_of(spec.get("priority")),
         preemptibility=text(labels, PREEMPTIBILITY),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),

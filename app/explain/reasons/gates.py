@@ -125,10 +125,16 @@ def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
         if group is None:
             return "PodGroup", pod.workload_group, "spec.schedulingGroup.podGroupName"
-        if group.workload and (pod.namespace, group.workload) not in index.workloads:
-            return "Workload", group.workload, "spec.podGroupTemplateRef"
-    if pod.workload and (pod.namespace, pod.workload) not in index.workloads:
-        return "Workload", pod.workload, "spec.workloadRef.name"
+        return _missing_part(index, pod.namespace, group.workload, group.part, "spec.podGroupTemplateRef")
+    return _missing_part(index, pod.namespace, pod.workload, pod.workload_part, "spec.workloadRef")
+
+
+def _missing_part(index: Index, namespace: str, name: str, part: str, field: str) -> tuple[str, str, str] | None:
+    workload = index.workloads.get((namespace, name))
+    if name and workload is None:
+        return "Workload", name, field
+    if workload is not None and part and part not in workload.groups:
+        return f"group {part} of Workload", name, field
     return None
 
 

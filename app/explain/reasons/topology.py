@@ -14,7 +14,7 @@ from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason, Severity
 from app.explain.words import amount, counted, gpus_of, listed
-from app.rules.topology.levels import HOSTNAME_KEY
+from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 _NUMBER = re.compile(r"(.*?)(\d+)")
 Labels = Mapping[str, str]
@@ -129,24 +129,25 @@ def twice_in_the_tree(index: Index, topology: Topology) -> Iterator[Reason]:
         shared = {value: above_it for value, above_it in parents.items() if len(above_it) > 1}
         level, above = topology.levels[depth - 1], topology.levels[depth - 2]
         if len(shared) * 5 >= len(parents):
-            yield from _habit(level.domain, above.domain, level.key, shared, len(parents))
+            yield from _habit(domains, level, above, shared, len(parents))
         else:
             for value, above_it in sorted(shared.items()):
                 yield _two_parents(domains, level.domain, level.key, value, above_it)
 
 
-def _habit(level: str, above: str, key: str, shared: Mapping[str, object], total: int) -> Iterator[Reason]:
+def _habit(domains: Domains, level: Level, above: Level, shared: Mapping[str, object], total: int) -> Iterator[Reason]:
     if not shared:
         return
     example = min(shared)
+    names = counted(total, f"name of a {level.domain}", f"names of a {level.domain}")
     text = (
-        f"{len(shared)} of {counted(total, f'name of a {level}', f'names of a {level}')} are in more than one {above}, "
-        f"such as {example}; KAI counts each as a {level} of its own"
+        f"{len(shared)} of {names} are in more than one {above.domain}, such as {example}; KAI counts each as a "
+        f"{level.domain} of its own"
     )
-    ref = Ref("Node", "", example)
-    evidence = (Evidence(ref, f"metadata.labels[{key}]", example),)
-    remedy = f"nothing, if each {above} is meant to have its own; otherwise move the labels"
-    yield Reason("NotATree", (ref,), text, remedy, "platform", evidence, severity="note")
+    node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
+    evidence = (Evidence(node.ref, f"metadata.labels[{level.key}]", example),)
+    remedy = f"nothing, if each {above.domain} is meant to have its own; otherwise move the labels"
+    yield Reason("NotATree", (node.ref,), text, remedy, "platform", evidence, severity="note")
 
 
 def _two_parents(domains: Domains, level: str, key: str, value: str, parents: list[tuple[str, ...]]) -> Reason:

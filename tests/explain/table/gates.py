@@ -16,6 +16,8 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.row import GATE, Row, event, scaled
 
+OF_TRAIN = pods(workload="train-a", workload_part="workers")
+
 GATES = (
     Row(
         "GangIncomplete",
@@ -64,10 +66,16 @@ GATES = (
     Row(
         "WorkloadMissing",
         "pods name a Workload that does not exist",
-        {"pods": pods(workload="train-a"), "workloads": (Workload(NAMESPACE, "train-b", ("workers",)),)},
+        {
+            "pods": OF_TRAIN,
+            "workloads": (Workload(NAMESPACE, "train-b", ("workers",)),),
+        },
         "4 pods wait for Workload train-a, which does not exist",
         "you",
-        {"pods": pods(workload="train-a"), "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),)},
+        {
+            "pods": OF_TRAIN,
+            "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),),
+        },
     ),
     Row(
         "WorkloadMissing",
@@ -80,13 +88,27 @@ GATES = (
     Row(
         "WorkloadMissing",
         "pods name a group whose Workload does not exist",
-        {"pods": pods(workload_group="g"), "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),)},
+        {"pods": pods(workload_group="g"), "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a", "workers"),)},
         "4 pods wait for Workload train-a, which does not exist",
         "you",
         {
             "pods": pods(workload_group="g"),
-            "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),),
+            "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a", "workers"),),
             "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),),
+        },
+    ),
+    Row(
+        "WorkloadMissing",
+        "pods name a Workload that lacks their group",
+        {
+            "pods": OF_TRAIN,
+            "workloads": (Workload(NAMESPACE, "train-a", ("routers",)),),
+        },
+        "4 pods wait for group workers of Workload train-a, which does not exist",
+        "you",
+        {
+            "pods": OF_TRAIN,
+            "workloads": (Workload(NAMESPACE, "train-a", ("routers", "workers")),),
         },
     ),
     Row(
