@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -155,7 +156,6 @@ class Transport:
                     headers=headers,
                     data=None if request.body is None else orjson.dumps(request.body),
                     timeout=timeouts,
-                    proxy=self.credentials.proxy,
                     server_hostname=self.credentials.server_hostname,
                     allow_redirects=False,
                 )
@@ -169,12 +169,19 @@ class Transport:
         if self._opened is None:
             context = self.credentials.ssl_context()
             connector = aiohttp.TCPConnector(limit=self._limits.connections, ssl=True if context is None else context)
-            self._opened = aiohttp.ClientSession(connector=connector, trust_env=True)
+            # `trust_env` of aiohttp would look for a proxy and read ~/.netrc in another thread for each request.
+            proxy = self.credentials.proxy or _proxy_of_environment(URL(self.credentials.host))
+            self._opened = aiohttp.ClientSession(connector=connector, proxy=proxy)
         return self._opened
 
     def _count(self, request: Request, code: str) -> None:
         key = (request.verb, request.resource, code)
         self.calls[key] = self.calls.get(key, 0) + 1
+
+
+def _proxy_of_environment(url: URL) -> str | None:
+    """The proxy for `url` in HTTPS_PROXY or HTTP_PROXY, or None if there is none or NO_PROXY has the host."""
+    return None if url.host is None or proxy_bypass(url.host) else getproxies().get(url.scheme)
 
 
 @asynccontextmanager

@@ -313,6 +313,37 @@ async def test_credentials_are_renewed_after_a_401() -> None:
         assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
 
 
+@pytest.mark.parametrize(
+    ("no_proxy", "asked"),
+    [("", ["http://127.0.0.9:1/api/v1/nodes/a"]), ("127.0.0.9", [])],
+    ids=["a proxy", "not for this host"],
+)
+async def test_the_proxy_of_the_environment_is_used(
+    no_proxy: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls: list[str] = []
+
+    async def proxy(request: web.BaseRequest) -> web.StreamResponse:
+        urls.append(str(request.url))
+        return web.json_response({"metadata": {"name": "a"}})
+
+    async with serving(proxy) as server:
+        monkeypatch.setenv("http_proxy", server.url)
+        monkeypatch.setenv("no_proxy", no_proxy)
+        async with HttpClient(PlainCredentials("http://127.0.0.9:1", "token"), ALL, QUICK) as client:
+            with contextlib.nullcontext() if asked else pytest.raises(Unavailable):
+                assert await client.get(NODE, "a") == {"metadata": {"name": "a"}}
+    assert urls == asked
+
+
+async def test_credentials_in_netrc_are_not_for_an_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password secret")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    async with client_of(answering((200, {"metadata": {"name": "a"}}))) as (client, server):
+        assert await client.get(NODE, "a") == {"metadata": {"name": "a"}}
+        assert server.seen[0].headers["Authorization"] == "Bearer secret-token"
+
+
 # Watches.
 
 
