@@ -81,8 +81,8 @@ class Bindings(Dialect):
         if findings or not (packings.constraints or stored.constraints):
             return findings, []
         bindings = facts.bindings()
-        warnings = packing_warnings(packings, bindings.get)
-        findings = validate_packings(packings, bindings.get, sorted(bindings))
+        warnings = packing_warnings(packings, bindings)
+        findings = validate_packings(packings, bindings)
         if old is None:
             return [*findings, *deprecated_fields(packings)], warnings
         changes = validate_change(packings, stored)

@@ -5,7 +5,7 @@ The verdicts are those of Grove's own webhook, but with all findings at once. So
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation/topologyconstraints.go
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,8 @@ from app.rules.topology.owners import (
     walk_owners,
 )
 
-LevelsOf = Callable[[str], Sequence[Level] | None]
-"""Returns the levels of the ClusterTopologyBinding of a name, broadest first, or None if it doesn't exist."""
+Bindings = Mapping[str, Sequence[Level]]
+"""The levels of all ClusterTopologyBindings by name, broadest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ class Packings:
     by_owner: Mapping[Owner, Packing]
     paths: Mapping[Owner, FieldPath]
     groups_of: Mapping[str, Sequence[str]]
+
+    @property
+    def deprecated(self) -> list[FieldPath]:
+        """The paths of all packDomains."""
+        return [packing.path.child("packDomain") for packing in self.constraints if packing.pack_domain]
 
     def parents(self, packing: Packing) -> Iterator[Packing]:
         """Yields the constraints above `packing`: that of the set, and for a clique those of its scaling groups."""
@@ -141,21 +146,21 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
 # Findings.
 
 
-def validate_packings(packings: Packings, levels_of: LevelsOf, existing: Sequence[str]) -> list[FieldError]:
+def validate_packings(packings: Packings, bindings: Bindings) -> list[FieldError]:
     """Returns all findings about the constraints: about their names, then for each constraint about its levels and the
-    constraints above it. `existing` are the names of all bindings, for the message."""
+    constraints above it."""
     findings: list[FieldError] = []
     names = effective_names(packings, findings)
     unknown: set[str] = set()
     for packing in packings.constraints:
         name = names.get(packing.owner, "")
-        levels = levels_of(name) if name else None
+        levels = bindings.get(name) if name else None
         if levels is not None:
             _validate_domains(packing, name, [level.domain for level in levels], findings)
             _validate_parents(packings, packing, names, [level.domain for level in levels], findings)
         elif name and packing.name and name not in unknown:
             unknown.add(name)
-            allowed = f"these exist: {', '.join(existing)}" if existing else "there is none in this cluster"
+            allowed = f"these exist: {', '.join(sorted(bindings))}" if bindings else "there is none in this cluster"
             text = f"ClusterTopologyBinding not found; {allowed}"
             findings.append(invalid(packing.path.child("topologyName"), name, text))
     return findings
@@ -191,23 +196,21 @@ def _validate_parents(
 def deprecated_fields(packings: Packings) -> list[FieldError]:
     """Returns findings about packDomain in a new PodCliqueSet, in which Grove's CRD doesn't allow it."""
     text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
-    paths = (packing.path.child("packDomain") for packing in packings.constraints if packing.pack_domain)
-    return [forbidden(path, text) for path in paths]
+    return [forbidden(path, text) for path in packings.deprecated]
 
 
 # Warnings.
 
 
-def packing_warnings(packings: Packings, levels_of: LevelsOf) -> list[str]:
+def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
     """Returns warnings about constraints that Grove accepts, but that have no
     effect or contradict a constraint above them."""
     names = effective_names(packings, [])
-    paths = [str(packing.path.child("packDomain")) for packing in packings.constraints if packing.pack_domain]
-    deprecated = f"packDomain is deprecated in this release of Grove; use pack.required instead: {', '.join(paths)}"
-    warnings = [deprecated] if paths else []
+    paths = ", ".join(map(str, packings.deprecated))
+    text = f"packDomain is deprecated in this release of Grove; use pack.required instead: {paths}"
+    warnings = [text] if paths else []
     for packing in packings.constraints:
-        levels = levels_of(names[packing.owner]) if packing.owner in names else None
-        domains = [level.domain for level in levels or ()]
+        domains = [level.domain for level in bindings.get(names.get(packing.owner, ""), ())]
         warnings += _own_warnings(packing, domains)
         for parent in packings.parents(packing):
             warnings += _parent_warnings(packing, parent, domains)
