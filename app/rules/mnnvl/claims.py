@@ -84,7 +84,8 @@ def plan_injection(
     if not gpu_containers:
         return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
     position, entry = _claim_entry(pod_spec, findings)
-    mode = _stored_form(member, entry or stored) or claim_mode  # Grove's operator removes the entry from the spec
+    known = entry or stored  # Grove's operator removes the entry from the spec
+    mode = claim_mode if known is None or scope_of_entry(member, known) is None else form_of_entry(known)
     if entry is not None and entry != claim_entry(plan, mode):
         scope = scope_of_entry(member, entry) if entry == stored else None
         if scope is None:
@@ -163,12 +164,6 @@ def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[
         if isinstance(entry, dict) and entry.get("name") == CLAIM:
             return position, entry
     return 0, None
-
-
-def _stored_form(member: Member, entry: Entry | None) -> ClaimMode | None:
-    """Returns the form of `entry`, or None if it is not a claim of ours."""
-    scope = scope_of_entry(member, entry)
-    return None if scope is None or entry is None else form_of_entry(entry)
 
 
 def form_of_entry(entry: Entry) -> ClaimMode:

@@ -43,6 +43,7 @@ _DOMAIN = re.compile(r"[a-z][a-z0-9-]*")
 _SPEC = FieldPath("spec")
 _LEVELS = FieldPath("spec.levels")
 _SHOWN = 5
+_HOW_TO_ALLOW = f'Change these first, or annotate the binding with {ALLOW_IN_USE}: "true"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,11 @@ def validate_binding(
         return findings, []
     findings = [*validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize), *_validate_references(references)]
     warnings: list[str] = []
-    if not _refers_to_kai(references):
+    if not _refers_to_kai(obj):
         findings += _validate_for_kai(levels)
         metadata = map_of(obj.get("metadata"))
         conflict = _name_conflict(kai, str(metadata.get("uid", "")))
-        if conflict is not None and (old is None or _refers_to_kai(_references(old))):
+        if conflict is not None and (old is None or _refers_to_kai(old)):
             findings.append(invalid(FieldPath("metadata.name"), metadata.get("name", ""), conflict))
         elif conflict is not None:
             warnings.append(f"metadata.name: {conflict}")
@@ -104,7 +105,7 @@ def validate_binding(
     if refusal is not None and is_allowed_in_use(obj):
         warnings.append(refusal)
     elif refusal is not None:
-        findings.append(forbidden(_LEVELS, f"{refusal}. {_how_to_allow()}"))
+        findings.append(forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}"))
     return findings, warnings
 
 
@@ -117,7 +118,7 @@ def refusal_to_delete(obj: Mapping[str, Any], users: Sequence[PodCliqueSet]) -> 
     if is_allowed_in_use(obj):
         return None, [text]
     name = map_of(obj.get("metadata")).get("name", "")
-    return f'ClusterTopologyBinding "{name}" cannot be deleted: {text}. {_how_to_allow()}', []
+    return f'ClusterTopologyBinding "{name}" cannot be deleted: {text}. {_HOW_TO_ALLOW}', []
 
 
 def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
@@ -133,10 +134,6 @@ def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
 
 def is_allowed_in_use(obj: Mapping[str, Any]) -> bool:
     return annotations_of(obj).get(ALLOW_IN_USE) == "true"
-
-
-def _how_to_allow() -> str:
-    return f'Change these first, or annotate the binding with {ALLOW_IN_USE}: "true"'
 
 
 def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
@@ -193,13 +190,10 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
     )
 
 
-def _references(obj: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return maps_of(value_at(obj, ("spec", "schedulerTopologyBindings")))
-
-
-def _refers_to_kai(references: Sequence[Any]) -> bool:
-    """Whether a reference names a KAI Topology that Grove does not make, but only compares with the levels."""
-    return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in maps_of(references))
+def _refers_to_kai(obj: Mapping[str, Any]) -> bool:
+    """Whether the binding names a KAI Topology that Grove does not make, but only compares with the levels."""
+    references = maps_of(value_at(obj, ("spec", "schedulerTopologyBindings")))
+    return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in references)
 
 
 def _domains(obj: Mapping[str, Any] | None) -> set[str]:
