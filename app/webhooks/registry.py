@@ -73,10 +73,14 @@ class Webhook:
 
 
 _WRITES = ("CREATE", "UPDATE")
-_ANNOTATED = (
-    f"has(object.metadata.annotations) && '{MNNVL_ENABLED}' in object.metadata.annotations && "
-    f"object.metadata.annotations['{MNNVL_ENABLED}'] == 'true'"
-)
+
+
+def _has(annotation: str) -> str:
+    """Returns a CEL expression: the object has `annotation` with the value "true"."""
+    return (
+        f"has(object.metadata.annotations) && '{annotation}' in object.metadata.annotations && "
+        f"object.metadata.annotations['{annotation}'] == 'true'"
+    )
 
 
 def _some_container_has_gpus(field: str) -> str:
@@ -92,7 +96,7 @@ def _some_container_has_gpus(field: str) -> str:
 
 _MAY_WANT_MNNVL = MatchCondition(
     "annotated-or-requests-gpus",
-    f"({_ANNOTATED}) || (has(object.spec) && has(object.spec.podSpec) && "
+    f"({_has(MNNVL_ENABLED)}) || (has(object.spec) && has(object.spec.podSpec) && "
     f"(({_some_container_has_gpus('containers')}) || ({_some_container_has_gpus('initContainers')})))",
 )
 """A PodClique without the annotation may inherit it from its scaling group or its PodCliqueSet."""
@@ -104,21 +108,13 @@ _NOT_BEING_DELETED = MatchCondition(
 deleted, while no server answers. If such an update is sent, it is allowed."""
 
 
-def _lacks(annotation: str) -> str:
-    """Returns a CEL expression: the object does not have `annotation` with the value "true"."""
-    return (
-        f"!(has(object.metadata.annotations) && '{annotation}' in object.metadata.annotations && "
-        f"object.metadata.annotations['{annotation}'] == 'true')"
-    )
-
-
 _NEW_IN_A_GROUP = (
     MatchCondition(
         "our-scheduler", f"has(object.spec.schedulerName) && object.spec.schedulerName == '{KAI_SCHEDULER}'"
     ),
     MatchCondition("in-a-workload-group", "has(object.spec.workloadRef) || has(object.spec.schedulingGroup)"),
-    MatchCondition("not-marked-yet", _lacks(SKIP_PODGROUPER)),
-    MatchCondition("not-opted-out", _lacks(IGNORE)),
+    MatchCondition("not-marked-yet", f"!({_has(SKIP_PODGROUPER)})"),
+    MatchCondition("not-opted-out", f"!({_has(IGNORE)})"),
 )
 """Pods are created often. The API server sends only those that the webhook would change."""
 
@@ -194,8 +190,10 @@ def routes_over(
     topology, workloads = configuration.cluster_topology, configuration.workloads
     facts, resources = cluster.facts, cluster.resources
     users = configuration.authorization.authorized_users if authorized is None else authorized
+    # If topology support is disabled, a binding of the managed name belongs to administrators.
+    guarded = (CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if topology.enabled else ()))
     handlers: dict[Webhook, Handler] = {
-        VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded_kinds(topology.enabled), users, facts),
+        VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded, users, facts),
         VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts),
         VALIDATE_POD_GROUP: pod_group_webhook,
         MUTATE_POD_CLIQUE: PodCliqueWebhook(facts, resources, configuration.mnnvl.claim_mode),
@@ -204,12 +202,6 @@ def routes_over(
         MUTATE_POD: PodWebhook(workloads.scheduler_name if workloads.enabled else None),
     }
     return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}
-
-
-def guarded_kinds(enabled: bool) -> frozenset[str]:
-    """Returns the kinds whose object of the managed name is guarded. If topology
-    support is not `enabled`, a binding of that name belongs to administrators."""
-    return frozenset({CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if enabled else [])})
 
 
 def _answering(handler: Handler) -> Handler:
