@@ -1,14 +1,15 @@
 """The findings of an audit, and their counts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """An object that would be rejected, or that has a problem. `code` is that of the
-    rejection, 5xx if there is no verdict, and 0 for a problem that no webhook reports."""
+    rejection, 5xx if there is no verdict, and 0 for a problem that no webhook reports.
+    The names of the fields are those of the JSON."""
 
     kind: str
     namespace: str
@@ -28,8 +29,7 @@ class Finding:
         return "\n".join([*lines, f"    remedy: {self.remedy}"])
 
     def json(self) -> dict[str, Any]:
-        identity = {"kind": self.kind, "namespace": self.namespace, "name": self.name}
-        return {**identity, "code": self.code, "problems": list(self.problems), "remedy": self.remedy}
+        return {**asdict(self), "problems": list(self.problems)}
 
 
 @dataclass(slots=True)

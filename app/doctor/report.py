@@ -1,7 +1,7 @@
 """The results of checks, each with a status and, for a problem, a remedy; the exit code and the output."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, Literal
 
@@ -10,15 +10,13 @@ Status = Literal["ok", "warning", "problem", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of a check. `unknown` means that it could not be made."""
+    """The result of a check. `unknown` means that it could not be made.
+    The names of the fields are those of the JSON."""
 
     subject: str
     status: Status
     message: str
     remedy: str = ""
-
-    def json(self) -> dict[str, str]:
-        return {"subject": self.subject, "status": self.status, "message": self.message, "remedy": self.remedy}
 
 
 def exit_code(checks: Sequence[Check]) -> int:
@@ -46,4 +44,4 @@ def summary(checks: Sequence[Check]) -> dict[str, int]:
 
 def document(checks: Sequence[Check]) -> dict[str, Any]:
     """For programs."""
-    return {"checks": [check.json() for check in checks], "summary": summary(checks)}
+    return {"checks": [asdict(check) for check in checks], "summary": summary(checks)}

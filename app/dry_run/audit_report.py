@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, astuple, dataclass, field
 
 from app.admission.verdict import Verdict
 from app.dry_run.audit_log import Write
@@ -16,6 +15,8 @@ _MOST_ROWS = 50
 
 @dataclass(slots=True)
 class Counts:
+    """Numbers of writes. The names of the fields are those of the report in JSON."""
+
     judged: int = 0
     rejected: int = 0
     changed: int = 0
@@ -24,7 +25,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One message about objects of one kind. `outcome` is rejected, changed or warned."""
+    """One message about objects of one kind. `outcome` is rejected, changed or warned. The names
+    of the fields are those of the report in JSON."""
 
     outcome: str
     kind: str
@@ -75,17 +77,11 @@ class Report:
             "unreadable": self.unreadable,
             "judged": self.judged,
             "users": [
-                {"user": user, "namespace": namespace, "judged": counts.judged, **_shown(counts)}
+                {"user": user, "namespace": namespace, **asdict(counts)}
                 for (user, namespace), counts in self._ordered()
             ],
             "findings": [
-                {
-                    "outcome": finding.outcome,
-                    "kind": finding.kind,
-                    "message": finding.message,
-                    "count": count,
-                    "example": self.examples[finding],
-                }
+                {**asdict(finding), "count": count, "example": self.examples[finding]}
                 for finding, count in self.findings.most_common()
             ],
             "notJudged": dict(self.not_judged.most_common()),
@@ -109,8 +105,7 @@ class Report:
     def _table(self) -> Iterator[str]:
         rows: list[tuple[str, ...]] = [("user", "namespace", "judged", *OUTCOMES)]
         for (user, namespace), counts in self._ordered()[:_MOST_ROWS]:
-            numbers = (counts.judged, counts.rejected, counts.changed, counts.warned)
-            rows.append((user or "-", namespace or "-", *(f"{number:,}" for number in numbers)))
+            rows.append((user or "-", namespace or "-", *(f"{number:,}" for number in astuple(counts))))
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
             texts = [f"{cell:{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
@@ -130,10 +125,6 @@ class Report:
     def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
         """Returns the counts, those with the most rejections first."""
         return sorted(self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0]))
-
-
-def _shown(counts: Counts) -> dict[str, Any]:
-    return {name: getattr(counts, name) for name in OUTCOMES}
 
 
 def _findings(write: Write, verdict: Verdict) -> Iterator[Finding]:
