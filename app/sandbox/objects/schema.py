@@ -46,8 +46,7 @@ class Schema:
     def prepare(self, obj: Object) -> list[str]:
         """Removes unknown fields from `obj` and adds defaults, in place. Returns the paths of the removed fields."""
         dropped: list[str] = []
-        _prune(obj, self._source, "", dropped)
-        _default(obj, self._source)
+        _settle(obj, self._source, "", dropped)
         return [path.removeprefix(".") for path in dropped]
 
     def validate(self, obj: Object, old: Object | None = None) -> list[Object]:
@@ -80,41 +79,29 @@ def _translated(schema: Object) -> Object:
     return out
 
 
-def _prune(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
+def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
+    """Adds the defaults of `schema` to `value`, and removes unknown fields, whose paths it adds to `dropped`, and nulls
+    that are not allowed."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            _prune(item, schema.get("items") or {}, f"{path}[{index}]", dropped)
-        return
-    if not isinstance(value, dict) or isinstance(schema.get("additionalProperties"), bool):
+            _settle(item, schema.get("items") or {}, f"{path}[{index}]", dropped)
+    if not isinstance(value, dict):
         return
     properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
     keeps = additional is not None or schema.get("x-kubernetes-preserve-unknown-fields")
     envelope = _ENVELOPE if schema.get("x-kubernetes-embedded-resource") else ()
+    for name, part in properties.items():
+        if "default" in part and (name not in value or (value[name] is None and not part.get("nullable"))):
+            value[name] = copy({"": part["default"]})[""]
     for name in list(value):
         part = properties.get(name, additional)
-        if part is not None:
-            _prune(value[name], part, f"{path}.{name}", dropped)
+        if isinstance(part, dict):
+            _settle(value[name], part, f"{path}.{name}", dropped)
+            if value[name] is None and not part.get("nullable"):
+                del value[name]
         elif not keeps and name not in envelope:
             del value[name]
             dropped.append(f"{path}.{name}")
-
-
-def _default(value: Any, schema: Object) -> None:
-    if isinstance(value, list):
-        for item in value:
-            _default(item, schema.get("items") or {})
-    elif isinstance(value, dict):
-        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
-        for name, part in properties.items():
-            if "default" in part and (name not in value or (value[name] is None and not part.get("nullable"))):
-                value[name] = copy({"": part["default"]})[""]
-        for name, item in list(value.items()):
-            part = properties.get(name, additional)
-            if not isinstance(part, dict):
-                continue
-            if item is None and not part.get("nullable"):
-                del value[name]
-            _default(item, part)
 
 
 def _causes(error: Any, path: Path) -> Iterator[Object]:

@@ -2,18 +2,14 @@
 
 from app.sandbox.objects.objects import Object, at, metadata
 
-_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-
 
 def scale_of(obj: Object) -> Object:
     """The Scale of a stored object."""
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {key: value for key, value in metadata(obj).items() if key in _SHOWN},
-        "spec": {"replicas": (obj.get("spec") or {}).get("replicas", 1)},
-        "status": {"replicas": at(obj, "status", "replicas") or 0},
-    }
+    spec = {"replicas": (obj.get("spec") or {}).get("replicas", 1)}
+    status = {"replicas": at(obj, "status", "replicas") or 0}
+    identity = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    meta = {key: metadata(obj)[key] for key in identity}
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": meta, "spec": spec, "status": status}
 
 
 def scaled(scale: Object) -> Object:
