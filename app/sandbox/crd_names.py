@@ -28,7 +28,7 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
     for fields in (_RESOURCES, _KINDS):
         used = {name for other in neighbours for field in fields for name in _names(other, field)}
         for field, reason in fields.items():
-            conflicts = [name for name in _names(requested, field) if name in used - {*_names(accepted, field)}]
+            conflicts = [name for name in _names(requested, field) if name in used]
             if conflicts:
                 message = ", ".join(f'"{name}" is already in use' for name in conflicts)
                 names_accepted = _condition("NamesAccepted", "False", reason, message)

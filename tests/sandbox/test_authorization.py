@@ -163,6 +163,7 @@ def owned(*owners: Object) -> Object:
         pytest.param(UPDATE, owned(BLOCKED), owned(BLOCKED), set(), id="owners stay"),
         pytest.param(UPDATE, owned(BLOCKED), owned(), {DELETE, FINALIZERS}, id="an owner comes"),
         pytest.param(UPDATE, owned(), owned(BLOCKED), {DELETE}, id="an owner goes"),
+        pytest.param(UPDATE, owned(BLOCKED), owned(BLOCKED, {**OWNER, "uid": "2"}), {DELETE}, id="another owner goes"),
         pytest.param(UPDATE, owned(BLOCKED), owned(OWNER), {DELETE, FINALIZERS}, id="an owner has to wait from now on"),
     ],
 )
