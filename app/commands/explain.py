@@ -21,14 +21,14 @@ from app.commands.files import documents_of
 from app.commands.options import UNUSABLE, Command, add_reading_options
 from app.commands.reading import unreadable
 from app.dry_run.documents import UnusableInput
-from app.explain.answer import TITLES, Answer, explain
+from app.explain.answer import Answer, explain
 from app.explain.facts import RESOURCES, Facts
 from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.json import document
 from app.explain.read import facts_of, read_for
 from app.explain.subject import KINDS
-from app.explain.text import text
+from app.explain.text import text, unseen_words
 from app.explain.words import listed
 from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of
@@ -100,8 +100,8 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Fac
 def _print(facts: Facts, ref: Ref, arguments: argparse.Namespace) -> int:
     answer = explain(Index(facts), ref)
     if answer is None:
-        causes = listed(dict.fromkeys(f"{TITLES[kind]}: {cause}" for kind, cause in sorted(facts.unseen.items())))
-        print(f"{ref} not found in namespace {ref.namespace}" + (f" ({causes})" if causes else ""), file=sys.stderr)
+        unseen = f"; not seen: {unseen_words(dict(sorted(facts.unseen.items())))}" if facts.unseen else ""
+        print(f"{ref} not found in namespace {ref.namespace}{unseen}", file=sys.stderr)
         return UNUSABLE
     if arguments.output == "json":
         print(orjson.dumps(document(answer), option=orjson.OPT_INDENT_2).decode())

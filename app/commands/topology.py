@@ -124,10 +124,12 @@ def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
     """The domains of a level that have the value; several if it is in several parents. UnusableInput for none."""
     level, _, value = given.partition("=")
     if not level or not value:
-        raise UnusableInput(f"{given!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are {_levels(topology)}")
+        raise UnusableInput(
+            f"{given!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are {_levels(index, topology)}"
+        )
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:
-        raise UnusableInput(f"{given!r}: {level} is no level; there are {_levels(topology)}")
+        raise UnusableInput(f"{given!r}: {level} is no level; there are {_levels(index, topology)}")
     depth = index.domains(topology.keys).depth(keys[0]) or 1
     reports = [
         report for report in domain_reports(index, topology, depth) if value in (report.path[-1], "/".join(report.path))
@@ -152,12 +154,13 @@ def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> Ro
     level = arguments.level or (narrow[0] if narrow else "")
     answer = find_room(index, topology, level, int(match[1]), int(match[2]) * 1000)
     if answer is None:
-        raise UnusableInput(f"--in {level}: no such level; there are {_levels(topology)}")
+        raise UnusableInput(f"--in {level}: no such level; there are {_levels(index, topology)}")
     return answer
 
 
-def _levels(topology: Topology) -> str:
-    return listed((level.domain for level in topology.levels), 16) or "none"
+def _levels(index: Index, topology: Topology) -> str:
+    none = "none that can be seen" if index.facts.unseen.keys() & {"topologies", "kai_topologies"} else "none"
+    return listed((level.domain for level in topology.levels), 16) or none
 
 
 COMMAND = Command(

@@ -61,14 +61,18 @@ def _foot(answer: Answer) -> Iterator[str]:
 
 def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]:
     """What could not be read, with the cause, and the reasons that are therefore not ruled out."""
+    if unseen:
+        yield f"not seen: {unseen_words(unseen)}; reasons that need them aren't ruled out"
+    if unknown:
+        yield f"not known: {listed(unknown, 40)}"
+
+
+def unseen_words(unseen: Mapping[str, str]) -> str:
+    """`nodes and queues (no right to list)`: kinds of facts by the cause for which they could not be read."""
     causes: dict[str, list[str]] = {}
     for kind, cause in unseen.items():
         causes.setdefault(cause, []).append(TITLES[kind])
-    if causes:
-        kinds = "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
-        yield f"not seen: {kinds}; reasons that need them aren't ruled out"
-    if unknown:
-        yield f"not known: {listed(unknown, 40)}"
+    return "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
 
 
 def tree_lines(root: Branch, *, everything: bool = False, colour: bool = False) -> list[str]:

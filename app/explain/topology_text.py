@@ -22,7 +22,7 @@ def survey_text(survey: Survey, facts: Facts) -> str:
         coverage = f"{report.nodes:,} of {report.total:,}", f"{report.domains:,}"
         state = f"{report.findings} to look at" if report.findings else ""
         rows.append((report.level.domain, report.level.key, *_if_known(facts, coverage), state))
-    lines += table(rows)
+    lines += table(rows) if survey.levels else []
     lines += reason_lines(survey.reasons)
     unseen = {need: facts.unseen[need] for unknown in survey.unknown for need in unknown.needs}
     lines += not_seen(unseen, [unknown.id for unknown in survey.unknown])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from app.cli import main
 from app.cluster.connect import reading_client
 from app.commands import explain as command
 from app.commands.beside import ApiServer
@@ -165,11 +166,22 @@ async def test_a_user_of_one_namespace_is_told_what_is_not_known(kind: str, tmp_
     assert {branch.where for branch in answer.tree.children} == {""}
 
 
-async def test_what_a_user_may_not_see_at_all_is_not_found(kind: str, tmp_path: Path) -> None:
+async def test_what_a_user_may_not_see_at_all_is_not_found(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with staged(tmp_path, "design", LOCAL[:2], kind) as (server, store):
         await store.show(facts())
         async with reading_client(RESOURCES, server.kubeconfig, "operator") as client:
             read = await read_for(client, SET_REF, room=True, now=time.time())
+        as_operator = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
+        assert await asyncio.to_thread(main, ["explain", "llm", "-n", fleet.NAMESPACE, *as_operator]) == 2
+        assert await asyncio.to_thread(main, ["topology", "zone=zone-a", *as_operator]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "PodCliqueSet llm not found in namespace inference; not seen: PodCliques, events, PodGangs, KAI's Topologies, "
+        "nodes, KAI's PodGroups, pods, queues, PodCliqueSets and the cluster topology (no right to list); pods of all "
+        "namespaces (no right to list pods of all namespaces)",
+        "'zone=zone-a': zone is no level; there are none that can be seen",
+    ]
     assert explain(Index(read), SET_REF) is None
     assert read.unseen["sets"] == "no right to list"
     assert read.pods == ()
