@@ -10,7 +10,7 @@ from app.explain.facts.common import Amounts, Ref
 from app.explain.facts.grove import PodCliqueSet
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import NODE_POOL, Shape
-from app.explain.fitness import is_fit
+from app.explain.fitness import unfit_because
 from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.levels import Topology
@@ -43,7 +43,7 @@ class Places:
         if not (shape.selector or shape.affinity or shape.tolerations):
             fit: Sequence[bool] = everywhere
         else:
-            fit = [is_fit(shape, node) for node in nodes]
+            fit = [not unfit_because(shape, node) for node in nodes]
         return [ok and node.labels.get(NODE_POOL) == pool for ok, node in zip(fit, nodes, strict=True)] if pool else fit
 
     @cached_property

@@ -26,22 +26,13 @@ def untolerated(shape: Shape, node: Node) -> Taint | None:
     return next((taint for taint in node.taints if not _tolerates(shape.tolerations, taint)), None)
 
 
-def is_fit(shape: Shape, node: Node) -> bool:
-    """Whether new pods of this shape may be bound to this node, if it has room."""
-    if not node.ready or node.unschedulable:
-        return False
-    if node.taints and untolerated(shape, node) is not None:
-        return False
-    return (not shape.selector and not shape.affinity) or is_selected(shape, node)
-
-
 def unfit_because(shape: Shape, node: Node) -> str:
-    """One or two words for people; "" if the node is fit."""
+    """Why new pods of this shape may not be bound to this node, in one or two words; "" if they may, if it has room."""
     if not node.ready:
         return "not ready"
     if node.unschedulable:
         return "cordoned"
-    taint = untolerated(shape, node)
+    taint = untolerated(shape, node) if node.taints else None
     if taint is not None:
         return f"tainted {taint.key}"
     return "" if is_selected(shape, node) else "not selected by the pods"

@@ -57,36 +57,16 @@ def added_gpus(requested: Mapping[str, int], devices: Mapping[str, Amounts]) -> 
     return {**requested, **sums} if sums else requested
 
 
+def _key(namespace: str, name: str) -> Sequence[Key]:
+    return [(namespace, name)] if name else ()
+
+
 def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
-    return [(obj.namespace, obj.place.pcs)] if obj.place.pcs else ()
+    return _key(obj.namespace, obj.place.pcs)
 
 
 def _node_of(pod: Pod) -> Sequence[str]:
     return [pod.node] if pod.node and not pod.finished else ()
-
-
-def _node_left(pod: Pod) -> Sequence[str]:
-    return _node_of(pod) if pod.deleting is not None else ()
-
-
-def _clique_of(pod: Pod) -> Sequence[Key]:
-    return [(pod.namespace, pod.place.clique)] if pod.place.clique else ()
-
-
-def _owner_of(pod: Pod) -> Sequence[str]:
-    return [pod.owner] if pod.owner and not pod.place.clique else ()
-
-
-def _group_of(pod: Pod) -> Sequence[Key]:
-    return [(pod.namespace, pod.group)] if pod.group else ()
-
-
-def _claims_of(pod: Pod) -> Sequence[Key]:
-    return [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim]
-
-
-def _object_of(event: Event) -> Sequence[str]:
-    return [event.uid] if event.uid else ()
 
 
 def _latest_first(event: Event) -> tuple[float, str, str]:
@@ -96,13 +76,19 @@ def _latest_first(event: Event) -> tuple[float, str, str]:
 GANGS_OF_SET: Join[Key, PodGang] = Join("gangs", _set_of, key_of)
 CLIQUES_OF_SET: Join[Key, PodClique] = Join("cliques", _set_of, key_of)
 PODS_OF_SET: Join[Key, Pod] = Join("pods", _set_of, key_of)
-PODS_OF_CLIQUE: Join[Key, Pod] = Join("pods", _clique_of, key_of)
-PODS_OF_OWNER: Join[str, Pod] = Join("pods", _owner_of, key_of)
-PODS_OF_GROUP: Join[Key, Pod] = Join("pods", _group_of, key_of)
-PODS_OF_CLAIM: Join[Key, Pod] = Join("pods", _claims_of, key_of)
+PODS_OF_CLIQUE: Join[Key, Pod] = Join("pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of)
+PODS_OF_OWNER: Join[str, Pod] = Join(
+    "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
+)
+PODS_OF_GROUP: Join[Key, Pod] = Join("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
+PODS_OF_CLAIM: Join[Key, Pod] = Join(
+    "pods", lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim], key_of
+)
 PODS_ON_NODE: Join[str, Pod] = Join("pods", _node_of, key_of)
-TERMINATING_ON_NODE: Join[str, Pod] = Join("pods", _node_left, key_of)
-EVENTS_OF_OBJECT: Join[str, Event] = Join("events", _object_of, _latest_first)
+TERMINATING_ON_NODE: Join[str, Pod] = Join(
+    "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
+)
+EVENTS_OF_OBJECT: Join[str, Event] = Join("events", lambda event: [event.uid] if event.uid else (), _latest_first)
 
 
 def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:

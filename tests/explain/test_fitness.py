@@ -7,7 +7,7 @@ import pytest
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Shape
 from app.explain.facts.selectors import Requirement, Taint, Term, Toleration
-from app.explain.fitness import is_fit, matches_any, unfit_because
+from app.explain.fitness import matches_any, unfit_because
 
 NODE = Node("n1", {"gpu": "h100", "generation": "9"}, {"pods": 110_000})
 DRAIN = Taint("drain", "now", "NoSchedule")
@@ -66,4 +66,3 @@ def test_a_term_of_a_selector(term: Term, holds: bool) -> None:
 )
 def test_why_a_node_takes_no_pods(node: Node, shape: Shape, why: str) -> None:
     assert unfit_because(shape, node) == why
-    assert is_fit(shape, node) is (why == "")
