@@ -155,6 +155,7 @@ SETS: Fact[PodCliqueSet] = Fact(
 NODES: Fact[NodeLabels] = Fact(NODE, read_node_labels, metadata_only=True)
 DEVICE_CLASSES: Fact[str] = Fact(DEVICE_CLASS, read_name, metadata_only=True)
 CLIQUES: Fact[Demand] = Fact(POD_CLIQUE, read_demand, {BY_SET: demand_sets, BY_BASE: demand_bases})
+"""Only the leader needs them, to restore and to collect MNNVL resources."""
 
 FOR_VERDICTS: tuple[Fact[Any], ...] = (
     DOMAINS,
@@ -169,9 +170,6 @@ FOR_VERDICTS: tuple[Fact[Any], ...] = (
 )
 """The facts that verdicts need, in the order in which `listed` reads them: resources before the PodGangs and sets that
 should own them. An owner that is missing at the end was then already missing when its resource was read."""
-
-FOR_MNNVL: tuple[Fact[Any], ...] = (CLIQUES,)
-"""The facts that only the leader needs, to restore and to collect MNNVL resources."""
 
 WORKLOADS: Fact[StoredWorkload] = Fact(WORKLOAD, read_workload)
 INSTANCES: Fact[StoredInstance] = Fact(

@@ -3,9 +3,10 @@
 import contextlib
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from app.cluster.readers import TopologyReader
+from app.cluster.stores import Stores
+from app.cluster.table import SETS, TOPOLOGIES
 from app.kube.api import Client, Key, NotFound, Object, Unavailable
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -72,12 +73,12 @@ class ConstraintStatusReconciler:
         self._sets.note(changed)
 
 
-def subscribe(loop: Loop, sets: WatchStore[PodCliqueSet], topologies: WatchStore[Any], topology_name: str) -> None:
+def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
     """Reconciles a set if it changes, and all sets if the managed ClusterTopology changes."""
 
     def topology_changed(key: Key, before: object, after: object) -> None:
         if key == ("", topology_name):
             loop.add_all()
 
-    sets.subscribe(lambda key, before, after: loop.add(key))
-    topologies.subscribe(topology_changed)
+    stores[SETS].subscribe(lambda key, before, after: loop.add(key))
+    stores[TOPOLOGIES].subscribe(topology_changed)

@@ -11,18 +11,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.mnnvl import ClusterMnnvl
 from app.cluster.stores import Stores
-from app.cluster.table import (
-    BINDINGS,
-    CLAIMS,
-    CLIQUES,
-    DOMAINS,
-    FOR_MNNVL,
-    GANGS,
-    KAI_TOPOLOGIES,
-    NODES,
-    SETS,
-    TOPOLOGIES,
-)
+from app.cluster.table import BINDINGS, CLIQUES, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES, Fact
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
@@ -34,7 +23,6 @@ from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import TOLERATED, WINDOW_SECONDS, Rewrites
-from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.reconcilers import constraint_status, level_coverage, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
@@ -112,49 +100,46 @@ class _Wiring:
         loop, managed = self._loop(reconciler, workers=1), ("", self._topology.name)
         installed = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
         self._client.discovery.subscribe(lambda resource, version: loop.add(managed) if resource in installed else None)
-        stores = self._stores
-        topologies: tuple[WatchStore[Any], ...] = (stores[TOPOLOGIES], stores[BINDINGS], stores[KAI_TOPOLOGIES])
-        for store in topologies:
-            store.subscribe(lambda key, before, after: loop.add(managed) if key == managed else None)
+        facts: tuple[Fact[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
+        for fact in facts:
+            self._stores[fact].subscribe(lambda key, before, after: loop.add(managed) if key == managed else None)
         return loop
 
     def podgang_loop(self) -> Loop:
-        stores, topologies = self._stores, self._stores[TOPOLOGIES]
-        rewrites, resources = self._count("podgang"), (stores[DOMAINS], stores[CLAIMS])
+        gangs, rewrites = self._stores[GANGS], self._count("podgang")
         loop = self._loop(
-            podgang.PodGangReconciler(self._client, stores[GANGS], self._facts, self._mnnvl, self.recorder, rewrites)
+            podgang.PodGangReconciler(self._client, gangs, self._facts, self._mnnvl, self.recorder, rewrites)
         )
-        podgang.subscribe(loop, stores[GANGS], stores[SETS], topologies, self._topology.name, resources)
+        podgang.subscribe(loop, self._stores, self._topology.name)
         return loop
 
     def status_loop(self) -> Loop:
-        sets, topologies = self._stores[SETS], self._stores[TOPOLOGIES]
+        sets = self._stores[SETS]
         loop = self._loop(constraint_status.ConstraintStatusReconciler(self._client, sets, self._facts))
-        constraint_status.subscribe(loop, sets, topologies, self._topology.name)
+        constraint_status.subscribe(loop, self._stores, self._topology.name)
         return loop
 
     def coverage_loop(self) -> Loop:
         reconciler = level_coverage.LevelCoverageReconciler(self._client, self._facts, self.recorder)
         loop = self._loop(reconciler, workers=1)
-        level_coverage.subscribe(loop, self._stores[NODES], (self._stores[TOPOLOGIES], self._stores[BINDINGS]))
+        level_coverage.subscribe(loop, self._stores)
         return loop
 
     def mnnvl_loop(self) -> Loop:
-        only_here = Stores(FOR_MNNVL)
+        only_here = Stores((CLIQUES,))
         self.only_here.append(only_here)
-        cliques, resources = only_here[CLIQUES], (self._stores[DOMAINS], self._stores[CLAIMS])
         reconciler = mnnvl_resources.MnnvlResourcesReconciler(
             self._client,
-            cliques,
+            only_here[CLIQUES],
             self._facts,
-            resources,
+            self._stores,
             self._mnnvl,
             self.recorder,
             self._count("mnnvl-resources", MANY_RESTORES),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
         loop = self._loop(reconciler, begin=reconciler.begin)
-        mnnvl_resources.subscribe(loop, cliques, self._stores[SETS], resources)
+        mnnvl_resources.subscribe(loop, only_here[CLIQUES], self._stores)
         return loop
 
     def workload_loop(self) -> Loop:

@@ -4,13 +4,13 @@ for all levels, and these form a tree."""
 import contextlib
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from app.cluster.readers import TopologyReader
+from app.cluster.stores import Stores
+from app.cluster.table import BINDINGS, NODES, TOPOLOGIES
 from app.kube.api import Client, Forbidden, Key, NotFound, Object, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
-from app.kube.store import WatchStore
 from app.objects.conditions import has_condition, with_condition
 from app.reconcilers.status import status_patch, timestamp, utc_now
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
@@ -58,13 +58,13 @@ class LevelCoverageReconciler:
             await self._client.patch(resource, metadata["name"], patch, subresource="status")
 
 
-def subscribe(loop: Loop, nodes: WatchStore[Any], topologies: tuple[WatchStore[Any], ...]) -> None:
+def subscribe(loop: Loop, stores: Stores) -> None:
     """Reconciles a topology if it changes, and all topologies some seconds after nodes have changed."""
 
     def nodes_changed(key: Key, before: object, after: object) -> None:
         for topology in loop.reconciler.all_keys():
             loop.add_after(topology, SETTLE_SECONDS)
 
-    nodes.subscribe(nodes_changed)
-    for store in topologies:
-        store.subscribe(lambda key, before, after: loop.add(key))
+    stores[NODES].subscribe(nodes_changed)
+    stores[TOPOLOGIES].subscribe(lambda key, before, after: loop.add(key))
+    stores[BINDINGS].subscribe(lambda key, before, after: loop.add(key))

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from app.cluster.mnnvl import ClusterMnnvl
 from app.cluster.readers import Facts, NotOurs
-from app.cluster.table import BY_BASE, BY_SET
+from app.cluster.stores import Stores
+from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS
 from app.kube.api import Client, Forbidden, Key, NotFound, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
@@ -46,8 +47,7 @@ IN_USE_SECONDS = 30.0
 class MnnvlResourcesReconciler:
     """Reconciles one base name at a time: the ComputeDomain and the claim whose names begin with it.
 
-    `cliques` contains the PodCliques with a claim of ours, and `stores` the
-    ComputeDomains and claims. Resources that no PodClique needs are deleted after
+    `cliques` contains the PodCliques with a claim of ours. Resources that no PodClique needs are deleted after
     `collect_after` seconds, or never if that is 0. `clock` is monotonic, in seconds.
     """
 
@@ -58,7 +58,7 @@ class MnnvlResourcesReconciler:
         client: Client,
         cliques: WatchStore[Demand],
         facts: Facts,
-        stores: tuple[WatchStore[MnnvlResource], WatchStore[MnnvlResource]],
+        stores: Stores,
         resources: ClusterMnnvl,
         events: Recorder,
         rewrites: Rewrites,
@@ -67,7 +67,7 @@ class MnnvlResourcesReconciler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._cliques, self._facts, self._resources = client, cliques, facts, resources
-        self._domains, self._claims = stores
+        self._domains, self._claims = stores[DOMAINS], stores[CLAIMS]
         self._events, self._notices, self._rewrites = events, Notices(events), rewrites
         self._collect_after, self._clock = collect_after, clock
         self._unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
@@ -209,12 +209,7 @@ class MnnvlResourcesReconciler:
             self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesCollected", note)
 
 
-def subscribe(
-    loop: Loop,
-    cliques: WatchStore[Demand],
-    sets: WatchStore[PodCliqueSet],
-    resources: tuple[WatchStore[MnnvlResource], ...],
-) -> None:
+def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
     """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it depends on."""
 
     def add(namespace: str, base: str) -> None:
@@ -235,9 +230,9 @@ def subscribe(
             add(key[0], demand.base_name)
 
     cliques.subscribe(clique_changed)
-    sets.subscribe(set_changed)
-    for store in resources:
-        store.subscribe(resource_changed)
+    stores[SETS].subscribe(set_changed)
+    stores[DOMAINS].subscribe(resource_changed)
+    stores[CLAIMS].subscribe(resource_changed)
 
 
 def _listed(objects: list[Object]) -> str:

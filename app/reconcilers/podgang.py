@@ -7,11 +7,11 @@ webhook could not complete, and ownership, which needs the uid of a stored PodGa
 """
 
 import contextlib
-from typing import Any
 
 from app.cluster.podgangs import StoredGang, read_stored_gang
 from app.cluster.readers import Facts, MnnvlResources
-from app.cluster.table import BY_SET
+from app.cluster.stores import Stores
+from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import Client, Key, NotFound, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
@@ -23,7 +23,6 @@ from app.objects.jsonpatch import Operation
 from app.rules.kinds import POD_GANG
 from app.rules.labels import MNNVL_ADOPTED
 from app.rules.mnnvl.ownership import MnnvlResource, adopted_annotation, ownership
-from app.rules.podcliqueset import PodCliqueSet
 
 CONTESTED_SECONDS = 1.0
 """The time until the next step if another writer has changed what was written."""
@@ -131,14 +130,7 @@ class PodGangReconciler:
         return CONTESTED_SECONDS if operations(read_stored_gang(stored).view(), await self._changes(gang)) else None
 
 
-def subscribe(
-    loop: Loop,
-    gangs: WatchStore[StoredGang],
-    sets: WatchStore[PodCliqueSet],
-    topologies: WatchStore[Any],
-    topology_name: str,
-    resources: tuple[WatchStore[MnnvlResource], ...],
-) -> None:
+def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
     """Reconciles a PodGang after a change of itself, its PodCliqueSet, the managed topology or its resources."""
 
     def topology_changed(key: Key, before: object, after: object) -> None:
@@ -146,7 +138,7 @@ def subscribe(
             loop.add_all()
 
     def set_changed(key: Key, before: object, after: object) -> None:
-        for gang in gangs.by_index(BY_SET, key):
+        for gang in stores[GANGS].by_index(BY_SET, key):
             loop.add((gang.namespace, gang.name))
 
     def resource_changed(key: Key, before: MnnvlResource | None, after: MnnvlResource | None) -> None:
@@ -156,11 +148,11 @@ def subscribe(
             else:
                 set_changed((key[0], place.pcs), None, None)
 
-    gangs.subscribe(lambda key, before, after: loop.add(key))
-    sets.subscribe(set_changed)
-    topologies.subscribe(topology_changed)
-    for store in resources:
-        store.subscribe(resource_changed)
+    stores[GANGS].subscribe(lambda key, before, after: loop.add(key))
+    stores[SETS].subscribe(set_changed)
+    stores[TOPOLOGIES].subscribe(topology_changed)
+    stores[DOMAINS].subscribe(resource_changed)
+    stores[CLAIMS].subscribe(resource_changed)
 
 
 def _regarding(gang: StoredGang) -> Regarding:

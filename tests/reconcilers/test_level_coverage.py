@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.table import BINDINGS, NODES, TOPOLOGIES
+from app.cluster.table import BINDINGS, NODES
 from app.kube.api import Forbidden, NotFound, Object
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
@@ -122,7 +122,7 @@ class Queue:
 def test_nodes_and_topologies_lead_to_a_look() -> None:
     cluster, reconciler = system(BINDING)
     queue = Queue(reconciler)
-    subscribe(queue, cluster.stores[NODES], (cluster.stores[TOPOLOGIES], cluster.stores[BINDINGS]))  # type: ignore[arg-type]
+    subscribe(queue, cluster.stores)  # type: ignore[arg-type]
     cluster.stores[BINDINGS].note({**BINDING, "metadata": {"name": "other", "resourceVersion": "999"}})
     assert queue.added == [(("", "other"), 0.0)]
     cluster.stores[NODES].note({**BARE, "metadata": {**BARE["metadata"], "resourceVersion": "999"}})

@@ -9,7 +9,7 @@ import pytest
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
 from app.cluster.stores import Stores, fill
-from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, FOR_MNNVL, SETS
+from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, SETS
 from app.kube.api import Conflict, Forbidden, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
 from app.kube.loop import Loop
@@ -76,15 +76,14 @@ class World:
         self.client = MemoryClient(objects)
         cluster = Cluster(self.client, configured("grove-topology", False))
         fill_from(cluster, self.client.objects)
-        self.stores, self.cliques = cluster.stores, Stores(FOR_MNNVL)[CLIQUES]
+        self.stores, self.cliques = cluster.stores, Stores((CLIQUES,))[CLIQUES]
         fill(self.cliques, self.client.objects(POD_CLIQUE))
-        self.made = (self.stores[DOMAINS], self.stores[CLAIMS])
         self.events, self.rewrites = Recorder(self.client, "test"), Rewrites(tolerated=2, clock=lambda: self.now)
         self.reconciler = MnnvlResourcesReconciler(
             self.client,
             self.cliques,
             cluster.facts,
-            self.made,
+            self.stores,
             cluster.resources,
             self.events,
             self.rewrites,
@@ -152,7 +151,7 @@ async def test_what_the_cache_does_not_show_is_not_made_twice() -> None:
     world.client.load([DOMAIN, CLAIM])
     assert await world.look() is None
     assert await world.happened() == []
-    assert [len(store) for store in world.made] == [1, 1]
+    assert [len(world.stores[DOMAINS]), len(world.stores[CLAIMS])] == [1, 1]
 
 
 async def test_a_foreign_object_in_the_way_is_reported_once() -> None:
@@ -379,7 +378,7 @@ class Added(Loop):
 async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Object]]) -> None:
     world = World(pcs(), clique("train-0-leader")) if store is SETS else World()
     loop = Added(world)
-    subscribe(loop, world.cliques, world.stores[SETS], world.made)
+    subscribe(loop, world.cliques, world.stores)
     changing: Any = world.cliques if store is CLIQUES else world.stores[store]
     for number, (kind, obj) in enumerate(events):
         changing.apply(WatchEvent(kind, changed(obj, namespace="ns", resourceVersion=str(100 + number))))

@@ -14,12 +14,8 @@ import pytest
 
 from app.cluster.cluster import Cluster
 from app.cluster.table import (
-    CLAIMS,
-    DOMAINS,
     GANGS,
     NODES,
-    SETS,
-    TOPOLOGIES,
 )
 from app.kube.api import Client, ClusterError, Conflict, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
@@ -140,9 +136,7 @@ class Replica:
         recorder, rewrites = Recorder(client, "test"), Rewrites(clock=virtual.now)
         reconciler = PodGangReconciler(client, self._gangs, facts, self.resources, recorder, rewrites)
         self._loop = Loop(reconciler, workers=4, random=random.random)
-        topologies = stores[TOPOLOGIES]
-        mnnvl = (stores[DOMAINS], stores[CLAIMS])
-        subscribe(self._loop, self._gangs, stores[SETS], topologies, "grove-topology", mnnvl)
+        subscribe(self._loop, stores, "grove-topology")
 
     @asynccontextmanager
     async def running(self, *, leading: bool) -> AsyncGenerator["Replica", None]:

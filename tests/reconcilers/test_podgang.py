@@ -78,9 +78,8 @@ class World:
 
         cluster = Cluster(client, configured("grove-topology", enabled))
         fill_from(cluster, client.objects)
-        stores, facts, mnnvl = cluster.stores, cluster.facts, cluster.resources
-        self.topologies, self.sets, self.gangs = stores[TOPOLOGIES], stores[SETS], stores[GANGS]
-        self.resources = (stores[DOMAINS], stores[CLAIMS])
+        self.stores, facts, mnnvl = cluster.stores, cluster.facts, cluster.resources
+        self.gangs = self.stores[GANGS]
         self.events = Recorder(client, "test")
         self.reconciler = PodGangReconciler(client, self.gangs, facts, mnnvl, self.events, rewrites)
 
@@ -230,8 +229,8 @@ class Overtaken(MemoryClient):
             await self.delete(POD_GANG, name, "ns")
             self.load([gang(uid="uid-anew")])
             taken = {"metadata": {"ownerReferences": [owner("PodGang", name, "uid-anew")]}}
-            for kind, store in zip((COMPUTE_DOMAIN, RESOURCE_CLAIM), self.world.resources, strict=True):
-                store.note(await self.patch(kind, name, taken, "ns"))
+            for kind, fact in ((COMPUTE_DOMAIN, DOMAINS), (RESOURCE_CLAIM, CLAIMS)):
+                self.world.stores[fact].note(await self.patch(kind, name, taken, "ns"))
         return answer
 
 
@@ -311,7 +310,7 @@ async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> N
     found = world(TOPOLOGY, pcs("rack"), gang(), rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0))
     for domain, key in (("rack", RACK), ("host", HOST), (None, None), ("rack", RACK)):
         (changed,) = found.client.load([pcs(domain)])
-        found.sets.note(changed)
+        found.stores[SETS].note(changed)
         assert await found.reconcile() is None
         assert packs(found.stored())[0] == {"preferred": HOST} | ({"required": key} if key else {})
 
@@ -320,16 +319,20 @@ async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> N
     ("change", "keys"),
     [
         pytest.param(lambda found: found.gangs.note(_newer(gang(uid="other"))), [KEY], id="the PodGang"),
-        pytest.param(lambda found: found.sets.note(_newer(pcs("host"))), [KEY], id="its PodCliqueSet"),
-        pytest.param(lambda found: found.sets.note(_newer(pcs("host", "other"))), [], id="another PodCliqueSet"),
-        pytest.param(lambda found: found.topologies.note(_newer(_other_levels())), [KEY], id="the ClusterTopology"),
+        pytest.param(lambda found: found.stores[SETS].note(_newer(pcs("host"))), [KEY], id="its PodCliqueSet"),
         pytest.param(
-            lambda found: found.resources[0].note(_newer(resource(COMPUTE_DOMAIN, BY_PCS))),
+            lambda found: found.stores[SETS].note(_newer(pcs("host", "other"))), [], id="another PodCliqueSet"
+        ),
+        pytest.param(
+            lambda found: found.stores[TOPOLOGIES].note(_newer(_other_levels())), [KEY], id="the ClusterTopology"
+        ),
+        pytest.param(
+            lambda found: found.stores[DOMAINS].note(_newer(resource(COMPUTE_DOMAIN, BY_PCS))),
             [KEY],
             id="a resource of it",
         ),
         pytest.param(
-            lambda found: found.resources[1].note(_newer(_without_podgang())), [KEY], id="one that names no PodGang"
+            lambda found: found.stores[CLAIMS].note(_newer(_without_podgang())), [KEY], id="one that names no PodGang"
         ),
     ],
 )
@@ -344,7 +347,7 @@ def test_what_a_podgang_depends_on_leads_to_a_look_at_it(
             looked.append(key)
 
     loop = Noted(found.reconciler)
-    subscribe(loop, found.gangs, found.sets, found.topologies, "grove-topology", found.resources)
+    subscribe(loop, found.stores, "grove-topology")
     change(found)
     assert looked == keys
     assert found.reconciler.all_keys() == [KEY]
