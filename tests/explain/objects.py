@@ -303,7 +303,7 @@ def workload(fact: Workload) -> Object:
 
 
 def workload_group(fact: WorkloadGroup) -> Object:
-    reference = {"workload": {"workloadName": fact.workload, "podGroupTemplateName": fact.part}}
+    reference = {"workload": {"workloadName": fact.workload, "podGroupTemplateName": "workers"}}
     spec: Object = {"schedulingPolicy": {"basic": {}}}
     spec |= {"podGroupTemplateRef": reference} if fact.workload else {}
     return made("scheduling.k8s.io/v1alpha2", "PodGroup", fact.namespace, fact.name, spec=spec)

@@ -2,13 +2,16 @@
 
 import pytest
 
+from app.explain.facts.kai import Workload, workload_group
 from app.explain.reasons import RULES
 from tests.explain import fleet
 from tests.explain.fleet import (
     GANG,
+    NAMESPACE,
     answer,
     facts,
     placed,
+    pods,
 )
 from tests.explain.table.claims import CLAIMS
 from tests.explain.table.constraints import CONSTRAINTS
@@ -45,6 +48,16 @@ def test_the_reason_is_found(row: Row, dialect: str) -> None:
 def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
     reasons = answer(facts(**{**start(dialect), **row.miss})).reasons
     assert row.id not in {reason.id for reason in reasons}
+
+
+def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
+    reference = {"workloadName": "train-a", "templateName": "inside-of-a-composite-one"}
+    group = workload_group({"metadata": {"namespace": NAMESPACE, "name": "g"}, "spec": {"workloadRef": reference}})
+    workload = Workload(NAMESPACE, "train-a", ("workers",))
+    given = facts(
+        **{**fleet.today(), "pods": pods(workload_group="g"), "workload_groups": (group,), "workloads": (workload,)}
+    )
+    assert "WorkloadMissing" not in {reason.id for reason in answer(given).reasons}
 
 
 def test_every_reason_of_the_table_has_a_case() -> None:

@@ -133,4 +133,4 @@ def test_words() -> None:
 )
 def test_a_pod_group_names_the_workload_that_it_is_made_from(reference: dict[str, Any]) -> None:
     obj = {"metadata": {"namespace": "research", "name": "train-workers"}, "spec": reference}
-    assert workload_group(obj) == WorkloadGroup("research", "train-workers", "train", "workers")
+    assert workload_group(obj) == WorkloadGroup("research", "train-workers", "train")

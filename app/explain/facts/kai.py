@@ -95,12 +95,11 @@ class Workload(Named):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadGroup:
-    """A PodGroup of scheduling.k8s.io; `workload` and `part`, one of its groups, are "" if it has no template."""
+    """A PodGroup of scheduling.k8s.io; `workload` is "" if it has no template."""
 
     namespace: str
     name: str
     workload: str = ""
-    part: str = ""
 
 
 def kai_topology(obj: Object) -> KaiTopology:
@@ -225,5 +224,4 @@ def workload_group(obj: Object) -> WorkloadGroup:
     spec = at(obj, "spec")
     template = at(spec, "podGroupTemplateRef")
     reference = at(template, "workload") or template or at(spec, "workloadRef")
-    part = text(reference, "podGroupTemplateName") or text(reference, "templateName")
-    return WorkloadGroup(*identity(at(obj, "metadata"))[:2], text(reference, "workloadName"), part)
+    return WorkloadGroup(*identity(at(obj, "metadata"))[:2], text(reference, "workloadName"))

@@ -120,12 +120,13 @@ def _missing(case: Case, look: Callable[[Index, Pod], tuple[str, str, str] | Non
 
 
 def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
-    """(kind, name, field) of what is missing."""
+    """(kind, name, field) of what is missing. A PodGroup needs its Workload, but not the template that it was made
+    from: it has a policy of its own, and the template may have been changed or be inside of a composite one."""
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
         if group is None:
             return "PodGroup", pod.workload_group, "spec.schedulingGroup.podGroupName"
-        return _missing_part(index, pod.namespace, group.workload, group.part, "spec.podGroupTemplateRef")
+        return _missing_part(index, pod.namespace, group.workload, "", "spec.podGroupTemplateRef")
     return _missing_part(index, pod.namespace, pod.workload, pod.workload_part, "spec.workloadRef")
 
 

@@ -88,12 +88,12 @@ GATES = (
     Row(
         "WorkloadMissing",
         "pods name a group whose Workload does not exist",
-        {"pods": pods(workload_group="g"), "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a", "workers"),)},
+        {"pods": pods(workload_group="g"), "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),)},
         "4 pods wait for Workload train-a, which does not exist",
         "you",
         {
             "pods": pods(workload_group="g"),
-            "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a", "workers"),),
+            "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),),
             "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),),
         },
     ),
