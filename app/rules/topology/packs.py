@@ -228,14 +228,14 @@ def _own_warnings(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
 
 
 def _parent_warnings(packing: Packing, parent: Packing, domains: Sequence[str]) -> Iterator[str]:
-    above = owner_text(parent.owner)
     if is_broader(packing.preferred, parent.required, domains):
         yield (
-            f'{packing.preferred_path} "{packing.preferred}" has no effect: {above} already requires the narrower '
-            f'"{parent.required}"'
+            f'{packing.preferred_path} "{packing.preferred}" has no effect: {owner_text(parent.owner)} already '
+            f'requires the narrower "{parent.required}"'
         )
     if is_broader(packing.required, parent.preferred, domains):
         yield (
-            f'{packing.required_path} "{packing.required}" allows what {above} wants to avoid: it prefers the narrower '
-            f'"{parent.preferred}", so that the preference may be ignored for {owner_text(packing.owner)}'
+            f'{packing.required_path} "{packing.required}" allows what {owner_text(parent.owner)} wants to avoid: it '
+            f'prefers the narrower "{parent.preferred}", so that the preference may be ignored for '
+            f"{owner_text(packing.owner)}"
         )
