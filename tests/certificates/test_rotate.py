@@ -142,7 +142,7 @@ def test_what_is_issued_anew_goes_on_trusting_what_is_carried() -> None:
     assert held.retired == (FIRST.ca.cert_pem,)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 def test_years_of_rotation_never_leave_a_gap() -> None:
     """A client that trusts the bundle of the step before accepts every pair, and the bundle stays short."""
     held, now, rotations = issued(), START, list[Reason]()

@@ -49,7 +49,7 @@ def answered_states() -> list[tuple[Facts, Answer]]:
     return [(state, answer(state)) for state in (facts(**changes) for changes in STATES)]
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "kind", [kind for kind in (*KINDS, ROOM, CHANNELS) if kind != "sets"]
 )  # a set is what is asked about

@@ -33,7 +33,7 @@ async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
     return process.returncode or 0, out.decode().splitlines(), err.decode()
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 async def test_of_5000_podgroups_the_37_that_offend_are_named(
     api: ApiServer, clients: Users, namespace: str, kind: str
 ) -> None:

@@ -90,7 +90,7 @@ def recording(server: ApiServer) -> Sandbox:
     return server
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.id}: {row.name}")
 async def test_the_reason_is_found(row: Row, stage: tuple[str, ApiServer, Stage]) -> None:
     dialect, server, store = stage

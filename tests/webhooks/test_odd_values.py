@@ -64,7 +64,7 @@ def constrained() -> OfflineCluster:
     return OfflineCluster([*others, group, NODE], levels=LEVELS)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", RECORDINGS)
 async def test_an_odd_value_gets_a_verdict(name: str) -> None:
     review = load(name)

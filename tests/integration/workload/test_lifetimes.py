@@ -96,7 +96,7 @@ async def without_webhook(play: Play, api: ApiServer) -> AsyncIterator[None]:
         await api.apply([stored])
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 async def test_the_podgroup_goes_with_the_last_pod_in_every_order_of_deletions(play: Play) -> None:
     parts = ("workload", "p", "q") if play.dialect == "v1alpha1" else ("workload", "instance", "p", "q")
     orders = enumerate(itertools.permutations(parts))
