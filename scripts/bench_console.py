@@ -38,6 +38,7 @@ def main() -> int:
         print(f"{'':44}{'seconds':>9}{'CPU s':>7}{'peak MiB':>10}{'calls':>7}{'pages':>7}")
         for pods in arguments.pods:
             measure(pods)
+        print(f"load average of the last minutes: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
         print(f"{f'reasons: 1,000 pods, {RACKS} racks (process time)':44}{reasons(100):9.3f}")
     return 0
 
