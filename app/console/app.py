@@ -168,7 +168,19 @@ async def _spared_collector(live: Live) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the command."""
+    """A server that leaves signals to the command, and that does not wake up ten times a second to look whether it has
+    to end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopped.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -185,6 +197,7 @@ async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> Async
         log_config=None,
         access_log=False,
         server_header=False,
+        date_header=False,
         proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=_STOP_SECONDS,
@@ -196,4 +209,4 @@ async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> Async
             yield
         finally:
             streams.close()
-            server.should_exit = True
+            server.stop()
