@@ -99,6 +99,7 @@ RULES = (
 )
 OTHERWISE_SHOWN = {
     "connection.py": "no verdict",
+    "head.py": "no verdict",
     "jsonpatch.py": "a bug of ours, said as such",
     "kai.py": "the Ready condition",
     "ownership.py": "findings of an audit",

@@ -8,16 +8,14 @@ wait.
 
 import asyncio
 import enum
-import functools
 import logging
 import re
 from collections.abc import Awaitable
-from http import HTTPStatus
 
 from app.admission.body import Body, Chunked, Sized
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, status
-from app.admission.head import END, Head, NotHttp, path_and_query
+from app.admission.head import END, Head, NotHttp, answer_head, path_and_query
 from app.admission.serving import Serving
 
 log = logging.getLogger(__name__)
@@ -32,14 +30,6 @@ _BAD_REQUEST = (
 )
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _EXPECT = re.compile(rb"\r\nexpect:[^\r]*", re.IGNORECASE)
-
-
-@functools.lru_cache(maxsize=64)
-def _head(code: int, length: int, is_last: bool) -> bytes:
-    """Returns the head of an answer. Results are cached, because most answers have the same length."""
-    end = "connection: close\r\n\r\n" if is_last else "\r\n"
-    start = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\ncontent-type: application/json\r\n"
-    return f"{start}content-length: {length}\r\n{end}".encode()
 
 
 class State(enum.Enum):
@@ -264,7 +254,7 @@ class Connection(asyncio.Protocol):
     def _write(self, answer: Answer) -> None:
         code, body = answer
         self._is_last |= self._serving.draining
-        self._transport.write(_head(code, len(body), self._is_last) + body)
+        self._transport.write(answer_head(code, len(body), self._is_last) + body)
 
     def _end_request(self) -> None:
         self._state, self._asked_at = State.HEAD, None

@@ -1,6 +1,7 @@
-"""The head of an HTTP/1.1 request. httptools (llhttp) decides whether it is valid."""
+"""The head of an HTTP/1.1 request, which is valid if httptools (llhttp) accepts it, and the head of an answer."""
 
 import functools
+from http import HTTPStatus
 
 import httptools
 
@@ -60,3 +61,11 @@ def path_and_query(url: bytes) -> tuple[str, bytes]:
     except httptools.HttpParserInvalidURLError:
         return "", b""
     return (target.path or b"").decode("ascii"), target.query or b""
+
+
+@functools.lru_cache(maxsize=64)
+def answer_head(code: int, length: int, is_last: bool) -> bytes:
+    """Returns the head of an answer. Results are cached, because most answers have the same length."""
+    end = "connection: close\r\n\r\n" if is_last else "\r\n"
+    start = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\ncontent-type: application/json\r\n"
+    return f"{start}content-length: {length}\r\n{end}".encode()

@@ -84,16 +84,15 @@ def plan_injection(
     if not gpu_containers:
         return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
     position, entry = _claim_entry(pod_spec, findings)
+    if findings:
+        return Injection(findings=tuple(findings))
     known = entry or stored  # Grove's operator removes the entry from the spec
     mode = claim_mode if known is None or scope_of_entry(member, known) is None else form_of_entry(known)
     if entry is not None and entry != claim_entry(plan, mode):
         scope = scope_of_entry(member, entry) if entry == stored else None
         if scope is None:
-            findings.append(_name_taken(claim_entry(plan, mode), position, entry))
-        else:
-            plan = plan_of(member, scope, plan.device_class)
-    if findings:
-        return Injection(findings=tuple(findings))
+            return Injection(findings=(_name_taken(claim_entry(plan, mode), position, entry),))
+        plan = plan_of(member, scope, plan.device_class)
     patch = _operations(pod_spec, None if entry else claim_entry(plan, mode), gpu_containers)
     return Injection(plan, mode, tuple(patch), int_of(spec.get("replicas"), 1), warnings=warnings)
 
