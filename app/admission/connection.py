@@ -1,9 +1,8 @@
 """One HTTP/1.1 connection. Admission requests are read and answered here. Every other
 request is read to its end, and then handed over with its connection to an ASGI server.
 
-The README of this folder has the states, the limits and their reasons. All requests that are read in one turn of the
-event loop are judged together in the next one (`Serving.judge_soon`). A task is created only for a verdict that has to
-wait.
+The README of this folder has the states, the limits and their reasons. Requests that come in one turn of the event loop
+are judged together (`Serving.judges_later`). A task is created only for a verdict that has to wait.
 """
 
 import asyncio
@@ -226,12 +225,11 @@ class Connection(asyncio.Protocol):
             self._hand_over(self._head + body.whole())
 
     def _decide(self, review: bytes, is_at_end: bool) -> None:
-        """Judges a request. If it ends the bytes that have arrived, which is so unless a client pipelines, it is
-        judged together with those of other connections."""
+        """Judges a request. If it ends the bytes that have arrived, which is so unless a client pipelines, it may be
+        judged later, with those of other connections."""
         self._state, self._asked_at = _WAITING, None
         self._review = review
-        if is_at_end:
-            self._serving.judge_soon(self)
+        if is_at_end and self._serving.judges_later(self):
             return
         answer = self.judge()
         if answer is not None:

@@ -66,6 +66,8 @@ class Serving:
     connections: set[Open] = field(default_factory=set)
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
     _asking: list[Asking] = field(default_factory=list)
+    _is_first: bool = True
+    """Whether the next request is the first one of this turn of the event loop."""
 
     def opened(self, connection: Open) -> None:
         self.connections.add(connection)
@@ -76,14 +78,23 @@ class Serving:
         if not self.connections:
             self.all_closed.set()
 
-    def judge_soon(self, connection: Asking) -> None:
-        """Judges the request of `connection` in the next turn of the event loop, together with those of other
-        connections. All are judged before the first answer is written. If each was judged and answered at once, a
-        verdict would take 1.4 times as long, because TLS and Python would take turns in the processor caches
+    def judges_later(self, connection: Asking) -> bool:
+        """Whether the request of `connection` will be judged in the next turn of the event loop, with all others that
+        come in this turn. Only the first one of a turn is judged at once, so that a single request doesn't wait.
+
+        All of them are judged before the first answer is written. If each was judged and answered at once, a verdict
+        would take 1.4 times as long, because TLS and Python would take turns in the processor caches
         (`./scripts/bench verdicts`)."""
-        if not self._asking:
-            asyncio.get_running_loop().call_soon(self.judge_now)
+        if self._is_first:
+            self._is_first = False
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+            return False
         self._asking.append(connection)
+        return True
+
+    def _begin_turn(self) -> None:
+        self._is_first = True
+        self.judge_now()
 
     def judge_now(self) -> None:
         """Judges and answers what waits for the next turn."""

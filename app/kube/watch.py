@@ -47,7 +47,7 @@ class Pace:
     """The times of watches in seconds, and the numbers of objects in a page and in one step of the event loop."""
 
     page_size: int = 500
-    slice_size: int = 100
+    slice_size: int = 40
     watch_timeout: tuple[int, int] = (240, 300)
     quiet_after: float = 40.0
     probe_timeout: int = 30

@@ -406,34 +406,40 @@ class Turn:
             connection.connection_lost(None)
 
 
-async def test_requests_of_one_turn_are_judged_before_the_first_is_answered() -> None:
-    turn = Turn("a b")
+FIRST = ["judged first", "answered", "read"]
+
+
+async def test_the_first_request_of_a_turn_is_judged_at_once_and_the_others_before_the_next_is_answered() -> None:
+    turn = Turn("first a b")
     await asyncio.sleep(0)
-    assert turn.order == ["read", "read", "judged a", "judged b", "answered", "answered"]
+    assert turn.order == [*FIRST, "read", "read", "judged a", "judged b", "answered", "answered"]
+    turn.order.clear()
+    turn.connections[2].data_received(post(review("first")))
+    assert turn.order == ["judged first", "answered"]
     turn.lose_all()
 
 
 async def test_a_client_that_ends_its_stream_with_the_request_gets_the_answer_first() -> None:
-    turn = Turn("a b")
-    turn.connections[0].eof_received()
-    assert turn.order == ["read", "read", "judged a", "judged b", "answered", "answered"]
+    turn = Turn("first a b")
+    turn.connections[1].eof_received()
+    assert turn.order == [*FIRST, "read", "read", "judged a", "judged b", "answered", "answered"]
     await asyncio.sleep(0)
-    assert turn.order[6:] == []
+    assert turn.order[9:] == []
     turn.lose_all()
 
 
 async def test_a_request_whose_client_is_gone_is_not_judged() -> None:
-    turn = Turn("a b")
-    turn.connections[0].connection_lost(None)
+    turn = Turn("first a b")
+    turn.connections[1].connection_lost(None)
     await asyncio.sleep(0)
-    assert turn.order == ["read", "read", "judged b", "answered"]
+    assert turn.order == [*FIRST, "read", "read", "judged b", "answered"]
     turn.lose_all()
 
 
 async def test_a_bug_ends_only_the_connection_that_met_it(caplog: pytest.LogCaptureFixture) -> None:
-    turn = Turn("a fails b")
+    turn = Turn("first fails b")
     await asyncio.sleep(0)
-    assert turn.order == ["read", "read", "read", "judged a", "judged b", "answered", "answered"]
+    assert turn.order == [*FIRST, "read", "read", "judged b", "answered"]
     assert [wire.closed for wire in turn.wires] == [False, True, False]
     assert [record.message for record in caplog.records] == ["no answer"]
     turn.lose_all()
