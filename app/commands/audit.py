@@ -35,6 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     configuration = configured(arguments)
     try:
         return int(uvloop.run(_run(arguments, configuration)))
+    except BrokenPipeError:
+        raise  # the reader of our output has ended
     except (ClusterError, OSError) as problem:
         print(f"can't audit: {problem}", file=sys.stderr)
         return UNUSABLE

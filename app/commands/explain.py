@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
             return _print(facts_of(documents, time.time()), ref, arguments)
         namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
         return int(uvloop.run(_run(reference(arguments.object, namespace), arguments)))
+    except BrokenPipeError:
+        raise  # the reader of our output has ended
     except (ClusterError, OSError) as problem:
         return unreadable("can't explain", problem, arguments)
 

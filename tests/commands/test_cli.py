@@ -81,8 +81,16 @@ def test_findings_say_where(capsys: Any) -> None:
     assert 'spec.subGroups[0].name: invalid subgroup name "DecodeWorkers"' in capsys.readouterr().out
 
 
-def test_a_reader_that_went_away_gets_no_traceback() -> None:
-    command = [sys.executable, "-m", "app", "check", str(EXAMPLES)]
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", str(EXAMPLES)),
+        ("explain", "three-levels", "--offline", str(EXAMPLES / "podcliqueset-three-levels.yaml")),
+    ],
+    ids=["check", "explain"],
+)
+def test_a_reader_that_went_away_gets_no_traceback(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "app", *arguments]
     with subprocess.Popen(
         command, cwd=EXAMPLES.parent.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
