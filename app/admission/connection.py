@@ -149,8 +149,7 @@ class Connection(asyncio.Protocol):
         if self._is_paused and self._state is not State.END:
             self._is_paused = False
             self._transport.resume_reading()
-        if self._kept:
-            self._read(self._kept)
+        self._read(self._kept)
 
     def _read_head(self, data: bytes, position: int) -> int:
         """Returns the position after the head, or after the request if that is
