@@ -8,7 +8,6 @@ import signal
 def settle_garbage_collector() -> None:
     """Excludes the existing objects from garbage collection, and makes the collector run less often, because requests
     leave no reference cycles."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
