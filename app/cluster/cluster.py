@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from app.cluster.facts import CachedFacts
-from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.stores import Stores
-from app.cluster.table import FOR_VERDICTS
+from app.cluster.facts import Facts
+from app.cluster.mnnvl import MnnvlResources
+from app.cluster.table import FOR_VERDICTS, Stores
 from app.config.schema import Configuration
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
@@ -26,8 +25,8 @@ class Cluster:
         self.client, self.discovery = client, discovery
         self.topology_name = settings.name
         self.stores = Stores(FOR_VERDICTS)
-        self.facts = CachedFacts(client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled)
-        self.resources = ClusterMnnvl(client, self.facts, self.stores)
+        self.facts = Facts(client, self.stores, topology_name=settings.name, topology_enabled=settings.enabled)
+        self.resources = MnnvlResources(client, self.facts, self.stores)
 
     def checks(self) -> dict[str, str | None]:
         """Returns the problem of each check by its name, or None if there is none.

@@ -1,12 +1,12 @@
 """Fills the stores of a cluster from documents: `check`, `serve --objects` and tests. There is no API server."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import dialect_of
-from app.cluster.stores import fill
+from app.cluster.table import fill
 from app.config.schema import Configuration
 from app.kube.api import Conflict, Key, NotFound, Object, Patch, WatchEvent
 from app.objects.jsonpatch import apply_json_patch, apply_merge_patch
@@ -40,7 +40,7 @@ def take_in(cluster: Cluster, document: Object) -> None:
             store.apply(WatchEvent("MODIFIED", stored))
 
 
-def fill_from(cluster: Cluster, objects_of: Any) -> None:
+def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object]]) -> None:
     """Fills every store with the objects that `objects_of` returns for its resource."""
     for fact, store in cluster.stores:
         fill(store, objects_of(fact.resource))
@@ -86,15 +86,7 @@ class DocumentObjects:
         served = resource is not CLUSTER_TOPOLOGY_BINDING or self._serves_bindings
         return resource.versions[0] if served else None
 
-    async def get(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        version: str | None = None,
-        metadata_only: bool = False,
-    ) -> Object:
+    async def get(self, resource: Resource, name: str, namespace: str | None = None, **_: Any) -> Object:
         try:
             return self._objects.get(resource, {})[(namespace or "", name)]
         except KeyError:
@@ -114,9 +106,8 @@ class DocumentObjects:
         patch: Patch,
         namespace: str | None = None,
         *,
-        kind: str = "merge",
-        subresource: str = "",
         dry_run: bool = False,
+        **_: Any,
     ) -> Object:
         current = await self.get(resource, name, namespace)
         changed = apply_json_patch(current, patch) if isinstance(patch, list) else apply_merge_patch(current, patch)

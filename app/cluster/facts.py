@@ -1,12 +1,10 @@
-"""The readers that webhooks use, over the stores of facts."""
+"""The facts of a cluster as webhooks and reconcilers read them, over the stores."""
 
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
-from app.cluster.readers import TopologyMissing
-from app.cluster.stores import Stores
 from app.cluster.table import (
     BINDINGS,
     DEVICE_CLASSES,
@@ -17,6 +15,7 @@ from app.cluster.table import (
     SETS,
     TOPOLOGIES,
     Levels,
+    Stores,
 )
 from app.kube.api import NotFound, Objects, Unavailable
 from app.kube.store import WatchStore
@@ -38,26 +37,27 @@ def ready(store: WatchStore[T], resource: object) -> WatchStore[T]:
     return store
 
 
-class CachedFacts:
-    """`Facts` over `stores`. `client` is used for discovery, and for PodCliqueSets that the store lacks."""
+class TopologyMissing(Unavailable):
+    """The managed ClusterTopology does not exist, or not yet."""
 
-    def __init__(
-        self,
-        client: Objects,
-        stores: Stores,
-        *,
-        topology_name: str,
-        topology_enabled: bool,
-    ) -> None:
+
+class Facts:
+    """The facts in `stores`, with those that the rules of a dialect need (`TopologyFacts`). `client` is used for
+    discovery, and for PodCliqueSets that the store lacks. A method raises Unavailable while the cache that it needs
+    isn't ready, except for facts about nodes."""
+
+    def __init__(self, client: Objects, stores: Stores, *, topology_name: str, topology_enabled: bool) -> None:
         self._client = client
         self._stores = stores
         self._node_groups = NodeGroups(stores[NODES])
         self._topology = Topology(topology_name, enabled=topology_enabled)
 
     def dialect(self) -> Dialect:
+        """Returns the dialect of Grove's topology API that is in force."""
         return dialect_of(self._client)
 
     def topology(self) -> Topology:
+        """Returns the managed topology. TopologyMissing if it doesn't exist although it should."""
         name = self._topology.name
         if not self._topology.enabled:
             return self._topology
@@ -101,6 +101,7 @@ class CachedFacts:
         return {name: coverage_problems(levels, self.nodes_with) for name, levels in topologies.items()}
 
     def level_keys(self) -> tuple[str, ...]:
+        """Returns the node labels of all levels in use."""
         try:
             managed = self.topology().keys
         except Unavailable:
@@ -109,13 +110,16 @@ class CachedFacts:
         return tuple(dict.fromkeys((*managed, *bound)))
 
     def is_served(self, resource: Resource) -> bool:
+        """Whether the cluster serves `resource`, as of the last discovery."""
         return self._client.served_version(resource) is not None
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
+        """Returns the cached sets of `namespace` with MNNVL groups of Grove."""
         sets = ready(self._stores[SETS], "PodCliqueSets").by_index(OF_NAMESPACE, (namespace, ""))
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """Returns a set from the cache, or None."""
         return ready(self._stores[SETS], "PodCliqueSets").get(namespace, name)
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
@@ -124,6 +128,7 @@ class CachedFacts:
         return sorted(matching, key=lambda pcs: (pcs.namespace, pcs.name))
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
+        """Returns a set from the cache, or from the API server if the cache lacks it. None if it doesn't exist."""
         cached = self.cached_set(namespace, name)
         if cached is not None or not name:
             return cached
@@ -133,8 +138,10 @@ class CachedFacts:
             return None
 
     def device_classes(self) -> Collection[str]:
+        """Returns the names of all DeviceClasses."""
         return ready(self._stores[DEVICE_CLASSES], "DeviceClasses").values()
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
+        """Returns the cached labels of a node, or None if the cache lacks it."""
         labels = ready(self._stores[NODES], "Nodes").get("", name)
         return None if labels is None else labels.as_map()

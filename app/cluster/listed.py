@@ -7,8 +7,7 @@ from typing import Any
 
 from app.cluster.cluster import Cluster
 from app.cluster.documents import desired_cluster_topology
-from app.cluster.stores import fill
-from app.cluster.table import TOPOLOGIES
+from app.cluster.table import TOPOLOGIES, fill
 from app.kube.api import Client, ClusterError, Gone, NotFound
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, Selection, list_into

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from app.cluster.facts import ready
-from app.cluster.readers import Facts, NotOurs
-from app.cluster.stores import Stores
-from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, replica_key
+from app.cluster.facts import Facts, ready
+from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores, replica_key
 from app.kube.api import Conflict, NotFound, Object, Objects, Unavailable
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
@@ -35,8 +33,14 @@ class _Needed(NamedTuple):
         return f'{self.resource.kind} "{self.name}"'
 
 
-class ClusterMnnvl:
-    """`MnnvlResources` over `client` and `stores`. `facts` reads the PodCliqueSets that own new resources."""
+class NotOurs(Exception):
+    """Resources can't be created: an object of the same name exists that we didn't
+    make, or the API isn't installed. The message states the reason."""
+
+
+class MnnvlResources:
+    """ComputeDomains and ResourceClaims, which are created for PodCliques and adopted by PodGangs. `client` writes
+    them, and `facts` reads the PodCliqueSets that own new ones."""
 
     def __init__(self, client: Objects, facts: Facts, stores: Stores) -> None:
         self._client = client
@@ -46,6 +50,8 @@ class ClusterMnnvl:
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
     def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
+        """Whether the caches show all resources of `plan` that `mode` needs, made by us, not being deleted, and with an
+        owner that exists. If so, `ensure` is not needed. Unavailable while a cache isn't ready."""
         for needed in self._needed(plan, mode):
             stored = ready(needed.store, needed.resource).get(plan.namespace, needed.name)
             if stored is None or not self._is_sound(stored, plan):
@@ -87,6 +93,8 @@ class ClusterMnnvl:
         return [domain, _Needed(RESOURCE_CLAIM, self._stores[RESOURCE_CLAIM], plan.claim)]
 
     async def ensure(self, plan: Plan, mode: ClaimMode, *, dry_run: bool) -> list[Object]:
+        """Creates the missing resources of `plan`. Returns the created objects, or, on a dry run, those that would be
+        created. NotOurs if they can't be created, Unavailable if a later call may succeed."""
         self._check_served(plan, mode)
         key = (plan.namespace, plan.base_name)
         lock = self._in_flight.setdefault(key, asyncio.Lock())
@@ -208,6 +216,7 @@ class ClusterMnnvl:
         return owner.kind != POD_GANG.kind or not self._is_doomed(read_gang(obj, plan.namespace), plan)
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
+        """Returns the cached resources that belong to `gang`. Unavailable while a cache isn't ready."""
         keys = (gang.namespace, gang.name), replica_key(gang.namespace, gang.place)
         resources: list[MnnvlResource] = []
         for resource, store in self._stores.items():
@@ -218,6 +227,8 @@ class ClusterMnnvl:
     async def adopt(
         self, gang: Gang, *, dry_run: bool, resources: Sequence[MnnvlResource] | None = None
     ) -> list[Object]:
+        """Makes `gang`, which has a uid, the owner of its resources that it may adopt, and returns these. `resources`
+        is an earlier result of `resources_of`, by default the current one. Conflict if one has changed since."""
         candidates = self.resources_of(gang) if resources is None else resources
         adoptable = [stored for stored in candidates if ownership(stored, gang) == "adoptable"]
         if dry_run:

@@ -1,6 +1,6 @@
-"""The table of facts: one row for each resource that is cached, with what is kept of its objects."""
+"""The table of facts: one row for each resource that is cached, with what is kept of its objects. A row has a store."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -11,20 +11,13 @@ from app.cluster.workloads import (
     StoredPod,
     StoredPodGroup,
     StoredWorkload,
-    groups_of_pod,
-    groups_of_pod_group,
-    pod_groups_of_pod,
     read_instance,
     read_pod,
     read_pod_group,
     read_workload,
-    shared_groups_of_instance,
-    shared_groups_of_pod,
-    workloads_of_instance,
-    workloads_of_pod,
 )
 from app.kube.api import Key, Object
-from app.kube.store import IndexFunction
+from app.kube.store import IndexFunction, WatchStore
 from app.kube.watch import Selection
 from app.objects.resource import NODE, POD, Resource
 from app.rules.kinds import (
@@ -44,7 +37,7 @@ from app.rules.kinds import (
 )
 from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED, Place
 from app.rules.mnnvl.demand import Demand, read_demand
-from app.rules.mnnvl.ownership import Gang, MnnvlResource, read_resource
+from app.rules.mnnvl.ownership import MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.binding_levels import KaiTopology, read_kai_topology
 from app.rules.topology.bindings import BINDINGS as BINDINGS_DIALECT
@@ -73,22 +66,16 @@ class Fact(Generic[T]):
         return Selection(self.resource, namespace, self.labels, self.fields, self.metadata_only)
 
 
+def in_namespace(namespace: str, *names: str) -> list[Key]:
+    """Returns the keys of `names`, without empty ones."""
+    return [(namespace, name) for name in names if name]
+
+
 OF_NAMESPACE = "namespace"
 """Index of PodCliqueSets with MNNVL groups: the namespace. No two of them may share a ComputeDomain."""
 
 OF_BINDING = "binding"
 """Index of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
-
-
-def namespace_keys(pcs: PodCliqueSet) -> Iterator[Key]:
-    if pcs.mnnvl_groups:
-        yield pcs.namespace, ""
-
-
-def binding_keys(pcs: PodCliqueSet) -> Iterator[Key]:
-    if pcs.topology_name:
-        yield "", pcs.topology_name
-
 
 OF_GANG = "gang"
 """Index of ComputeDomains and claims: the PodGang that they name, else the replica of a PodCliqueSet."""
@@ -108,20 +95,8 @@ def replica_key(namespace: str, place: Place) -> Key:
     return f"{namespace}/{place.pcs}", place.replica
 
 
-def set_keys(gang: Gang) -> Iterator[Key]:
-    yield gang.namespace, gang.place.pcs
-
-
 BY_BASE = "base"
 """Index of PodCliques: namespace and the base name of the MNNVL resources that they ask for."""
-
-
-def demand_sets(demand: Demand) -> Iterator[Key]:
-    yield demand.member.namespace, demand.member.place.pcs
-
-
-def demand_bases(demand: Demand) -> Iterator[Key]:
-    yield demand.member.namespace, demand.base_name
 
 
 def read_name(obj: Object) -> str:
@@ -148,13 +123,27 @@ CLAIMS: Fact[MnnvlResource] = Fact(RESOURCE_CLAIM, read_resource, {OF_GANG: gang
 TOPOLOGIES: Fact[Levels] = Fact(CLUSTER_TOPOLOGY, DESIGN.read_levels)
 BINDINGS: Fact[Levels] = Fact(CLUSTER_TOPOLOGY_BINDING, BINDINGS_DIALECT.read_levels)
 KAI_TOPOLOGIES: Fact[KaiTopology] = Fact(KAI_TOPOLOGY, read_kai_topology)
-GANGS: Fact[StoredGang] = Fact(POD_GANG, read_stored_gang, {BY_SET: set_keys})
+GANGS: Fact[StoredGang] = Fact(
+    POD_GANG, read_stored_gang, {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)}
+)
 SETS: Fact[PodCliqueSet] = Fact(
-    POD_CLIQUE_SET, read_pod_clique_set, {OF_NAMESPACE: namespace_keys, OF_BINDING: binding_keys}
+    POD_CLIQUE_SET,
+    read_pod_clique_set,
+    {
+        OF_NAMESPACE: lambda pcs: [(pcs.namespace, "")] if pcs.mnnvl_groups else [],
+        OF_BINDING: lambda pcs: in_namespace("", pcs.topology_name),
+    },
 )
 NODES: Fact[NodeLabels] = Fact(NODE, read_node_labels, metadata_only=True)
 DEVICE_CLASSES: Fact[str] = Fact(DEVICE_CLASS, read_name, metadata_only=True)
-CLIQUES: Fact[Demand] = Fact(POD_CLIQUE, read_demand, {BY_SET: demand_sets, BY_BASE: demand_bases})
+CLIQUES: Fact[Demand] = Fact(
+    POD_CLIQUE,
+    read_demand,
+    {
+        BY_SET: lambda demand: in_namespace(demand.member.namespace, demand.member.place.pcs),
+        BY_BASE: lambda demand: in_namespace(demand.member.namespace, demand.base_name),
+    },
+)
 """Only the leader needs them, to restore and to collect MNNVL resources."""
 
 FOR_VERDICTS: tuple[Fact[Any], ...] = (
@@ -173,10 +162,18 @@ should own them. An owner that is missing at the end was then already missing wh
 
 WORKLOADS: Fact[StoredWorkload] = Fact(WORKLOAD, read_workload)
 INSTANCES: Fact[StoredInstance] = Fact(
-    K8S_POD_GROUP, read_instance, {BY_SHARED: shared_groups_of_instance, BY_WORKLOAD: workloads_of_instance}
+    K8S_POD_GROUP,
+    read_instance,
+    {
+        BY_SHARED: lambda instance: in_namespace(instance.namespace, instance.shared_key),
+        BY_WORKLOAD: lambda instance: in_namespace(instance.namespace, instance.workload),
+    },
 )
 POD_GROUPS: Fact[StoredPodGroup] = Fact(
-    POD_GROUP, read_pod_group, {BY_GROUP: groups_of_pod_group}, labels=f"{MANAGED_BY}={MANAGER}"
+    POD_GROUP,
+    read_pod_group,
+    {BY_GROUP: lambda pod_group: in_namespace(pod_group.namespace, *pod_group.group_keys)},
+    labels=f"{MANAGED_BY}={MANAGER}",
 )
 PRIORITY_CLASSES: Fact[str] = Fact(PRIORITY_CLASS, read_name, metadata_only=True)
 
@@ -185,9 +182,40 @@ def pods_of_scheduler(scheduler_name: str) -> Fact[StoredPod]:
     """Returns the row of the Pods of `scheduler_name` that name a group. It and the
     rows above are the facts that only the leader needs, for Workloads."""
     indexes: dict[str, IndexFunction[StoredPod]] = {
-        BY_GROUP: groups_of_pod,
-        BY_SHARED: shared_groups_of_pod,
-        BY_WORKLOAD: workloads_of_pod,
-        BY_POD_GROUP: pod_groups_of_pod,
+        BY_GROUP: lambda pod: in_namespace(pod.namespace, pod.ref.key),
+        BY_SHARED: lambda pod: in_namespace(pod.namespace, pod.ref.shared_key),
+        BY_WORKLOAD: lambda pod: in_namespace(pod.namespace, pod.ref.workload),
+        BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
     }
     return Fact(POD, read_pod, indexes, fields=f"spec.schedulerName={scheduler_name}")
+
+
+class Stores:
+    """A store for each of `facts`, with the type of its row."""
+
+    def __init__(self, facts: Iterable[Fact[Any]]) -> None:
+        self._stores: dict[Fact[Any], WatchStore[Any]] = {
+            fact: WatchStore(fact.project, fact.indexes) for fact in facts
+        }
+
+    def __getitem__(self, fact: Fact[T]) -> WatchStore[T]:
+        return self._stores[fact]
+
+    def __iter__(self) -> Iterator[tuple[Fact[Any], WatchStore[Any]]]:
+        return iter(self._stores.items())
+
+    def by_name(self) -> dict[str, WatchStore[Any]]:
+        """Returns the stores by the plural of their resource."""
+        return {fact.resource.plural: store for fact, store in self._stores.items()}
+
+    async def until_synced(self) -> None:
+        """Returns once every store has its first list."""
+        for store in self._stores.values():
+            await store.until_synced()
+
+
+def fill(store: WatchStore[Any], objects: Iterable[Object]) -> None:
+    """Replaces the content of `store` with `objects`."""
+    store.begin_list()
+    store.take_listed(objects)
+    store.end_list("0")

@@ -5,8 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, NoReturn
 
 from app.cluster.cluster import Cluster
-from app.cluster.stores import Stores
-from app.cluster.table import Fact
+from app.cluster.table import Fact, Stores
 from app.kube.api import Client
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore

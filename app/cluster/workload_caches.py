@@ -1,6 +1,5 @@
 """Caches for Workloads, with the joins between them. Only the leader has them."""
 
-from app.cluster.stores import Stores
 from app.cluster.table import (
     BY_GROUP,
     BY_POD_GROUP,
@@ -9,11 +8,12 @@ from app.cluster.table import (
     POD_GROUPS,
     PRIORITY_CLASSES,
     WORKLOADS,
+    Stores,
     pods_of_scheduler,
 )
 from app.cluster.workloads import StoredPod, StoredPodGroup
 from app.kube.api import Key
-from app.rules.workload.groups import GroupRef, instance_key, shared_key
+from app.rules.workload.groups import GroupRef, instance_key
 
 
 class WorkloadCaches:
@@ -35,15 +35,13 @@ class WorkloadCaches:
         that it names, or, if the policy of the group is basic, the key of all its replicas."""
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
 
-    def _shared_key(self, namespace: str, ref: GroupRef) -> str | None:
+    def _shared_key(self, namespace: str, ref: GroupRef) -> str:
         if not ref.pod_group:
             workload = self.workloads.get(namespace, ref.workload)
             basic = workload is not None and ref.group in workload.basic
-            return shared_key(ref.workload, ref.group) if basic else None
+            return ref.shared_key if basic else ""
         instance = self.instances.get(namespace, ref.pod_group)
-        if instance is None or not instance.basic or not instance.workload:
-            return None
-        return shared_key(instance.workload, instance.template)
+        return instance.shared_key if instance is not None and instance.basic else ""
 
     def pods_of(self, key: Key) -> list[StoredPod]:
         """Returns the Pods whose `key_of` is `key`."""

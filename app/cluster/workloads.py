@@ -1,12 +1,11 @@
-"""Projections and index functions of Pods in groups, of Workloads, and of PodGroups of Kubernetes and of KAI."""
+"""Projections of Pods in groups, of Workloads, and of PodGroups of Kubernetes and of KAI."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import orjson
 
 from app.cluster.podgangs import packed
-from app.kube.api import Key, Object
+from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.rules.workload.groups import GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
@@ -102,6 +101,11 @@ class StoredInstance(Stored):
     basic: bool
     composite: str
 
+    @property
+    def shared_key(self) -> str:
+        """The key of its group if its policy is basic; "" without a Workload."""
+        return shared_key(self.workload, self.template)
+
 
 def read_instance(obj: Object) -> StoredInstance:
     group = group_of_pod_group(obj, None)
@@ -120,37 +124,3 @@ def read_pod_group(obj: Object) -> StoredPodGroup:
     metadata = obj["metadata"]
     identity = str((metadata.get("annotations") or {}).get(WORKLOAD_GROUP, ""))
     return StoredPodGroup(*_stored(obj), metadata["uid"], tuple(group_keys(identity, metadata["name"])))
-
-
-def groups_of_pod(pod: StoredPod) -> Iterator[Key]:
-    yield pod.namespace, pod.ref.key
-
-
-def shared_groups_of_pod(pod: StoredPod) -> Iterator[Key]:
-    if pod.ref.workload:
-        yield pod.namespace, shared_key(pod.ref.workload, pod.ref.group)
-
-
-def workloads_of_pod(pod: StoredPod) -> Iterator[Key]:
-    if pod.ref.workload:
-        yield pod.namespace, pod.ref.workload
-
-
-def pod_groups_of_pod(pod: StoredPod) -> Iterator[Key]:
-    if pod.pod_group:
-        yield pod.namespace, pod.pod_group
-
-
-def groups_of_pod_group(pod_group: StoredPodGroup) -> Iterator[Key]:
-    for key in pod_group.group_keys:
-        yield pod_group.namespace, key
-
-
-def shared_groups_of_instance(instance: StoredInstance) -> Iterator[Key]:
-    if instance.workload:
-        yield instance.namespace, shared_key(instance.workload, instance.template)
-
-
-def workloads_of_instance(instance: StoredInstance) -> Iterator[Key]:
-    if instance.workload:
-        yield instance.namespace, instance.workload

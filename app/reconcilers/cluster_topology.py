@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.cluster.readers import TopologyReader
+from app.cluster.facts import Facts
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
 from app.kube.backoff import Backoff
 from app.kube.events import Recorder, Regarding
@@ -51,7 +51,7 @@ class ClusterTopologyReconciler:
         events: Recorder,
         rewrites: Rewrites | None = None,
         *,
-        topology: TopologyReader,
+        topology: Facts,
     ) -> None:
         self.rewrites, self._topology = rewrites or Rewrites(), topology
         self._last: Dialect | None = None

@@ -4,9 +4,8 @@ import contextlib
 from collections.abc import Callable
 from datetime import datetime
 
-from app.cluster.readers import TopologyReader
-from app.cluster.stores import Stores
-from app.cluster.table import SETS, TOPOLOGIES
+from app.cluster.facts import Facts
+from app.cluster.table import SETS, TOPOLOGIES, Stores
 from app.kube.api import Client, Key, NotFound, Object, Unavailable
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
@@ -26,7 +25,7 @@ class ConstraintStatusReconciler:
         self,
         client: Client,
         sets: WatchStore[PodCliqueSet],
-        topology: TopologyReader,
+        topology: Facts,
         *,
         now: Callable[[], datetime] = utc_now,
     ) -> None:

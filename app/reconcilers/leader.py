@@ -9,9 +9,8 @@ from uuid import uuid4
 
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
-from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.stores import Stores
-from app.cluster.table import BINDINGS, CLIQUES, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES, Fact
+from app.cluster.mnnvl import MnnvlResources
+from app.cluster.table import BINDINGS, CLIQUES, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES, Fact, Stores
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
@@ -81,7 +80,7 @@ class _Wiring:
         self.only_here: list[Stores] = []
         self._configuration, self._client, self._observe = configuration, client, observe
         self._topology, self._stores, self._facts = configuration.cluster_topology, cluster.stores, cluster.facts
-        self._mnnvl = ClusterMnnvl(client, cluster.facts, cluster.stores)
+        self._mnnvl = MnnvlResources(client, cluster.facts, cluster.stores)
 
     def managed_topology(self) -> ClusterTopologyReconciler:
         levels = self._configuration.levels if self._topology.enabled else None

@@ -5,9 +5,8 @@ import contextlib
 from collections.abc import Callable
 from datetime import datetime
 
-from app.cluster.readers import TopologyReader
-from app.cluster.stores import Stores
-from app.cluster.table import BINDINGS, NODES, TOPOLOGIES
+from app.cluster.facts import Facts
+from app.cluster.table import BINDINGS, NODES, TOPOLOGIES, Stores
 from app.kube.api import Client, Forbidden, Key, NotFound, Object, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
@@ -26,7 +25,7 @@ class LevelCoverageReconciler:
     name = "level-coverage"
 
     def __init__(
-        self, client: Client, topology: TopologyReader, events: Recorder, *, now: Callable[[], datetime] = utc_now
+        self, client: Client, topology: Facts, events: Recorder, *, now: Callable[[], datetime] = utc_now
     ) -> None:
         self._client, self._topology, self._events, self._now = client, topology, events, now
 

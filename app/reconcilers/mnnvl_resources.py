@@ -6,10 +6,9 @@
 import time
 from collections.abc import Callable
 
-from app.cluster.mnnvl import ClusterMnnvl
-from app.cluster.readers import Facts, NotOurs
-from app.cluster.stores import Stores
-from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS
+from app.cluster.facts import Facts
+from app.cluster.mnnvl import MnnvlResources, NotOurs
+from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, Stores
 from app.kube.api import Client, Forbidden, Key, NotFound, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
@@ -59,7 +58,7 @@ class MnnvlResourcesReconciler:
         cliques: WatchStore[Demand],
         facts: Facts,
         stores: Stores,
-        resources: ClusterMnnvl,
+        resources: MnnvlResources,
         events: Recorder,
         rewrites: Rewrites,
         *,

@@ -8,10 +8,10 @@ webhook could not complete, and ownership, which needs the uid of a stored PodGa
 
 import contextlib
 
+from app.cluster.facts import Facts
+from app.cluster.mnnvl import MnnvlResources
 from app.cluster.podgangs import StoredGang, read_stored_gang
-from app.cluster.readers import Facts, MnnvlResources
-from app.cluster.stores import Stores
-from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
+from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES, Stores
 from app.kube.api import Client, Key, NotFound, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop

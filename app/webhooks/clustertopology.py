@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
-from app.cluster.readers import TopologyReader
+from app.cluster.facts import Facts
 from app.rules.topology.authorization import refusal_to_write
 from app.rules.topology.bindings import BINDINGS
 from app.rules.topology.design import DESIGN
@@ -19,7 +19,7 @@ class ClusterTopologyWebhook:
     object is validated by the dialect that it belongs to, even if another one is in force."""
 
     def __init__(
-        self, managed_name: str, guarded: Collection[str], authorized: Collection[str], topology: TopologyReader
+        self, managed_name: str, guarded: Collection[str], authorized: Collection[str], topology: Facts
     ) -> None:
         self._managed_name, self._guarded = managed_name, frozenset(guarded)
         self._authorized, self._topology = frozenset(authorized), topology

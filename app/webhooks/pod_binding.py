@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
-from app.cluster.readers import Facts
+from app.cluster.facts import Facts
 from app.objects.edits import operations
 from app.objects.shape import map_of
 from app.rules.topology.node_labels import binding_changes

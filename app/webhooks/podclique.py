@@ -13,7 +13,8 @@ from typing import Any
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Effect, Verdict, bad_request, judged, not_allowed, patched
-from app.cluster.readers import Facts, MnnvlResources, NotOurs
+from app.cluster.facts import Facts
+from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.kube.api import ClusterError, Forbidden, Object
 from app.objects.fields import FieldError
 from app.objects.metadata import annotations_of

@@ -2,7 +2,7 @@
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
-from app.cluster.readers import Facts, TopologyMissing
+from app.cluster.facts import Facts, TopologyMissing
 from app.kube.api import Unavailable
 from app.objects.fields import FieldError
 from app.rules.kinds import COMPUTE_DOMAIN

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, bad_request, judged, patched
-from app.cluster.readers import Facts, MnnvlResources
+from app.cluster.facts import Facts
+from app.cluster.mnnvl import MnnvlResources
 from app.kube.api import ClusterError
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.rules.labels import MNNVL_ADOPTED

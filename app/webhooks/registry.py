@@ -3,12 +3,12 @@ The webhook configurations and the routes of the server are made from it."""
 
 from collections.abc import Awaitable, Collection
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from app.admission.decide import Handler, Route
 from app.admission.review import Request
 from app.admission.verdict import Verdict, hindered, unavailable
-from app.cluster.readers import Facts, MnnvlResources
+from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
@@ -170,16 +170,6 @@ WEBHOOKS: tuple[Webhook, ...] = (
     MUTATE_POD_BINDING,
     MUTATE_POD,
 )
-
-
-class Cluster(Protocol):
-    """The part of a cluster that webhooks use."""
-
-    @property
-    def facts(self) -> Facts: ...
-
-    @property
-    def resources(self) -> MnnvlResources: ...
 
 
 def routes_over(

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from app.cluster.documents import cluster_of as documents_cluster
-from app.cluster.facts import CachedFacts
-from app.cluster.stores import Stores
-from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES
+from app.cluster.facts import Facts
+from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES, Stores
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.kube.api import NotFound, Object, Unavailable, WatchEvent
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
@@ -36,8 +35,8 @@ def level(domain: Any, key: Any) -> dict[str, Any]:
     return {"domain": domain, "key": key}
 
 
-def unfilled(*, enabled: bool = True) -> CachedFacts:
-    return CachedFacts(MemoryClient(), Stores(FOR_VERDICTS), topology_name="grove-topology", topology_enabled=enabled)
+def unfilled(*, enabled: bool = True) -> Facts:
+    return Facts(MemoryClient(), Stores(FOR_VERDICTS), topology_name="grove-topology", topology_enabled=enabled)
 
 
 READS: list[Any] = [
@@ -48,7 +47,7 @@ READS: list[Any] = [
 
 
 @pytest.mark.parametrize(("read", "what"), READS)
-def test_an_unfilled_cache_is_said_by_name(read: Callable[[CachedFacts], Any], what: str) -> None:
+def test_an_unfilled_cache_is_said_by_name(read: Callable[[Facts], Any], what: str) -> None:
     with pytest.raises(Unavailable) as caught:
         read(unfilled())
     assert caught.value.message == f"the cache of {what} is not filled yet; try again in a few seconds"

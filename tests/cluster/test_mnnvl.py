@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.readers import NotOurs
+from app.cluster.mnnvl import NotOurs
 from app.cluster.table import OF_GANG, gang_keys
 from app.kube.api import Conflict, NotFound, Unavailable, WatchEvent
 from app.kube.store import WatchStore

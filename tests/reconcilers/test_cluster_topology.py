@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from app.cluster.dialects import dialect_of
+from app.cluster.facts import Facts
 from app.cluster.table import Levels
 from app.kube.api import Conflict, Forbidden, NotFound, NotServed, Unavailable
 from app.kube.events import Recorder
@@ -49,7 +50,8 @@ def reconciler(
     cache = WatchStore(DESIGN.read_levels) if cache is None else cache
     rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
     recorder = Recorder(client, "test")
-    return ClusterTopologyReconciler(client, "grove-topology", levels, cache, recorder, rewrites, topology=Seen(client))
+    topology = cast(Facts, Seen(client))
+    return ClusterTopologyReconciler(client, "grove-topology", levels, cache, recorder, rewrites, topology=topology)
 
 
 def levels_of(client: MemoryClient) -> list[Any]:
@@ -183,7 +185,7 @@ def todays(client: MemoryClient, levels: Sequence[Level] | None = LEVELS, **arou
         setattr(seen, name, value)
     cache: WatchStore[Levels] = WatchStore(DESIGN.read_levels)
     return ClusterTopologyReconciler(
-        client, "grove-topology", levels, cache, Recorder(client, "test"), Rewrites(), topology=seen
+        client, "grove-topology", levels, cache, Recorder(client, "test"), Rewrites(), topology=cast(Facts, seen)
     )
 
 

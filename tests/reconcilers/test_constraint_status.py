@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from app.cluster.facts import Facts
 from app.kube.api import Conflict, Key, NotFound, Object, Unavailable
 from app.kube.store import WatchStore
 from app.reconcilers.constraint_status import ConstraintStatusReconciler
@@ -78,7 +79,7 @@ class System:
         self.client, self.seen = MemoryClient([pcs]), Seen(now=topology)
         self.sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
         self.relist()
-        self.reconciler = ConstraintStatusReconciler(self.client, self.sets, self.seen, now=lambda: NOW)
+        self.reconciler = ConstraintStatusReconciler(self.client, self.sets, cast(Facts, self.seen), now=lambda: NOW)
 
     def relist(self) -> None:
         """The cache sees what the cluster has."""

@@ -8,8 +8,7 @@ import pytest
 
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
-from app.cluster.stores import Stores, fill
-from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, SETS
+from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, SETS, Stores, fill
 from app.kube.api import Conflict, Forbidden, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
 from app.kube.loop import Loop

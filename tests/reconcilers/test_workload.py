@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.stores import fill
+from app.cluster.table import fill
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.kube.api import Conflict, Forbidden, Object

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.stores import fill
-from app.cluster.table import SETS
+from app.cluster.table import SETS, fill
 from app.config.schema import Configuration, Mnnvl
 from app.kube.api import ClusterError, Forbidden, Unavailable
 from app.objects.jsonpatch import apply

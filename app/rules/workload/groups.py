@@ -37,6 +37,11 @@ class GroupRef:
             return instance_key(self.pod_group)
         return f"w/{self.workload}/{self.group}/{self.replica_key}"
 
+    @property
+    def shared_key(self) -> str:
+        """The key of the group if its policy is basic; "" without a Workload."""
+        return shared_key(self.workload, self.group)
+
 
 def instance_key(pod_group: str) -> str:
     """Returns the key of the group that a PodGroup of scheduling.k8s.io defines."""
@@ -44,8 +49,8 @@ def instance_key(pod_group: str) -> str:
 
 
 def shared_key(workload: str, group: str) -> str:
-    """Returns the key that all replicas of a group with the basic policy share."""
-    return f"b/{workload}/{group}"
+    """Returns the key that all replicas of a group with the basic policy share, or "" without a Workload."""
+    return f"b/{workload}/{group}" if workload else ""
 
 
 @dataclass(frozen=True, slots=True)
