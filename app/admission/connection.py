@@ -112,13 +112,16 @@ class Connection(asyncio.Protocol):
             return None
 
     def take(self, answer: Answer | Awaitable[Answer]) -> None:
-        if isinstance(answer, tuple):
+        if not isinstance(answer, tuple):
+            self._task = self._loop.create_task(self._answer_later(answer))
+            return
+        try:
             self._write(answer)
             self._end_request()
             if self._kept:
                 self._read_kept()
-        else:
-            self._task = self._loop.create_task(self._answer_later(answer))
+        except Exception:  # the other requests of this turn need their answers
+            self._fail()
 
     def _read(self, data: bytes) -> None:
         """Answers the requests in `data`, up to one that has to wait or is

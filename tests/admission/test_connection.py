@@ -445,6 +445,16 @@ async def test_a_bug_ends_only_the_connection_that_met_it(caplog: pytest.LogCapt
     turn.lose_all()
 
 
+async def test_an_answer_that_cannot_be_written_ends_only_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    turn = Turn("first a b")
+    turn.wires[1].closed = True  # so that it raises an AssertionError
+    await asyncio.sleep(0)
+    assert turn.order == [*FIRST, "read", "read", "judged a", "judged b", "answered"]
+    assert [wire.lost.is_set() for wire in turn.wires] == [False, True, False]
+    assert [record.message for record in caplog.records] == ["no answer"]
+    turn.lose_all()
+
+
 async def test_a_verdict_whose_client_is_gone_at_once_is_cancelled_without_a_trace() -> None:
     """A coroutine that was never awaited would be reported as an unraisable exception, which fails the test."""
     server = Server()
