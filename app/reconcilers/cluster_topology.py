@@ -31,6 +31,10 @@ class CreationFailed(Exception):
     """The managed ClusterTopology could not be created within the configured time."""
 
 
+class BeingDeleted(Conflict):
+    """The managed topology exists, but a finalizer prevents its deletion."""
+
+
 class ClusterTopologyReconciler:
     """Reconciles the managed topology `topology_name` with the configured `levels`.
     If `levels` is None, topology support is disabled.
@@ -64,7 +68,8 @@ class ClusterTopologyReconciler:
     async def settle(self, patience: float, random: Callable[[], float]) -> None:
         """Reconciles before the other reconcilers start. If that fails, for example because our own webhook is not
         reachable yet, tries again for `patience` seconds, and raises CreationFailed if a ClusterTopology still can't
-        be written. Any other failure is logged, and the reconciler retries it later."""
+        be written. Any other failure is logged, and the reconciler retries it later. A ClusterTopology that is being
+        deleted is such a failure: its finalizers can only be removed while our webhook answers."""
         backoff = Backoff(random, most=5)
         clock = asyncio.get_running_loop().time
         end = clock() + patience
@@ -74,7 +79,7 @@ class ClusterTopologyReconciler:
                 return
             except ClusterError as error:
                 dialect = self._topology.dialect()
-                if self._levels is None or not dialect.owns_topology:
+                if self._levels is None or not dialect.owns_topology or isinstance(error, BeingDeleted):
                     tried = "deleted" if self._levels is None else "written"
                     kind = dialect.resource.kind
                     logger.warning("%s %s not %s, tried again later: %s", kind, self._name, tried, error.message)
@@ -100,7 +105,7 @@ class ClusterTopologyReconciler:
             if dialect.owns_topology:
                 await self._delete(stored)
         elif stored["metadata"].get("deletionTimestamp"):
-            raise Conflict(f"{dialect.resource.kind} {self._name} is being deleted", code=409, reason="Conflict")
+            raise BeingDeleted(f"{dialect.resource.kind} {self._name} is being deleted", code=409, reason="Conflict")
         elif stored.get("spec", {}).get("levels") != self._levels:
             return await self._update(dialect, stored)
         return None

@@ -100,6 +100,14 @@ async def test_one_that_is_being_deleted_is_waited_for() -> None:
     assert [call.verb for call in client.writes()] == ["delete"]
 
 
+async def test_one_that_is_being_deleted_does_not_end_the_process(caplog: pytest.LogCaptureFixture) -> None:
+    """Its finalizers can only be removed while our webhook answers."""
+    client = MemoryClient([{**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}])
+    await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
+    await reconciler(client).settle(0, lambda: 0.0)
+    assert "not written, tried again later: ClusterTopology grove-topology is being deleted" in caplog.text
+
+
 def test_a_failure_is_tried_again_until_it_goes_through() -> None:
     client = MemoryClient()
     client.fail_next("create", CLUSTER_TOPOLOGY, Unavailable("our webhook is not reachable yet", code=500), times=3)
