@@ -74,6 +74,7 @@ class Transport:
         self.credentials, self.user_agent = credentials, user_agent
         self._limits = limits
         self._opened: aiohttp.ClientSession | None = None
+        self._tls: ssl.SSLContext | bool | None = None
         self._turns = TokenBucket(limits.qps, limits.burst)
         self._decoder = Decoder()
 
@@ -157,9 +158,12 @@ class Transport:
                     data=None if request.body is None else orjson.dumps(request.body),
                     timeout=timeouts,
                     server_hostname=self.credentials.server_hostname,
+                    ssl=self._tls_context(),
                     allow_redirects=False,
                 )
-        except Exception:
+        except Exception as error:
+            if isinstance(error, aiohttp.ClientConnectorCertificateError):
+                self._tls = None  # its CA may have been replaced, and the next request reads it again
             self._count(request, "error")
             raise
         self._count(request, str(response.status))
@@ -167,12 +171,16 @@ class Transport:
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
-            context = self.credentials.ssl_context()
-            connector = aiohttp.TCPConnector(limit=self._limits.connections, ssl=True if context is None else context)
+            connector = aiohttp.TCPConnector(limit=self._limits.connections)
             # `trust_env` of aiohttp would look for a proxy and read ~/.netrc in another thread for each request.
             proxy = self.credentials.proxy or _proxy_of_environment(URL(self.credentials.host))
             self._opened = aiohttp.ClientSession(connector=connector, proxy=proxy)
         return self._opened
+
+    def _tls_context(self) -> ssl.SSLContext | bool:
+        if self._tls is None:
+            self._tls = self.credentials.ssl_context() or True
+        return self._tls
 
     def _count(self, request: Request, code: str) -> None:
         key = (request.verb, request.resource, code)

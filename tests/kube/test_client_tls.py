@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from app.kube.api import Unavailable
 from app.kube.client import HttpClient
-from app.kube.credentials import from_kubeconfig
+from app.kube.credentials import PodCredentials, from_kubeconfig
 from app.kube.transport import Limits
 from app.objects.resource import NODE
 from app.rules.kinds import ALL
@@ -64,21 +64,24 @@ def written(path: Path, *parts: bytes) -> str:
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path, ca: Pair) -> AsyncGenerator[str, None]:
-    """A server that asks for a certificate of `ca` and answers with the name in it."""
+async def serving(
+    tmp_path: Path, ca: Pair, *, port: int = 0, verify: ssl.VerifyMode = ssl.CERT_REQUIRED
+) -> AsyncGenerator[str, None]:
+    """A server that asks for a certificate of `ca` and answers with the name in it, or "nobody"."""
     leaf = issue("server", ca)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=written(tmp_path / "server-ca", ca.pem()))
-    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = verify
     context.load_cert_chain(written(tmp_path / "server", leaf.pem(), leaf.key_pem()))
 
     async def who(request: web.BaseRequest) -> web.StreamResponse:
         assert request.transport is not None
-        subject = dict(part[0] for part in request.transport.get_extra_info("peercert")["subject"])
+        shown = request.transport.get_extra_info("peercert") or {"subject": ((("commonName", "nobody"),),)}
+        subject = dict(part[0] for part in shown["subject"])
         return web.json_response({"user": subject["commonName"]})
 
     runner = web.ServerRunner(web.Server(who), shutdown_timeout=0.05)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
     try:
         yield f"https://127.0.0.1:{runner.addresses[0][1]}"
     finally:
@@ -113,3 +116,20 @@ async def test_client_certificates(tmp_path: Path, trusted: bool) -> None:
             with pytest.raises(Unavailable) as raised:
                 await client.patch(NODE, "a", {})
             assert raised.value.reason == "TLS"
+
+
+async def test_a_replaced_ca_of_the_api_server_is_read_again(tmp_path: Path) -> None:
+    former, current = issue("former"), issue("current")
+    written(tmp_path / "token", b"t")
+    ca_file = tmp_path / "ca.crt"
+    written(ca_file, former.pem())
+    async with serving(tmp_path, former, verify=ssl.CERT_NONE) as url:
+        credentials = PodCredentials(url, tmp_path / "token", ca_file)
+        client = HttpClient(credentials, ALL, Limits(total=5.0, reads=1))
+        assert await client.get(NODE, "a") == {"user": "nobody"}
+    port = int(url.rpartition(":")[2])
+    async with client, serving(tmp_path, current, port=port, verify=ssl.CERT_NONE):
+        with pytest.raises(Unavailable, match="not trusted"):
+            await client.get(NODE, "a")
+        written(ca_file, current.pem())  # the kubelet is later than the API server
+        assert await client.get(NODE, "a") == {"user": "nobody"}
