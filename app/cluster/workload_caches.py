@@ -28,7 +28,9 @@ class WorkloadCaches:
 
     @property
     def synced(self) -> bool:
-        return all(store.synced for _, store in self.stores)
+        """Whether all caches are filled. An API server always serves Pods: after a 404,
+        their cache is empty although there may be Pods, and has to be filled again."""
+        return self.pods.served and all(store.synced for _, store in self.stores)
 
     def key_of(self, pod: StoredPod) -> Key:
         """Returns the namespace and the key of the KAI PodGroup of `pod`: the key of the group

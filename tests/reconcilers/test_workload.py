@@ -593,6 +593,22 @@ def test_the_seconds_of_a_podgroup_are_not_kept_after_it_is_gone() -> None:
     virtual.run(story())
 
 
+def test_no_podgroup_is_deleted_while_pods_cannot_be_listed() -> None:
+    """A proxy in front of an API server that restarts may answer a list with 404."""
+
+    async def story() -> None:
+        world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
+        async with world.leading():
+            world.caches.pods.mark_not_served()
+            await asyncio.sleep(EMPTY_SECONDS * 2)
+            assert world.count("delete", POD_GROUP) == 0
+            fill(world.caches.pods, world.client.objects(POD))
+            await asyncio.sleep(EMPTY_SECONDS * 2)
+            assert (world.told(), world.count("delete", POD_GROUP)) == ({"p": "w-g"}, 0)
+
+    virtual.run(story())
+
+
 def test_a_podgroup_whose_pods_went_while_nobody_led_is_deleted() -> None:
     async def story() -> None:
         world = World(workload("w", {"g": 2, "b": None}), pod("p", "w", "g"), pod("q", "w", "b"), pod("r", "w", "b"))
