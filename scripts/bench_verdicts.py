@@ -29,7 +29,7 @@ from pathlib import Path
 import orjson
 from bench_common import ENVIRONMENT, ROOT
 
-from app.certificates.development import ensure_development_certificate
+from app.certificates.files import ensure_development_certificate
 from app.server.listener import free_port
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"

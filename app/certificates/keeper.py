@@ -15,26 +15,32 @@ until they have done so for `settle` seconds, because API servers get a changed 
 A look makes at most one step (`certificates.rotate`), and the next look publishes it.
 """
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
-from app.certificates.inspect import CertificateInfo, inspect
-from app.certificates.publish import CaBundles
+from app.certificates.inspect import CertificateInfo, Pair, inspect
+from app.certificates.issue import make_ca, make_leaf
 from app.certificates.reload import BrokenPairError, ServingCertificate
 from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
 from app.certificates.source import CertificateSource, utc_now
 from app.config.schema import Certificates
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites
-from app.objects.resource import SECRET
+from app.kube.store import WatchStore
+from app.kube.watch import Selection, run_store
+from app.objects.resource import SECRET, Resource
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "grove-admission"}
 LOOK_SECONDS = 600.0
 RETRY_SECONDS = 5.0
+_PLACEHOLDER_LIFE = timedelta(days=365)
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +65,9 @@ class Step:
 
 
 class CertificateReconciler(CertificateSource):
-    """Reconciles the Secret, the caBundles and the serving `certificate`. `names` are those of the certificate: the one
-    that API servers call, and loopback, for forwarded ports. `clock` is monotonic, in seconds."""
+    """Reconciles the Secret, the caBundles and the serving `certificate`. Watches of the Secret and of both webhook
+    configurations trigger it. `names` are those of the certificate: the one that API servers call, and loopback, for
+    forwarded ports. `observe` is called after each step, and `clock` is monotonic, in seconds."""
 
     name = "certificates"
 
@@ -69,6 +76,7 @@ class CertificateReconciler(CertificateSource):
         client: Client,
         settings: Certificates,
         certificate: ServingCertificate,
+        observe: Observe = lambda name, result, seconds: None,
         *,
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
@@ -84,6 +92,28 @@ class CertificateReconciler(CertificateSource):
         self._holdings: Holdings | None = None
         self._shown: Shown | None = None
         self._problems: list[str] = []
+        self._watched: dict[str, WatchStore[str]] = {}
+        self._loop = Loop(self, observe=observe)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                self._watch(SECRET, self.settings.namespace, self.settings.secret_name),
+                name="watch the certificate Secret",
+            )
+            for resource in CONFIGURATIONS:
+                watching = self._watch(resource, None, self.settings.webhook_configurations)
+                tasks.create_task(watching, name=f"watch {resource}")
+            tasks.create_task(self._loop.run(), name=self.name)
+
+    async def _watch(self, resource: Resource, namespace: str | None, name: str) -> None:
+        store = self._watched[resource.plural] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
+        store.subscribe(lambda _key, _before, _after: self._loop.add_all())
+        selection = Selection(resource, namespace, field_selector=f"metadata.name={name}", metadata_only=True)
+        await run_store(self.client, store, selection)
+
+    def restarts(self) -> Mapping[str, Mapping[str, int]]:
+        return {name: store.restarts for name, store in self._watched.items()}
 
     @property
     def not_after(self) -> datetime | None:
@@ -246,3 +276,18 @@ def _is_foreign(secret: Object | None) -> bool:
         return False
     labels = secret["metadata"].get("labels") or {}
     return not MANAGED_BY.items() <= labels.items()
+
+
+def self_managed_source(
+    settings: Certificates, client: Client, observe: Observe, client_cas: bytes = b""
+) -> CertificateReconciler:
+    """The source of self-managed certificates. Until the Secret has been read, it has a certificate that no API server
+    trusts, so that probes, which do not verify it, get the reason why the server is not ready."""
+    source = CertificateReconciler(client, settings, ServingCertificate(client_cas), observe)
+    source.certificate.load(_placeholder(source.names, datetime.now(UTC)))
+    return source
+
+
+def _placeholder(names: tuple[str, ...], now: datetime) -> Pair:
+    end = now + _PLACEHOLDER_LIFE
+    return make_leaf(make_ca("grove-admission, not ready yet", now, end), names, now, end)

@@ -28,9 +28,9 @@ class CertificateSource(ABC):
         self.last_error: str | None = None
         self._now = now
 
+    @abstractmethod
     async def run(self) -> None:
         """Runs until it is cancelled."""
-        raise NotImplementedError
 
     @property
     @abstractmethod

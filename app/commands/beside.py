@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.certificates.ca_bundle import with_ca_bundle
+from app.certificates.ca_bundles import with_ca_bundle
 from app.cluster.cluster import Cluster
 from app.cluster.connect import limits
 from app.config.schema import Configuration

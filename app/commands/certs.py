@@ -10,9 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app.certificates.inspect import address_of
-from app.certificates.report import Material, describe, validate_material
+from app.certificates.report import Material, describe, read_live, validate_material
 from app.certificates.rotate import Terms, rotated
-from app.certificates.stored import read_live
 from app.cluster.connect import api_client
 from app.commands.configuration import configured
 from app.commands.options import Command

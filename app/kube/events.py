@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Literal, Never
 
-from app.kube.api import Client, ClusterError, Conflict, NotFound, Object
+from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
 from app.objects.resource import EVENT
 
 CONTROLLER = "grove-admission"
@@ -18,6 +18,7 @@ NOTE_LIMIT = 1024
 
 QUEUE_LIMIT = 1000
 SERIES_LIMIT = 4096
+MAX_KEYS = 10_000
 
 EventType = Literal["Normal", "Warning"]
 
@@ -164,3 +165,27 @@ def _shortened(note: str) -> str:
     if len(encoded) <= NOTE_LIMIT:
         return note
     return f"{encoded[: NOTE_LIMIT - 3].decode('utf-8', 'ignore')}..."
+
+
+class Notices:
+    """Records warnings, one for each problem, although a level-driven reconciler sees the problem again and again. It
+    remembers the current warnings of the last `MAX_KEYS` keys."""
+
+    def __init__(self, events: Recorder) -> None:
+        self._events = events
+        self._current: OrderedDict[Key, set[tuple[Regarding, str, str]]] = OrderedDict()
+
+    def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:
+        """Records a warning on each of `regarding` that does not have it already. It replaces the former warnings of
+        `key`. `note` must not have figures that change often."""
+        before = self._current.pop(key, set())
+        self._current[key] = {(target, reason, note) for target in regarding}
+        while len(self._current) > MAX_KEYS:
+            self._current.popitem(last=False)
+        for target in regarding:
+            if (target, reason, note) not in before:
+                self._events.record(target, "Warning", reason, note)
+
+    def forget(self, key: Key) -> None:
+        """Forgets the warnings of `key`, so that the next problem is recorded again."""
+        self._current.pop(key, None)

@@ -1,9 +1,10 @@
 """Requests to an API server over aiohttp: time limits, rate limit, retries, credentials, and translation of errors."""
 
 import asyncio
+import math
 import os
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,6 @@ from yarl import URL
 from app.kube.answers import error_from
 from app.kube.api import Object, Unavailable
 from app.kube.credentials import Credentials
-from app.kube.lines import LineTooLong, lines_of
-from app.kube.ratelimit import TokenBucket
 from app.objects.resource import LEASE
 
 Params = dict[str, str]
@@ -243,3 +242,53 @@ def decoded(body: bytes) -> Object:
     if not isinstance(answer, dict):
         raise Unavailable("the API server's answer is not an object", reason="Decode")
     return answer
+
+
+class LineTooLong(Exception):
+    """A line is longer than the limit."""
+
+
+async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator[bytes, None]:
+    """The non-empty lines of `chunks` without line ends, and the last one even without a line end.
+
+    Raises LineTooLong after more than `longest` bytes without a line end.
+    """
+    parts: list[bytes] = []
+    length = 0
+    async for chunk in chunks:
+        *ends, begin = chunk.split(b"\n")
+        for end in ends:
+            line = b"".join((*parts, end))
+            parts, length = [], 0
+            if line.strip():
+                yield line
+        if begin:
+            parts.append(begin)
+            length += len(begin)
+        if length > longest:
+            raise LineTooLong(f"a line of more than {longest} bytes")
+    if line := b"".join(parts).strip():
+        yield line
+
+
+class TokenBucket:
+    """Limits calls to `qps` per second on average, and to `burst` at once after a pause.
+
+    Callers wait in the order in which they came. A caller that is cancelled while it waits does not use up a call.
+    """
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._interval, self._burst = 1.0 / qps, burst
+        self._free_at = -math.inf
+
+    async def take(self) -> None:
+        """Waits until a call is allowed."""
+        now = asyncio.get_running_loop().time()
+        self._free_at = max(self._free_at, now - self._burst * self._interval) + self._interval
+        wait = self._free_at - now
+        if wait > 0:
+            try:
+                await asyncio.sleep(wait)
+            except asyncio.CancelledError:
+                self._free_at -= self._interval
+                raise

@@ -10,9 +10,8 @@ from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, Stores
 from app.kube.api import Client, Forbidden, Key, NotFound, Object
-from app.kube.events import Recorder, Regarding
+from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
-from app.kube.notices import Notices
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.metadata import labels_of

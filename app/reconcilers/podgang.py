@@ -13,9 +13,8 @@ from app.cluster.mnnvl import MnnvlResources
 from app.cluster.podgangs import StoredGang, read_stored_gang
 from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES, Stores
 from app.kube.api import Client, Key, NotFound, Unavailable
-from app.kube.events import Recorder, Regarding
+from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
-from app.kube.notices import Notices
 from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at

@@ -14,9 +14,8 @@ from app.cluster.workload_caches import WorkloadCaches
 from app.cluster.workloads import StoredPod, StoredPodGroup
 from app.kube.api import Client, ClusterError, Key, NotFound, Object
 from app.kube.discovery import Discovery
-from app.kube.events import Recorder
+from app.kube.events import Notices, Recorder
 from app.kube.loop import Loop
-from app.kube.notices import Notices
 from app.kube.owners import Controller, Owners
 from app.kube.rewrites import Rewrites
 from app.objects.metadata import annotations_of

@@ -5,8 +5,7 @@ from typing import Any
 
 from app.cluster.workload_caches import WorkloadCaches
 from app.kube.api import Client, Conflict, Forbidden, Object
-from app.kube.events import Regarding
-from app.kube.notices import Notices
+from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.rules.kinds import POD_GROUP
 from app.rules.workload.groups import Group

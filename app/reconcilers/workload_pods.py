@@ -10,8 +10,7 @@ from typing import Any
 from app.cluster.workload_caches import WorkloadCaches
 from app.cluster.workloads import StoredPod
 from app.kube.api import Client, ClusterError, Key, NotFound
-from app.kube.events import Regarding
-from app.kube.notices import Notices
+from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.resource import POD
 from app.rules.workload.pods import POD_GROUP_NAME, SKIP_PODGROUPER

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app.admission.asgi import AdmissionApp
 from app.certificates.files import client_cas_of, file_source
-from app.certificates.self_managed import self_managed_source
+from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
 from app.cluster import documents, watched
 from app.cluster.cluster import Cluster

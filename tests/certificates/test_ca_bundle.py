@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.certificates.ca_bundle import injector_annotation, trusted_cas, with_ca_bundle
+from app.certificates.ca_bundles import injector_annotation, trusted_cas, with_ca_bundle
 from app.certificates.issue import make_ca
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.development import ensure_development_certificate
+from app.certificates.files import ensure_development_certificate
 from app.certificates.inspect import Pair, check_pair, inspect
 from app.certificates.issue import make_ca
 

@@ -2,7 +2,7 @@
 
 import math
 
-from app.certificates.trust import Trust
+from app.certificates.ca_bundles import Trust
 
 OLD, NEW = b"old", b"new"
 

@@ -12,8 +12,7 @@ import pytest
 from app.certificates.files import file_source
 from app.certificates.holdings import read_holdings
 from app.certificates.inspect import inspect
-from app.certificates.report import Material
-from app.certificates.stored import read_live
+from app.certificates.report import Material, read_live
 from app.cli import main
 from app.config.schema import Certificates
 from app.kube.api import NotFound

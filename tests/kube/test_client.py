@@ -23,9 +23,7 @@ from app.certificates.issue import make_ca
 from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Object, Unavailable, WatchEvent
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
-from app.kube.lines import LineTooLong, lines_of
-from app.kube.ratelimit import TokenBucket
-from app.kube.transport import Decoder, Limits
+from app.kube.transport import Decoder, Limits, LineTooLong, TokenBucket, lines_of
 from app.objects.resource import LEASE, NODE, POD, SECRET
 from app.rules.kinds import ALL, COMPUTE_DOMAIN
 from tests.kube import virtual

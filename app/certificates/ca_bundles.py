@@ -1,15 +1,24 @@
 """The caBundles of the two webhook configurations: reads and writes them, and tracks which CAs they trust."""
 
+import base64
+import binascii
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
-from app.certificates.ca_bundle import Service, injector_annotation, trusted_cas, with_ca_bundle
-from app.certificates.trust import Trust
+from app.certificates.inspect import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 
 CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+
+INJECTED = ("inject-ca-from", "inject-ca-from-secret", "inject-apiserver-ca")
+"""Annotations (`cert-manager.io/...`) that make the cainjector of cert-manager write the caBundles."""
+
+Service = tuple[str, str]
+"""Namespace and name."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,3 +89,67 @@ class CaBundles:
     def _track(self) -> None:
         bundles = [cas for configuration in self._read.values() for cas in trusted_cas(configuration, self._service)]
         self._trust.see(bundles, self._clock())
+
+
+class Trust:
+    """Tracks the CAs that all bundles have in common. Times are monotonic, in seconds.
+
+    API servers get a changed configuration with a delay, so the time counts for which a CA has been in every bundle
+    without interruption. Without bundles there are no clients, and every CA counts as trusted.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[bytes, float] = {}
+        self._has_clients = True
+
+    def see(self, bundles: Sequence[Collection[bytes]], at: float) -> None:
+        """Notes the CAs, as normalized PEM, that each webhook trusts at the time `at`."""
+        common = set(bundles[0]).intersection(*bundles[1:]) if bundles else set()
+        self._since = {ca: self._since.get(ca, at) for ca in common}
+        self._has_clients = bool(bundles)
+
+    def seconds(self, ca: bytes, at: float) -> float | None:
+        """The seconds for which all webhooks have trusted `ca`; None if one does not."""
+        if not self._has_clients:
+            return math.inf
+        since = self._since.get(ca)
+        return None if since is None else at - since
+
+
+def injector_annotation(configuration: Mapping[str, Any]) -> str | None:
+    """The annotation that makes cert-manager write the caBundles of this configuration, or None."""
+    annotations = configuration["metadata"].get("annotations") or {}
+    return next((key for name in INJECTED if (key := f"cert-manager.io/{name}") in annotations), None)
+
+
+def trusted_cas(configuration: Mapping[str, Any], service: Service) -> list[frozenset[bytes]]:
+    """The CAs that each of our webhooks in `configuration` trusts, as normalized PEM; none if a caBundle is invalid."""
+    return [_cas(_client(webhook)) for webhook in configuration.get("webhooks") or () if _is_ours(webhook, service)]
+
+
+def with_ca_bundle(configuration: Mapping[str, Any], service: Service, bundle_pem: bytes) -> list[dict[str, Any]]:
+    """The webhooks of `configuration`. Ours trust only `bundle_pem`; the others are unchanged."""
+    encoded = base64.b64encode(bundle_pem).decode("ascii")
+    return [
+        {**webhook, "clientConfig": {**_client(webhook), "caBundle": encoded}}
+        if _is_ours(webhook, service)
+        else webhook
+        for webhook in configuration.get("webhooks") or ()
+    ]
+
+
+def _is_ours(webhook: Mapping[str, Any], service: Service) -> bool:
+    """Whether this webhook calls our Service, or a URL."""
+    target = _client(webhook).get("service")
+    return target is None or (target.get("namespace"), target.get("name")) == service
+
+
+def _client(webhook: Mapping[str, Any]) -> Mapping[str, Any]:
+    return webhook.get("clientConfig") or {}
+
+
+def _cas(client: Mapping[str, Any]) -> frozenset[bytes]:
+    try:
+        return frozenset(split_bundle(base64.b64decode(client.get("caBundle") or "")))
+    except (binascii.Error, ValueError):
+        return frozenset()
