@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.explain.case import Case
+from app.explain.assembly import gang_of, gang_to_come
 from app.explain.facts import Facts
 from app.explain.facts.common import Ref
-from app.explain.gang import gang_of, gang_to_come
+from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.reason import Reason
 from app.explain.reasons import Unknown, examine
@@ -81,8 +81,8 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     about = subject(index, ref)
     if about is None:
         return None
-    cases = _cases(index, about)
-    examined = examine(cases)
+    gangs = _gangs(index, about)
+    examined = examine(gangs)
     tree = grow(index, about, examined.reasons)
     unseen = _unseen(index.facts, [need for unknown in examined.unknown for need in unknown.needs])
     of = _part_asked_about(about, tree)
@@ -99,12 +99,12 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         unseen=unseen,
         absent=tuple(sorted(index.facts.absent)),
         skipped=examined.skipped,
-        said=_said(cases) if not examined.reasons else (),
-        room=_room(index, cases),
+        said=_said(gangs) if not examined.reasons else (),
+        room=_room(index, gangs),
     )
 
 
-def _cases(index: Index, about: Subject) -> list[Case]:
+def _gangs(index: Index, about: Subject) -> list[Gang]:
     """The gangs asked about, and the base gangs that they wait for: their reasons are shown too."""
     gangs = list(about.gangs)
     names = {gang.ref.name for gang in gangs}
@@ -117,7 +117,7 @@ def _cases(index: Index, about: Subject) -> list[Case]:
                 gangs.append(gang_of(index, pod_gang))
     if not gangs and about.pcs is not None:
         gangs = [gang_to_come(index, about.pcs)]
-    return [Case(index, gang) for gang in gangs]
+    return gangs
 
 
 def _unseen(facts: Facts, needed: Sequence[str]) -> Mapping[str, str]:
@@ -183,21 +183,21 @@ def _asked_at(about: Subject) -> float | None:
     return min(known, default=about.pcs.created if about.pcs is not None else None)
 
 
-def _said(cases: Sequence[Case]) -> tuple[str, ...]:
+def _said(gangs: Sequence[Gang]) -> tuple[str, ...]:
     """KAI's words about gangs that wait, unchanged: of the PodGroup, else of its pods, else of events."""
     words: dict[str, None] = {}
-    for case in cases:
-        if not case.gang.waits:
+    for gang in gangs:
+        if not gang.waits:
             continue
-        group = case.gang.pod_group
+        group = gang.pod_group
         said = [said.message or said.reason for said in group.said] if group is not None else []
-        said = said or [pod.unscheduled for pod in case.gang.waiting if pod.unscheduled]
-        uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in case.gang.waiting)]
-        said = said or [event.message for uid in uids for event in case.index.events.get(uid, ())[:1]]
+        said = said or [pod.unscheduled for pod in gang.waiting if pod.unscheduled]
+        uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in gang.waiting)]
+        said = said or [event.message for uid in uids for event in gang.index.events.get(uid, ())[:1]]
         words |= dict.fromkeys(said)
     return tuple(words)
 
 
-def _room(index: Index, cases: Sequence[Case]) -> tuple[Room, ...]:
-    places = (case.places for case in cases if index.room_is_known)
+def _room(index: Index, gangs: Sequence[Gang]) -> tuple[Room, ...]:
+    places = (gang.places for gang in gangs if index.room_is_known)
     return next((place.now.rooms for place in places if not place.now.fits), ())

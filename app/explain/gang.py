@@ -1,17 +1,18 @@
 """What is placed together: a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all three."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.devices import PREFIX, asked_gpus
+from app.explain.devices import PREFIX
 from app.explain.facts.common import UNBOUND, Ref, Told
-from app.explain.facts.grove import GangPart, PodClique, PodCliqueSet, PodGang
-from app.explain.facts.kai import KaiPodGroup, SubGroup
-from app.explain.facts.pods import NO_SHAPE, Pod, Shape
+from app.explain.facts.grove import PodClique, PodCliqueSet, PodGang
+from app.explain.facts.kai import KaiPodGroup
+from app.explain.facts.pods import Pod, Shape
 from app.explain.index import Index
 from app.explain.levels import Topology
+from app.explain.places import Places
+from app.explain.room import Demand, by_shape
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,11 @@ class Member:
     def placed(self) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.node)
 
-    @cached_property
-    def waiting(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.pods if not pod.node)
+    def demand(self, *, extra: bool = False, anew: bool = False) -> Demand:
+        placed = () if anew else self.placed
+        count = min(1, self.expected - len(placed)) if extra else self.minimum - len(placed)
+        pods = ((self.shape, count),) if count > 0 else ()
+        return Demand(self.name, self.told.required, pods, occupied=frozenset(pod.node for pod in placed))
 
 
 @dataclass(frozen=True)
@@ -73,17 +76,32 @@ class Unit:
         """How many pods there should be."""
         return sum(member.expected for member in self.all_members)
 
+    def demand(self, *, extra: bool = False, anew: bool = False) -> Demand:
+        """What is missing up to the minimum of each member. With `extra`, one more pod of each member that waits; with
+        `anew`, as if nothing were placed."""
+        own: list[Member | Unit] = [*self.members, *self.units]
+        parts = [demand for part in own if (demand := part.demand(extra=extra, anew=anew)).count]
+        bound = tuple(part for part in parts if part.key or part.parts)
+        pods = by_shape(pair for part in parts if not (part.key or part.parts) for pair in part.pods)
+        occupied = frozenset(pod.node for pod in self.placed) if not anew else frozenset()
+        return Demand(self.name, self.told.required, pods, bound, occupied)
+
 
 @dataclass(frozen=True)
 class Gang:
     """`whole` has the gang's own constraint and all its parts. `pcs` is the PodCliqueSet that it is made for."""
 
+    index: Index
     ref: Ref
     whole: Unit
     topology: Topology
     pod_gang: PodGang | None = None
     pod_group: KaiPodGroup | None = None
     pcs: PodCliqueSet | None = None
+
+    @property
+    def namespace(self) -> str:
+        return self.ref.namespace
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -106,6 +124,11 @@ class Gang:
         """Whether pods are missing or not placed."""
         return len(self.placed) < self.whole.expected
 
+    @property
+    def may_wait(self) -> bool:
+        """Like `waits`; if pods can't be seen, every gang may wait."""
+        return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
+
     @cached_property
     def claims_gpus(self) -> bool:
         """Whether it asks for GPUs that are allocated by DRA."""
@@ -114,102 +137,24 @@ class Gang:
 
     @cached_property
     def constrained(self) -> bool:
-        return any(part.told for part in self.whole.parts())
+        """Whether the scheduler is told a constraint, or the set asks for one."""
+        asked = [asked for _, asked in self.pcs.constraints] if self.pcs is not None else []
+        return any(part.told for part in self.whole.parts()) or any(map(bool, asked))
 
+    @cached_property
+    def places(self) -> Places:
+        """Places for what is missing up to the minimum of each part; if nothing is, for one more pod of each part that
+        waits. That may be no pod at all."""
+        extra = all(len(member.placed) >= member.minimum for member in self.members)
+        return self.places_of(self.whole.demand(extra=extra))
 
-def gangs_of_set(index: Index, pcs: PodCliqueSet) -> tuple[Gang, ...]:
-    pod_gangs = index.gangs_of_set.get((pcs.namespace, pcs.name), ())
-    return tuple(gang_of(index, pod_gang) for pod_gang in pod_gangs)
+    @cached_property
+    def anew(self) -> Places:
+        """Places for the whole gang, as if none of it were placed."""
+        return self.places_of(self.whole.demand(anew=True))
 
-
-def gang_to_come(index: Index, pcs: PodCliqueSet) -> Gang:
-    """A set that has no PodGang yet: it has nothing to place, but its constraints can be judged."""
-    return Gang(pcs.ref, Unit(pcs.name), index.topology(_asked_topology(pcs)), pcs=pcs)
-
-
-def gang_of(index: Index, pod_gang: PodGang) -> Gang:
-    """The gang of a PodGang, with its PodCliques, pods and KAI PodGroup."""
-    namespace = pod_gang.namespace
-    members = {part.name: _member_of_part(index, pod_gang, part) for part in pod_gang.parts}
-    grouped = [
-        Unit(group.name, group.told, tuple(members.pop(name) for name in group.parts if name in members))
-        for group in pod_gang.groups
-    ]
-    pcs = index.sets.get((namespace, pod_gang.place.pcs))
-    whole = Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped))
-    topology = index.topology(pod_gang.topology or (_asked_topology(pcs) if pcs else ""))
-    return Gang(pod_gang.ref, whole, topology, pod_gang, index.pod_group_of(pod_gang, whole.pods), pcs)
-
-
-def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
-    """Grove gives a PodGang's podgroup the name of its PodClique."""
-    name = part.name
-    clique = index.cliques.get((pod_gang.namespace, name))
-    pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
-    if clique is None:
-        return Member(name, part.minimum, max(part.minimum, len(pods)), _shape(index, pods), pods, part.told)
-    shape = _shape(index, pods, _shape_of(index, clique))
-    return Member(name, part.minimum, clique.replicas, shape, pods, part.told, clique)
-
-
-def _shape(index: Index, pods: tuple[Pod, ...], template: Shape = NO_SHAPE) -> Shape:
-    """That of a pod, which webhooks may have completed, first of one that waits; else that of the template."""
-    return next((_shape_of(index, pod) for pod in sorted(pods, key=lambda pod: bool(pod.node))), template)
-
-
-def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
-    """What a pod asks for, with the GPUs of its claims. What a claim is allocated is taken already, and a claim that
-    several pods share is not counted."""
-    asked: Counter[str] = Counter()
-    for claim in user.claims:
-        stored = index.claims.get((user.namespace, claim.claim))
-        template = index.claim_templates.get((user.namespace, claim.template))
-        is_shared = template is None and len(index.pods_of_claim.get((user.namespace, claim.claim), ())) > 1
-        if not is_shared and not (stored is not None and stored.allocated):
-            made = stored or template
-            asked.update(asked_gpus(made.classes if made is not None else (), index.device_classes))
-    if not asked:
-        return user.shape
-    return replace(user.shape, requests=tuple(sorted((asked + Counter(dict(user.shape.requests))).items())))
-
-
-def _asked_topology(pcs: PodCliqueSet) -> str:
-    asked = (pcs.asked, *(group.asked for group in pcs.groups), *(clique.asked for clique in pcs.cliques))
-    return next((constraint.topology for constraint in asked if constraint.topology), "")
-
-
-def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
-    """The gang of a KAI PodGroup that no PodGang owns: from its SubGroups, or all its pods together."""
-    pods = _alive(index.pods_of_group.get((group.namespace, group.name), ()))
-    return Gang(group.ref, _unit_of_subgroups(index, group, pods), index.topology(group.topology), pod_group=group)
-
-
-def gang_of_pod(index: Index, pod: Pod) -> Gang:
-    """A pod that belongs to no gang."""
-    member = Member(pod.name, 1, 1, _shape_of(index, pod), (pod,))
-    return Gang(pod.ref, Unit(pod.name, UNBOUND, (member,)), index.topology())
-
-
-def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) -> Unit:
-    if not group.subgroups:
-        replicas = max(group.minimum, len(pods))
-        return Unit(group.name, group.told, (Member(group.name, group.minimum, replicas, _shape(index, pods), pods),))
-    parents = {sub.parent for sub in group.subgroups}
-
-    def unit(name: str, told: Told, parent: str) -> Unit:
-        """The SubGroups whose parent is `parent`. Parents that form a cycle are under no root and so are left out."""
-        children = [sub for sub in group.subgroups if sub.parent == parent]
-        members = tuple(_member_of_subgroup(index, sub, pods) for sub in children if sub.name not in parents)
-        units = tuple(unit(sub.name, sub.told, sub.name) for sub in children if sub.name in parents)
-        return Unit(name, told, members, units)
-
-    return unit(group.name, group.told, "")
-
-
-def _member_of_subgroup(index: Index, sub: SubGroup, pods: tuple[Pod, ...]) -> Member:
-    own = tuple(pod for pod in pods if pod.subgroup == sub.name)
-    return Member(sub.name, sub.minimum, max(sub.minimum, len(own)), _shape(index, own), own, sub.told)
-
-
-def _alive(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    return tuple(pod for pod in pods if not pod.finished and pod.deleting is None)
+    def places_of(self, demand: Demand) -> Places:
+        """Gangs that differ only in names share what is computed for them."""
+        pool = self.pod_group.pool if self.pod_group is not None else ""
+        key = (self.topology.keys, demand.profile, pool)
+        return self.index.remembered(key, lambda: Places(self.index, self.topology, demand, pool))

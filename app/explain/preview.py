@@ -8,7 +8,6 @@ from app.explain.facts.kai import KaiTopology
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Reason
-from app.explain.reasons.constraints import asked_of
 from app.explain.reasons.topology import missing_labels, twice_in_the_tree
 
 
@@ -44,14 +43,14 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
 
 def _uses(index: Index, pcs: PodCliqueSet, before: ClusterTopology | None) -> bool:
     """Whether the set is placed by the topology that is edited."""
-    names = {asked.topology for _, asked in asked_of(pcs) if asked.topology}
+    names = {asked.topology for _, asked in pcs.constraints if asked.topology}
     return index.topology(min(names, default="")).cluster == before
 
 
 def _effects(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> list[Effect]:
     effects = []
     ref = pcs.ref
-    for where, asked in asked_of(pcs):
+    for where, asked in pcs.constraints:
         of = f" of {where}" if where else ""
         for field, domain, required in asked.constraints:
             constraint = f"{'required' if required else 'preferred'} {domain}{of}"
@@ -76,7 +75,7 @@ def _broader(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTo
     """Parts whose required level becomes broader than that of the set."""
     whole = pcs.asked.required
     contradictions = []
-    for where, asked in asked_of(pcs):
+    for where, asked in pcs.constraints:
         is_broader = where and asked.required and whole and _rank(after, asked.required) < _rank(after, whole)
         was = before is not None and _rank(before, asked.required) < _rank(before, whole)
         if is_broader and not was and after.key_of(asked.required) and after.key_of(whole):

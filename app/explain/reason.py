@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.explain.case import Case
 from app.explain.facts.common import Ref
+from app.explain.gang import Gang
 
 Who = Literal["you", "platform", "wait"]
 """Who can act: the owner of the workload, the owners of the cluster, or nobody, because it resolves by itself."""
@@ -47,7 +47,7 @@ class Reason:
         return len(self.objects)
 
 
-Check = Callable[[Case], Iterator[Reason]]
+Check = Callable[[Gang], Iterator[Reason]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Rule:
     id: str
     check: Check
     needs: tuple[str, ...] = ()
-    applies: Callable[[Case], bool] = lambda case: True
+    applies: Callable[[Gang], bool] = lambda gang: True
 
 
 def merged(reasons: Iterable[Reason]) -> list[Reason]:

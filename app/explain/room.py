@@ -4,10 +4,11 @@ Larger pods first, each on the node with the least room that still takes it, as 
 placement; in rare mixes of sizes there may be one that it does not find.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from app.explain.demand import Demand
 from app.explain.domains import Domain, Domains
 from app.explain.facts.pods import Shape
 
@@ -15,6 +16,50 @@ Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""
 
 UNLIMITED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Demand:
+    """`pods` (shape and count) and `parts` go together into one domain of the level `key`, into the whole cluster if
+    it is "". `occupied` are nodes that already have pods of it: the rest must join their domain."""
+
+    name: str
+    key: str
+    pods: tuple[tuple[Shape, int], ...] = ()
+    parts: tuple["Demand", ...] = ()
+    occupied: frozenset[str] = frozenset()
+
+    @cached_property
+    def count(self) -> int:
+        return sum(count for _, count in self.pods) + sum(part.count for part in self.parts)
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[Shape, int], ...]:
+        """All pods by shape, those of the parts too."""
+        return by_shape((*self.pods, *(pair for part in self.parts for pair in part.shapes)))
+
+    @cached_property
+    def profile(self) -> tuple[object, ...]:
+        """Equal for demands that differ only in their names."""
+        return (self.key, self.pods, tuple(part.profile for part in self.parts), self.occupied)
+
+    @cached_property
+    def constrained(self) -> bool:
+        return bool(self.key) or any(part.constrained for part in self.parts)
+
+    def flat(self) -> Iterator["Demand"]:
+        """Itself after its parts, the innermost first."""
+        for part in self.parts:
+            yield from part.flat()
+        yield self
+
+
+def by_shape(pods: Iterable[tuple[Shape, int]]) -> tuple[tuple[Shape, int], ...]:
+    """How many pods there are of each shape."""
+    total: Counter[Shape] = Counter()
+    for shape, count in pods:
+        total[shape] += count
+    return tuple(total.items())
 
 
 @dataclass(frozen=True, slots=True)

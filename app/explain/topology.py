@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.explain.case import Places
-from app.explain.demand import Demand
 from app.explain.domains import Domain, Path
 from app.explain.facts import Facts
 from app.explain.facts.grove import ClusterTopology
@@ -14,6 +12,7 @@ from app.explain.facts.kai import KaiTopology
 from app.explain.facts.pods import Shape
 from app.explain.index import Index
 from app.explain.levels import Topology
+from app.explain.places import Places
 from app.explain.reason import Reason
 from app.explain.reasons import RULES, Unknown
 from app.explain.reasons.topology import (
@@ -23,7 +22,7 @@ from app.explain.reasons.topology import (
     outside_nodes,
     twice_in_the_tree,
 )
-from app.explain.room import Room
+from app.explain.room import Demand, Room
 from app.rules.topology.levels import Level
 
 GPU = "nvidia.com/gpu"

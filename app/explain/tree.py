@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.explain.case import Case
 from app.explain.facts.common import Ref, Told
 from app.explain.facts.grove import Asked, PodClique
 from app.explain.facts.kai import Queue
@@ -75,37 +74,36 @@ class _Grower:
         return self._branch(ref, asked=asked, placed=placed, total=total, state=state, words=words, children=children)
 
     def _gang(self, gang: Gang) -> Branch:
-        case = Case(self._index, gang)
         missing = gang.whole.expected - len(gang.placed)
         lone = gang.ref.kind == "Pod"
-        children = [] if lone else [self._member(case, member) for member in gang.whole.members]
-        children += [self._unit(case, unit) for unit in gang.whole.units]
-        children += [*self._pod_group(case), *self._claims(case)]
+        children = [] if lone else [self._member(gang, member) for member in gang.whole.members]
+        children += [self._unit(gang, unit) for unit in gang.whole.units]
+        children += [*self._pod_group(gang), *self._claims(gang)]
         waits = f"waits for {counted(missing, 'pod')}" if gang.placed else "waits, all or none"
         waits = _pod_state(gang.pods[0])[1] if lone else waits
         asked = told_words(gang.whole.told, gang.topology)
-        return self._part(case, gang.ref, gang.whole, asked, children, waits=waits, well="placed")
+        return self._part(gang, gang.ref, gang.whole, asked, children, waits=waits, well="placed")
 
-    def _unit(self, case: Case, unit: Unit) -> Branch:
-        children = [self._unit(case, part) for part in unit.units]
-        children += [self._member(case, member, unit) for member in unit.members]
-        asked = told_words(unit.told, case.topology)
-        return self._part(case, Ref("Replica", case.namespace, unit.name), unit, asked, children, waits="waits")
+    def _unit(self, gang: Gang, unit: Unit) -> Branch:
+        children = [self._unit(gang, part) for part in unit.units]
+        children += [self._member(gang, member, unit) for member in unit.members]
+        asked = told_words(unit.told, gang.topology)
+        return self._part(gang, Ref("Replica", gang.namespace, unit.name), unit, asked, children, waits="waits")
 
-    def _member(self, case: Case, member: Member, unit: Unit | None = None) -> Branch:
+    def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
         gpus = gpus_of(dict(member.shape.requests))
         waits = f"{member.expected} x {amount('/gpu', gpus)}" if gpus else "waits for its gang"
-        asked = told_words(member.told, case.topology)
+        asked = told_words(member.told, gang.topology)
         if not asked and unit is not None and unit.told.required:
-            asked = f"{case.topology.name_of(unit.told.required)} (replica)"
-        kind = "PodClique" if case.gang.pod_gang else "SubGroup" if member.name != case.ref.name else "Pods"
+            asked = f"{gang.topology.name_of(unit.told.required)} (replica)"
+        kind = "PodClique" if gang.pod_gang else "SubGroup" if member.name != gang.ref.name else "Pods"
         children = [self._pod(pod) for pod in member.pods]
-        ref = Ref(kind, case.namespace, member.name)
-        return self._part(case, ref, member, asked, children, waits=waits, well="placed")
+        ref = Ref(kind, gang.namespace, member.name)
+        return self._part(gang, ref, member, asked, children, waits=waits, well="placed")
 
     def _part(
         self,
-        case: Case,
+        gang: Gang,
         ref: Ref,
         part: Unit | Member,
         asked: str,
@@ -119,9 +117,9 @@ class _Grower:
         state, words = _state(placed, total, part.expected > 0)
         return self._branch(
             ref,
-            case.ref,
+            gang.ref,
             asked=asked,
-            where=self._where(case, part),
+            where=self._where(gang, part),
             placed=placed,
             total=total,
             state=state,
@@ -143,19 +141,19 @@ class _Grower:
         state, words = _pod_state(pod)
         return self._branch(pod.ref, where=pod.node, state=state, words=words)
 
-    def _pod_group(self, case: Case) -> list[Branch]:
+    def _pod_group(self, gang: Gang) -> list[Branch]:
         """The KAI PodGroup and, under it, its queue; only the queue if the PodGroup is the gang itself."""
-        group = case.gang.pod_group
+        group = gang.pod_group
         if group is None:
             return []
-        queues = tuple(self._queue(queue, case) for queue in list(chain(self._index, group.queue))[:1])
-        if case.ref.kind == "PodGroup":
+        queues = tuple(self._queue(queue, gang) for queue in list(chain(self._index, group.queue))[:1])
+        if gang.ref.kind == "PodGroup":
             return list(queues)
-        said = listed(dict.fromkeys(said.reason for said in group.said)) if case.gang.waits else ""
+        said = listed(dict.fromkeys(said.reason for said in group.said)) if gang.waits else ""
         return [
             self._branch(
                 group.ref,
-                asked=told_words(group.told, case.topology),
+                asked=told_words(group.told, gang.topology),
                 where=f"needs {counted(group.minimum, 'pod')}",
                 state="waits" if said else "well",
                 words=f"KAI says {said}" if said else "",
@@ -163,10 +161,10 @@ class _Grower:
             )
         ]
 
-    def _queue(self, queue: Queue, case: Case) -> Branch:
+    def _queue(self, queue: Queue, gang: Gang) -> Branch:
         path = "/".join(reversed([above.name for above in chain(self._index, queue.name)]))
         quota = "no quota" if queue.quota is None else f"quota {plain(queue.quota)}"
-        gpus = asked_gpus(case)
+        gpus = asked_gpus(gang)
         full = queue.limit is not None and queue.allocated + gpus > queue.limit
         return self._branch(
             queue.ref,
@@ -176,26 +174,26 @@ class _Grower:
             words="at its limit" if full else "has room",
         )
 
-    def _claims(self, case: Case) -> Iterator[Branch]:
+    def _claims(self, gang: Gang) -> Iterator[Branch]:
         """Claims that pods share by name, and ComputeDomains."""
-        names = {claim.claim for pod in case.gang.pods for claim in pod.claims if claim.claim and not claim.template}
+        names = {claim.claim for pod in gang.pods for claim in pod.claims if claim.claim and not claim.template}
         for name in sorted(names):
-            claim = self._index.claims.get((case.namespace, name))
+            claim = self._index.claims.get((gang.namespace, name))
             state: State = "unknown" if claim is None else "well" if claim.allocated else "waits"
             words = {"unknown": "", "well": "allocated", "waits": "not allocated"}[state]
-            yield self._branch(Ref("ResourceClaim", case.namespace, name), state=state, words=words)
-        for domain in compute_domains_of(case):
+            yield self._branch(Ref("ResourceClaim", gang.namespace, name), state=state, words=words)
+        for domain in compute_domains_of(gang):
             state, words = ("well", "ready") if domain.ready else ("waits", "not ready")
             where = f"{sum(node.ready for node in domain.nodes)} nodes ready"
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
-    def _where(self, case: Case, part: Unit | Member) -> str:
+    def _where(self, gang: Gang, part: Unit | Member) -> str:
         """The domain of placed pods; without any, the most room for what has none."""
         if part.placed:
-            return place_words(self._index, case.topology, part.placed, part.told.required)
-        if not self._index.room_is_known or case.places.now.fits:
+            return place_words(self._index, gang.topology, part.placed, part.told.required)
+        if not self._index.room_is_known or gang.places.now.fits:
             return ""
-        short, best = case.places.now.short, case.places.now.best
+        short, best = gang.places.now.short, gang.places.now.best
         if short is None or best is None or short.name != part.name or not best.domain.path:
             return ""
         return f"{best.pods} of {short.count} in {best.domain}"

@@ -39,6 +39,9 @@ class Asked:
     topology: str = ""
     field: str = ""
 
+    def __bool__(self) -> bool:
+        return bool(self.required or self.preferred)
+
     @property
     def constraints(self) -> list[tuple[str, str, bool]]:
         """(field, domain, whether it is required) of each of the two that is set."""
@@ -75,6 +78,17 @@ class PodCliqueSet(Named):
     groups: tuple[GroupTemplate, ...] = ()
     conditions: tuple[Condition, ...] = ()
     created: float | None = None
+
+    @property
+    def constraints(self) -> list[tuple[str, Asked]]:
+        """Every topologyConstraint, with the part that asks for it: "" for the set itself."""
+        groups = [(f"scaling group {group.name}", group.asked) for group in self.groups]
+        return [("", self.asked), *groups, *((f"clique {clique.name}", clique.asked) for clique in self.cliques)]
+
+    @property
+    def topology(self) -> str:
+        """The topology that the constraints name, "" for none."""
+        return next((asked.topology for _, asked in self.constraints if asked.topology), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,42 +6,43 @@ Order: first those that make others moot, then those that the owner of the workl
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.explain.case import Case
 from app.explain.facts import CHANNELS, ROOM
+from app.explain.gang import Gang
 from app.explain.reason import Reason, Rule, merged
 from app.explain.reasons import claims, constraints, gates, placement, queue, topology
 
 
-def _waits(case: Case) -> bool:
-    return case.waits
+def _waits(gang: Gang) -> bool:
+    return gang.may_wait
 
 
-_constrained = constraints.is_constrained
+def _constrained(gang: Gang) -> bool:
+    return gang.constrained
 
 
-def _waits_constrained(case: Case) -> bool:
-    return case.waits and constraints.is_constrained(case)
+def _waits_constrained(gang: Gang) -> bool:
+    return gang.may_wait and gang.constrained
 
 
-def _placed_constrained(case: Case) -> bool:
-    return not case.waits and constraints.is_constrained(case)
+def _placed_constrained(gang: Gang) -> bool:
+    return not gang.may_wait and gang.constrained
 
 
-def _grouped(case: Case) -> bool:
+def _grouped(gang: Gang) -> bool:
     """Gangs that KAI has a PodGroup of, or may have one."""
-    return case.waits and ("pod_groups" in case.index.facts.unseen or case.gang.pod_group is not None)
+    return gang.may_wait and ("pod_groups" in gang.index.facts.unseen or gang.pod_group is not None)
 
 
-def _references(case: Case) -> bool:
-    return any(pod.workload or pod.workload_group for pod in case.gang.waiting)
+def _references(gang: Gang) -> bool:
+    return any(pod.workload or pod.workload_group for pod in gang.waiting)
 
 
-def _named(case: Case) -> bool:
-    return any(pod.group for pod in case.gang.waiting)
+def _named(gang: Gang) -> bool:
+    return any(pod.group for pod in gang.waiting)
 
 
-def _claims_and_waits(case: Case) -> bool:
-    return case.waits and claims.uses_claims(case)
+def _claims_and_waits(gang: Gang) -> bool:
+    return gang.may_wait and claims.uses_claims(gang)
 
 
 TOPOLOGY = ("topologies", "kai_topologies")
@@ -80,9 +81,7 @@ RULES: tuple[Rule, ...] = (
     Rule("DomainDeleted", claims.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
     Rule("DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
     Rule("BindingFailed", placement.binding_failed, ("pods", "events"), _waits),
-    Rule(
-        "GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), constraints.is_constrained
-    ),
+    Rule("GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), _constrained),
     Rule("TopologyDiffers", topology.topology_differs, TOPOLOGY, _constrained),
     Rule("LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained),
     Rule("NotATree", topology.not_a_tree, ("nodes", *TOPOLOGY), _waits_constrained),
@@ -107,18 +106,18 @@ class Examined:
     skipped: tuple[str, ...]
 
 
-def examine(cases: Iterable[Case]) -> Examined:
+def examine(gangs: Iterable[Gang]) -> Examined:
     """All reasons of some gangs, equal ones as one, in the order of the table."""
-    cases = list(cases)
+    gangs = list(gangs)
     reasons: list[Reason] = []
     unknown: dict[str, Unknown] = {}
     skipped: dict[str, None] = {}
     for rule in RULES:
-        applying = [case for case in cases if rule.applies(case)]
+        applying = [gang for gang in gangs if rule.applies(gang)]
         if not applying:
             continue
         facts = applying[0].index.facts
-        gpus = any(case.gang.claims_gpus for case in applying)
+        gpus = any(gang.claims_gpus for gang in applying)
         needs = [need for need in rule.needs if gpus or need != SLICES]
         needs += [CHANNELS] if gpus and ROOM in rule.needs else []
         missing = tuple(need for need in needs if need in facts.unseen)
@@ -127,5 +126,5 @@ def examine(cases: Iterable[Case]) -> Examined:
         elif any(need in facts.skipped for need in needs):
             skipped[rule.id] = None
         elif not any(need in facts.absent for need in needs):
-            reasons += merged(reason for case in applying for reason in rule.check(case))
+            reasons += merged(reason for gang in applying for reason in rule.check(gang))
     return Examined(tuple(merged(reasons)), tuple(unknown.values()), tuple(skipped))

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from app.explain.case import Case
 from app.explain.facts.common import Ref
 from app.explain.facts.devices import ComputeDomain, ResourceClaim
 from app.explain.facts.pods import Pod, PodClaim
 from app.explain.fitness import matches_any
+from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouped, refs
@@ -20,22 +20,22 @@ CHANNEL = "channel-0"
 CREATING = "ContainerCreating"
 
 
-def uses_claims(case: Case) -> bool:
-    return any(True for _ in _claims(case))
+def uses_claims(gang: Gang) -> bool:
+    return any(True for _ in _claims(gang))
 
 
-def _claims(case: Case) -> Iterator[tuple[PodClaim, Ref]]:
+def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
     """The claims of pods, and of PodCliques that have no pods yet, each with the object that uses it."""
-    for member in case.gang.members:
+    for member in gang.members:
         for pod in member.pods:
             yield from ((claim, pod.ref) for claim in pod.claims)
         if not member.pods and member.clique is not None:
-            yield from ((claim, case.ref) for claim in member.clique.claims)
+            yield from ((claim, gang.ref) for claim in member.clique.claims)
 
 
-def claim_missing(case: Case) -> Iterator[Reason]:
+def claim_missing(gang: Gang) -> Iterator[Reason]:
     """A claim or a template that pods name does not exist."""
-    missing = ((named, user) for claim, user in _claims(case) if (named := _missing(case, claim)) is not None)
+    missing = ((named, user) for claim, user in _claims(gang) if (named := _missing(gang, claim)) is not None)
     for (kind, name, field), users in grouped(missing):
         objects = tuple(sorted(set(users)))
         evidence = (Evidence(objects[0], f"spec.resourceClaims[].{field}", name),)
@@ -43,18 +43,18 @@ def claim_missing(case: Case) -> Iterator[Reason]:
         yield Reason("ClaimMissing", objects, f"{kind} {name} does not exist", remedy, "platform", evidence)
 
 
-def _missing(case: Case, claim: PodClaim) -> tuple[str, str, str] | None:
+def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
     """(kind, name, field) of what does not exist."""
-    if claim.template and (case.namespace, claim.template) not in case.index.claim_templates:
+    if claim.template and (gang.namespace, claim.template) not in gang.index.claim_templates:
         return "ResourceClaimTemplate", claim.template, "resourceClaimTemplateName"
-    if claim.claim and (case.namespace, claim.claim) not in case.index.claims:
+    if claim.claim and (gang.namespace, claim.claim) not in gang.index.claims:
         return "ResourceClaim", claim.claim, "resourceClaimName"
     return None
 
 
-def device_class_missing(case: Case) -> Iterator[Reason]:
-    named = (_classes(case, claim) for claim, _ in _claims(case))
-    unknown = ((name, ref) for ref, classes in named for name in classes if name not in case.index.device_classes)
+def device_class_missing(gang: Gang) -> Iterator[Reason]:
+    named = (_classes(gang, claim) for claim, _ in _claims(gang))
+    unknown = ((name, ref) for ref, classes in named for name in classes if name not in gang.index.device_classes)
     for name, refs_of_claims in grouped(unknown):
         objects = tuple(sorted(set(refs_of_claims)))
         text = f"DeviceClass {name} is unknown: {objects[0]} can never be allocated"
@@ -62,31 +62,31 @@ def device_class_missing(case: Case) -> Iterator[Reason]:
         yield Reason("DeviceClassMissing", objects, text, "install the driver that has it", "platform", evidence)
 
 
-def _classes(case: Case, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
+def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
     """The DeviceClasses that a claim asks for, and the object that names them: its template, or the claim itself."""
-    template = case.index.claim_templates.get((case.namespace, claim.template))
+    template = gang.index.claim_templates.get((gang.namespace, claim.template))
     if template is not None:
-        return Ref("ResourceClaimTemplate", case.namespace, claim.template), template.classes
-    stored = case.index.claims.get((case.namespace, claim.claim))
-    return Ref("ResourceClaim", case.namespace, claim.claim), stored.classes if stored is not None else ()
+        return Ref("ResourceClaimTemplate", gang.namespace, claim.template), template.classes
+    stored = gang.index.claims.get((gang.namespace, claim.claim))
+    return Ref("ResourceClaim", gang.namespace, claim.claim), stored.classes if stored is not None else ()
 
 
-def _shared(case: Case) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
+def _shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
     """Claims that pods of the gang share by name, with the pods that wait."""
-    waiting = ((c.claim, pod) for pod in case.gang.waiting for c in pod.claims if c.claim and not c.template)
+    waiting = ((c.claim, pod) for pod in gang.waiting for c in pod.claims if c.claim and not c.template)
     for name, pods in grouped(waiting):
-        stored = case.index.claims.get((case.namespace, name))
+        stored = gang.index.claims.get((gang.namespace, name))
         if stored is not None:
             yield stored, pods
 
 
-def claim_elsewhere(case: Case) -> Iterator[Reason]:
+def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
     """The claim is allocated on nodes that can't take the pods that wait."""
-    for claim, pods in _shared(case):
+    for claim, pods in _shared(gang):
         if not claim.allocated or not claim.nodes:
             continue
-        allowed = [node for node in case.index.nodes if matches_any(claim.nodes, node)]
-        if case.places.on(partial(matches_any, claim.nodes)).fits:
+        allowed = [node for node in gang.index.nodes if matches_any(claim.nodes, node)]
+        if gang.places.on(partial(matches_any, claim.nodes)).fits:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
         text = f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that wait must go there"
@@ -95,15 +95,15 @@ def claim_elsewhere(case: Case) -> Iterator[Reason]:
         yield Reason("ClaimElsewhere", (claim.ref,), text, remedy, "platform", evidence)
 
 
-def claim_held(case: Case) -> Iterator[Reason]:
+def claim_held(gang: Gang) -> Iterator[Reason]:
     """A pod that is gone, or about to go, still reserves a claim."""
-    for claim, _ in _shared(case):
+    for claim, _ in _shared(gang):
         for consumer in claim.consumers:
-            pod = case.index.pods.get((claim.namespace, consumer.name))
+            pod = gang.index.pods.get((claim.namespace, consumer.name))
             gone = pod is None or (bool(consumer.uid) and bool(pod.uid) and pod.uid != consumer.uid)
             if not gone and (pod is None or pod.deleting is None):
                 continue
-            text = f"The claim {claim.name} is held by {consumer.name}, {_state(None if gone else pod, case.index)}"
+            text = f"The claim {claim.name} is held by {consumer.name}, {_state(None if gone else pod, gang.index)}"
             evidence = (Evidence(claim.ref, "status.reservedFor", consumer.name),)
             remedy = f"look at that pod: kubectl describe pod {consumer.name}"
             yield Reason("ClaimHeld", (claim.ref,), text, remedy, "you", evidence)
@@ -117,10 +117,10 @@ def _state(pod: Pod | None, index: Index) -> str:
     return f"terminating for {since}{finalizers}"
 
 
-def claim_full(case: Case) -> Iterator[Reason]:
+def claim_full(gang: Gang) -> Iterator[Reason]:
     """More pods want a claim than may reserve it."""
-    for claim, pods in _shared(case):
-        users = {pod.name for pod in case.index.pods_of_claim.get((claim.namespace, claim.name), ())}
+    for claim, pods in _shared(gang):
+        users = {pod.name for pod in gang.index.pods_of_claim.get((claim.namespace, claim.name), ())}
         total = len(users | {consumer.name for consumer in claim.consumers})
         if total <= MOST_CONSUMERS:
             continue
@@ -130,45 +130,45 @@ def claim_full(case: Case) -> Iterator[Reason]:
         yield Reason("ClaimFull", refs(pods), text, remedy, "you", evidence)
 
 
-def channel_taken(case: Case) -> Iterator[Reason]:
+def channel_taken(gang: Gang) -> Iterator[Reason]:
     """Nodes have one channel each, and those that the gang needs have given theirs to other claims."""
-    places = case.places
-    if not places.now.fits or not _waits_for_channel(case):
+    places = gang.places
+    if not places.now.fits or not _waits_for_channel(gang):
         return
     takers = {
         device.pool: claim
-        for claim in case.index.facts.claims
+        for claim in gang.index.facts.claims
         for device in claim.devices
         if (device.driver, device.device) == (CHANNEL_DRIVER, CHANNEL)
     }
-    taken = [node.name for node in case.index.nodes if node.name in takers]
+    taken = [node.name for node in gang.index.nodes if node.name in takers]
     if not taken or places.on(lambda node: node.name not in takers).fits:
         return
     holders = listed(dict.fromkeys(takers[name].name for name in taken))
-    text = f"{len(taken)} of {counted(len(case.index.nodes), 'node')} have their channel taken by {holders}"
+    text = f"{len(taken)} of {counted(len(gang.index.nodes), 'node')} have their channel taken by {holders}"
     objects = tuple(Ref("Node", "", name) for name in taken)
     evidence = tuple(Evidence(takers[name].ref, "status.allocation.devices", name) for name in taken[:8])
     yield Reason("ChannelTaken", objects, text, "run one pod with such a claim on a node", "you", evidence)
 
 
-def _waits_for_channel(case: Case) -> bool:
+def _waits_for_channel(gang: Gang) -> bool:
     """Whether a pod that waits has a claim on a channel that is not allocated."""
-    for claim in (claim for pod in case.gang.waiting for claim in pod.claims):
-        stored = case.index.claims.get((case.namespace, claim.claim))
+    for claim in (claim for pod in gang.waiting for claim in pod.claims):
+        stored = gang.index.claims.get((gang.namespace, claim.claim))
         if stored is None or not stored.allocated:
-            classes = stored.classes if stored is not None else _classes(case, claim)[1]
+            classes = stored.classes if stored is not None else _classes(gang, claim)[1]
             if any(name.startswith("compute-domain") for name in classes):
                 return True
     return False
 
 
-def domain_not_ready(case: Case) -> Iterator[Reason]:
+def domain_not_ready(gang: Gang) -> Iterator[Reason]:
     """Pods are placed and wait for their ComputeDomain."""
-    for domain in compute_domains_of(case):
-        pods = [pod for pod in case.gang.placed if _uses(pod, domain)]
+    for domain in compute_domains_of(gang):
+        pods = [pod for pod in gang.placed if _uses(pod, domain)]
         if not any(CREATING in pod.waiting for pod in pods):
             continue
-        ready, nodes = _ready_nodes(case.index, domain), sorted({pod.node for pod in pods})
+        ready, nodes = _ready_nodes(gang.index, domain), sorted({pod.node for pod in pods})
         missing = [name for name in nodes if name not in ready]
         if not missing and (domain.ready or domain.number == 0):
             continue
@@ -181,9 +181,9 @@ def domain_not_ready(case: Case) -> Iterator[Reason]:
         yield Reason("DomainNotReady", (domain.ref,), text, remedy, "platform", evidence)
 
 
-def domain_deleted(case: Case) -> Iterator[Reason]:
+def domain_deleted(gang: Gang) -> Iterator[Reason]:
     """Somebody has deleted a ComputeDomain of Grove, which keeps it by a finalizer and makes no other one."""
-    for domain in compute_domains_of(case):
+    for domain in compute_domains_of(gang):
         if GROVE_FINALIZER in domain.held_by:
             text = f"ComputeDomain {domain.name} was deleted: Grove's finalizer keeps it, and Grove makes no other one"
             evidence = (Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by)),)
@@ -205,7 +205,7 @@ def _ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
     return ready | {node.name for clique in cliques for node in clique.nodes if node.ready}
 
 
-def compute_domains_of(case: Case) -> Sequence[ComputeDomain]:
+def compute_domains_of(gang: Gang) -> Sequence[ComputeDomain]:
     """The ComputeDomains that pods of the gang use."""
-    domains = case.index.facts.compute_domains
-    return [domain for domain in domains if any(_uses(pod, domain) for pod in case.gang.pods)]
+    domains = gang.index.facts.compute_domains
+    return [domain for domain in domains if any(_uses(pod, domain) for pod in gang.pods)]

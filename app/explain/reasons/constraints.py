@@ -1,10 +1,10 @@
 """Reasons in what was asked for, and in what of it reached the scheduler."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
-from app.explain.case import Case
-from app.explain.facts.common import Ref, Told
-from app.explain.facts.grove import Asked, PodCliqueSet
+from app.explain.facts.common import Ref
+from app.explain.facts.grove import Asked, ClusterTopology, GangGroup, GangPart, PodCliqueSet, PodGang
+from app.explain.facts.kai import KaiPodGroup
 from app.explain.gang import Gang, Unit
 from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason
@@ -14,29 +14,17 @@ from app.explain.words import counted, listed
 _CONDITIONS = (("TopologyLevelsUnavailable", "True"), ("TopologyConstraintSatisfied", "False"))
 
 
-def asked_of(pcs: PodCliqueSet) -> Iterator[tuple[str, Asked]]:
-    """Every constraint of a set, with the place where it stands: "" for the set itself."""
-    yield "", pcs.asked
-    yield from ((f"scaling group {group.name}", group.asked) for group in pcs.groups)
-    yield from ((f"clique {clique.name}", clique.asked) for clique in pcs.cliques)
-
-
-def is_constrained(case: Case) -> bool:
-    asked = asked_of(case.pcs) if case.pcs else ()
-    return case.gang.constrained or any(constraint.required or constraint.preferred for _, constraint in asked)
-
-
-def level_unknown(case: Case) -> Iterator[Reason]:
+def level_unknown(gang: Gang) -> Iterator[Reason]:
     """In the set, and in what the scheduler is told."""
-    if case.pcs is not None:
-        unknown = list(_unknown_domains(case.pcs, case.topology))
-        yield from unknown or _unavailable(case.pcs)
-    yield from _unknown_keys(case.gang, case.topology)
+    if gang.pcs is not None:
+        unknown = list(_unknown_domains(gang.pcs, gang.topology))
+        yield from unknown or _unavailable(gang.pcs)
+    yield from _unknown_keys(gang)
 
 
 def _unknown_domains(pcs: PodCliqueSet, topology: Topology) -> Iterator[Reason]:
     cluster = topology.cluster
-    constraints = [asked for _, asked in asked_of(pcs)]
+    constraints = [asked for _, asked in pcs.constraints]
     if cluster is None:
         for asked in [asked for asked in constraints if asked.topology][:1]:
             text = f"There is no topology {asked.topology}, which the set names"
@@ -61,8 +49,8 @@ def _unavailable(pcs: PodCliqueSet) -> Iterator[Reason]:
             yield Reason("LevelUnknown", (pcs.ref,), text, "ask for a level that exists", "you", evidence)
 
 
-def _unknown_keys(gang: Gang, topology: Topology) -> Iterator[Reason]:
-    kai = topology.kai
+def _unknown_keys(gang: Gang) -> Iterator[Reason]:
+    topology, kai = gang.topology, gang.topology.kai
     if kai is None:
         return
     told = {key for part in gang.whole.parts() for key in (part.told.required, part.told.preferred) if key}
@@ -76,74 +64,65 @@ def _unknown_keys(gang: Gang, topology: Topology) -> Iterator[Reason]:
         yield Reason("LevelUnknown", (gang.ref,), text, remedy, "platform", evidence)
 
 
-def topology_unnamed(case: Case) -> Iterator[Reason]:
-    pod_gang = case.gang.pod_gang
+def topology_unnamed(gang: Gang) -> Iterator[Reason]:
+    pod_gang = gang.pod_gang
     if pod_gang is None or not pod_gang.constrained or pod_gang.topology:
         return
-    evidence = [Evidence(case.ref, "metadata.annotations[grove.io/topology-name]", "absent")]
-    for pod in case.gang.pods:
-        evidence += [Evidence(pod.ref, "event PodGrouperWarning", words) for words in grouper_warnings(case.index, pod)]
+    evidence = [Evidence(gang.ref, "metadata.annotations[grove.io/topology-name]", "absent")]
+    for pod in gang.pods:
+        evidence += [Evidence(pod.ref, "event PodGrouperWarning", words) for words in grouper_warnings(gang.index, pod)]
     text = "The PodGang has constraints and does not say which topology they are about: KAI can't group its pods"
     remedy = (
         "check that the webhook for PodGangs is in place (`grove-admission doctor`), or that Grove's topology is on"
     )
-    yield Reason("TopologyUnnamed", (case.ref,), text, remedy, "platform", tuple(evidence[:4]))
+    yield Reason("TopologyUnnamed", (gang.ref,), text, remedy, "platform", tuple(evidence[:4]))
 
 
-def gang_unconstrained(case: Case) -> Iterator[Reason]:
+def gang_unconstrained(gang: Gang) -> Iterator[Reason]:
     """The scheduler was told less than the set asks for."""
-    gang, cluster = case.gang, case.topology.cluster
-    if gang.pod_gang is None or cluster is None:
+    pod_gang, group, cluster = gang.pod_gang, gang.pod_group, gang.topology.cluster
+    if pod_gang is None or cluster is None:
         return
-    keys = tuple(level.key for level in cluster.levels)
-    missing = dict.fromkeys(_untold(gang, keys, case.topology))
-    if missing:
-        yield _unconstrained(case.ref, listed(missing), case.topology)
-    elif gang.pod_group is not None:
-        lost = dict.fromkeys(_lost(gang, keys, case.topology))
-        if lost:
-            yield _unconstrained(gang.pod_group.ref, listed(lost), case.topology)
+    keys = [level.key for level in cluster.levels]
+    untold = dict.fromkeys(_untold(gang.pcs, gang.whole, cluster, keys)) if gang.pcs is not None else {}
+    lost = dict.fromkeys(map(gang.topology.name_of, _lost(pod_gang, group, keys))) if group is not None else {}
+    if untold:
+        yield _unconstrained(gang.ref, listed(untold), cluster)
+    elif group is not None and lost:
+        yield _unconstrained(group.ref, listed(lost), cluster)
 
 
-def _unconstrained(ref: Ref, levels: str, topology: Topology) -> Reason:
+def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
     text = f"The {ref.kind} {ref.name} is scheduled without regard to {levels}, which the set asks for"
     if ref.kind == "PodGroup":
         remedy = "KAI's pod-grouper writes it from the PodGang: see its log"
-    elif topology.cluster is not None and topology.cluster.kind == "ClusterTopologyBinding":
+    elif cluster.kind == "ClusterTopologyBinding":
         remedy = "Grove's operator writes it: see the set's condition TopologyLevelsUnavailable and the operator's log"
     else:
         remedy = "grove-admission writes it within seconds: run `grove-admission doctor` if it lasts"
     return Reason("GangUnconstrained", (ref,), text, remedy, "platform", (Evidence(ref, "spec", f"no {levels}"),))
 
 
-def _untold(gang: Gang, keys: tuple[str, ...], topology: Topology) -> Iterator[str]:
+def _untold(pcs: PodCliqueSet, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]) -> Iterator[str]:
     """The levels that the set, its groups and its cliques ask for and the PodGang lacks."""
-    pcs, told = gang.pcs, gang.whole.told
-    if pcs is None or topology.cluster is None:
-        return
-    yield from _weaker(pcs.asked, _rank(told.required, keys), keys, topology)
-    if topology.cluster.key_of(pcs.asked.preferred) and not told.preferred:
+
+    def rank_of(asked: Asked) -> int:
+        return _rank(cluster.key_of(asked.required), keys)
+
+    if _rank(whole.told.required, keys) < rank_of(pcs.asked):
+        yield pcs.asked.required
+    if cluster.key_of(pcs.asked.preferred) and not whole.told.preferred:
         yield f"{pcs.asked.preferred} (preferred)"
-    for name, rank in _ranks(gang.whole, -1, keys):
-        clique = _of_name(name, (template.name for template in pcs.cliques))
-        above = [template.asked for template in pcs.cliques if template.name == clique]
-        above += [group.asked for group in pcs.groups if clique in group.cliques]
-        for asked in above:
-            yield from _weaker(asked, rank, keys, topology)
+    for name, rank in _ranks(whole, -1, keys):
+        # Grove ends the name of a PodClique with that of its template.
+        named = (template for template in pcs.cliques if name.endswith(f"-{template.name}"))
+        template = max(named, key=lambda template: len(template.name), default=None)
+        if template is not None:
+            above = (group.asked for group in pcs.groups if template.name in group.cliques)
+            yield from (asked.required for asked in (template.asked, *above) if rank < rank_of(asked))
 
 
-def _of_name(name: str, templates: Iterable[str]) -> str:
-    """The template of a PodClique: Grove ends its name with that of the template."""
-    return max((template for template in templates if name.endswith(f"-{template}")), key=len, default="")
-
-
-def _weaker(asked: Asked, rank: int, keys: tuple[str, ...], topology: Topology) -> Iterator[str]:
-    key = topology.cluster.key_of(asked.required) if topology.cluster and asked.required else None
-    if key is not None and rank < _rank(key, keys):
-        yield asked.required
-
-
-def _ranks(unit: Unit, above: int, keys: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+def _ranks(unit: Unit, above: int, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
     """The name of each member and the rank of the narrowest level that it is bound to."""
     own = max(above, _rank(unit.told.required, keys))
     for member in unit.members:
@@ -152,26 +131,23 @@ def _ranks(unit: Unit, above: int, keys: tuple[str, ...]) -> Iterator[tuple[str,
         yield from _ranks(part, own, keys)
 
 
-def _rank(key: str, keys: tuple[str, ...]) -> int:
+def _rank(key: str | None, keys: Sequence[str]) -> int:
     return keys.index(key) if key in keys else -1
 
 
-def _lost(gang: Gang, keys: tuple[str, ...], topology: Topology) -> Iterator[str]:
-    """The levels that the PodGang asks for and KAI's PodGroup lacks."""
-    if gang.pod_gang is None or gang.pod_group is None:
-        return
-    subgroups = {sub.name: sub.told for sub in gang.pod_group.subgroups}
-    pairs: list[tuple[Told, Told]] = [(gang.pod_gang.told, gang.pod_group.told)]
-    pairs += [(part.told, subgroups[part.name]) for part in gang.pod_gang.parts if part.name in subgroups]
-    pairs += [(group.told, subgroups[group.name]) for group in gang.pod_gang.groups if group.name in subgroups]
-    for told, reached in pairs:
+def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterator[str]:
+    """The keys of the levels that the PodGang asks for and KAI's PodGroup lacks."""
+    subgroups = {sub.name: sub.told for sub in group.subgroups}
+    parts: list[GangPart | GangGroup] = [*pod_gang.parts, *pod_gang.groups]
+    pairs = [(part.told, subgroups[part.name]) for part in parts if part.name in subgroups]
+    for told, reached in [(pod_gang.told, group.told), *pairs]:
         if told.required and _rank(reached.required, keys) < _rank(told.required, keys):
-            yield topology.name_of(told.required)
+            yield told.required
 
 
-def min_above_replicas(case: Case) -> Iterator[Reason]:
+def min_above_replicas(gang: Gang) -> Iterator[Reason]:
     """A minimum that can never be reached."""
-    pcs, gang, group = case.pcs, case.gang, case.gang.pod_group
+    pcs, group = gang.pcs, gang.pod_group
     if pcs is not None:
         templates = [(f"Clique {clique.name}", clique.minimum, clique.replicas) for clique in pcs.cliques]
         templates += [(f"Scaling group {scaled.name}", scaled.minimum, scaled.replicas) for scaled in pcs.groups]

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from app.explain.case import Case
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodGang
 from app.explain.facts.pods import POD_GROUP_NAME, Pod
+from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.words import counted, listed
@@ -30,9 +30,8 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
     return sorted(groups.items(), key=lambda group: group[0])
 
 
-def gang_incomplete(case: Case) -> Iterator[Reason]:
+def gang_incomplete(gang: Gang) -> Iterator[Reason]:
     """Fewer pods than the minimum exist, and no gate explains it."""
-    gang = case.gang
     short = [member for member in gang.members if len(member.pods) < member.minimum <= member.replicas]
     if not short or any(pod.gates for pod in gang.pods):
         return
@@ -42,8 +41,8 @@ def gang_incomplete(case: Case) -> Iterator[Reason]:
     text = f"{existing} of {counted(needed, 'pod')} {'exists' if existing == 1 else 'exist'}; {lacks}"
     evidence = [Evidence(gang.ref, "spec.podgroups[].minReplicas", str(needed))]
     errors = [(member.name, error) for member in short if member.clique for error in member.clique.errors]
-    evidence += [Evidence(Ref("PodClique", case.namespace, name), "status.lastErrors", error) for name, error in errors]
-    events = case.index.events.get(gang.pod_group.uid, ()) if gang.pod_group is not None else ()
+    evidence += [Evidence(Ref("PodClique", gang.namespace, name), "status.lastErrors", error) for name, error in errors]
+    events = gang.index.events.get(gang.pod_group.uid, ()) if gang.pod_group is not None else ()
     not_ready = [event for event in events if event.reason == "NotReady"]
     evidence += [Evidence(event.about, "event NotReady", event.message) for event in not_ready[:1]]
     remedy = "see why the PodClique makes none: its status.lastErrors, and the quota of the namespace"
@@ -51,33 +50,33 @@ def gang_incomplete(case: Case) -> Iterator[Reason]:
     yield Reason("GangIncomplete", (gang.ref,), text, remedy, "you", tuple(evidence))
 
 
-def gate_not_in_gang(case: Case) -> Iterator[Reason]:
+def gate_not_in_gang(gang: Gang) -> Iterator[Reason]:
     """A pod with Grove's gate that its PodGang does not refer to."""
-    if case.gang.pod_gang is None:
+    if gang.pod_gang is None:
         return
-    referenced = {name for part in case.gang.pod_gang.parts for name in part.pods}
-    pods = [pod for pod in case.gang.pods if GROVE_GATE in pod.gates and pod.name not in referenced]
+    referenced = {name for part in gang.pod_gang.parts for name in part.pods}
+    pods = [pod for pod in gang.pods if GROVE_GATE in pod.gates and pod.name not in referenced]
     if pods:
-        text = f"Grove has not put {counted(len(pods), 'pod')} of {case.ref.name} into the gang yet"
+        text = f"Grove has not put {counted(len(pods), 'pod')} of {gang.ref.name} into the gang yet"
         remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
         without = f"without {listed(pod.name for pod in pods)}"
-        evidence = (Evidence(case.ref, "spec.podgroups[].podReferences", without),)
+        evidence = (Evidence(gang.ref, "spec.podgroups[].podReferences", without),)
         yield Reason("GateNotInGang", refs(pods), text, remedy, "wait", evidence)
 
 
-def gate_base_gang(case: Case) -> Iterator[Reason]:
+def gate_base_gang(gang: Gang) -> Iterator[Reason]:
     """A pod with Grove's gate whose base gang has not reached its minimum."""
-    gated = [pod for pod in case.gang.pods if GROVE_GATE in pod.gates]
-    if case.gang.pod_gang is None or not gated:
+    gated = [pod for pod in gang.pods if GROVE_GATE in pod.gates]
+    if gang.pod_gang is None or not gated:
         return
-    bases = {member.clique.place.base_gang for member in case.gang.members if member.clique is not None}
-    for name in sorted(bases - {"", case.ref.name}):
-        base = case.index.gangs.get((case.namespace, name))
-        short = list(_below_minimum(case.index, base)) if base is not None else []
+    bases = {member.clique.place.base_gang for member in gang.members if member.clique is not None}
+    for name in sorted(bases - {"", gang.ref.name}):
+        base = gang.index.gangs.get((gang.namespace, name))
+        short = list(_below_minimum(gang.index, base)) if base is not None else []
         if short:
             text = f"Waits for gang {name}: {listed(f'{clique} has {has} of {needs}' for clique, has, needs in short)}"
             evidence = tuple(
-                Evidence(Ref("PodClique", case.namespace, clique), "status.scheduledReplicas", str(has))
+                Evidence(Ref("PodClique", gang.namespace, clique), "status.scheduledReplicas", str(has))
                 for clique, has, _ in short
             )
             yield Reason("GateBaseGang", refs(gated), text, f"`explain podgang/{name}`", "wait", evidence)
@@ -91,8 +90,8 @@ def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]
             yield part.name, clique.scheduled, part.minimum
 
 
-def gate_foreign(case: Case) -> Iterator[Reason]:
-    foreign = ((gate, pod) for pod in case.gang.pods for gate in pod.gates if gate != GROVE_GATE)
+def gate_foreign(gang: Gang) -> Iterator[Reason]:
+    foreign = ((gate, pod) for pod in gang.pods for gate in pod.gates if gate != GROVE_GATE)
     for gate, pods in grouped(foreign):
         objects = refs(pods)
         text = f"The gate {gate} holds {counted(len(pods), 'pod')}; it is neither ours nor Grove's"
@@ -100,18 +99,18 @@ def gate_foreign(case: Case) -> Iterator[Reason]:
         yield Reason("GateForeign", objects, text, f"ask the owner of {gate}", "platform", evidence)
 
 
-def workload_missing(case: Case) -> Iterator[Reason]:
+def workload_missing(gang: Gang) -> Iterator[Reason]:
     """A pod names a Workload, or a group of one, that doesn't exist."""
-    yield from _missing(case, _missing_workload)
+    yield from _missing(gang, _missing_workload)
 
 
-def pod_group_missing(case: Case) -> Iterator[Reason]:
+def pod_group_missing(gang: Gang) -> Iterator[Reason]:
     """A pod names a KAI PodGroup that doesn't exist."""
-    yield from _missing(case, _missing_pod_group)
+    yield from _missing(gang, _missing_pod_group)
 
 
-def _missing(case: Case, look: Callable[[Index, Pod], tuple[str, str, str] | None]) -> Iterator[Reason]:
-    missing = ((named, pod) for pod in case.gang.waiting if (named := look(case.index, pod)) is not None)
+def _missing(gang: Gang, look: Callable[[Index, Pod], tuple[str, str, str] | None]) -> Iterator[Reason]:
+    missing = ((named, pod) for pod in gang.waiting if (named := look(gang.index, pod)) is not None)
     for (kind, name, field), pods in grouped(missing):
         objects, verb = refs(pods), "waits" if len(pods) == 1 else "wait"
         text = f"{counted(len(pods), 'pod')} {verb} for {kind} {name}, which does not exist"
@@ -145,11 +144,11 @@ def _missing_pod_group(index: Index, pod: Pod) -> tuple[str, str, str] | None:
     return None
 
 
-def not_grouped(case: Case) -> Iterator[Reason]:
+def not_grouped(gang: Gang) -> Iterator[Reason]:
     """A pod for KAI that KAI's pod-grouper has not taken up, and that nothing else holds back."""
-    pods_of_kai = [pod for pod in case.gang.waiting if pod.scheduler == KAI_SCHEDULER]
+    pods_of_kai = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
     untaken = [pod for pod in pods_of_kai if not (pod.group or pod.gates or pod.workload or pod.workload_group)]
-    for words, pods in grouped((next(iter(grouper_warnings(case.index, pod)), ""), pod) for pod in untaken):
+    for words, pods in grouped((next(iter(grouper_warnings(gang.index, pod)), ""), pod) for pod in untaken):
         objects = refs(pods)
         evidence = (Evidence(objects[0], f"metadata.annotations[{POD_GROUP_NAME}]", "absent"),)
         text = f"KAI has not taken up {counted(len(pods), 'pod')}"
@@ -166,9 +165,9 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
     return [event.message for event in index.events.get(pod.uid, ()) if event.reason == "PodGrouperWarning"]
 
 
-def wrong_scheduler(case: Case) -> Iterator[Reason]:
+def wrong_scheduler(gang: Gang) -> Iterator[Reason]:
     """There are constraints, and the pods go to a scheduler that knows none of them."""
-    others = ((pod.scheduler, pod) for pod in case.gang.pods if pod.scheduler != KAI_SCHEDULER)
+    others = ((pod.scheduler, pod) for pod in gang.pods if pod.scheduler != KAI_SCHEDULER)
     for name, pods in grouped(others):
         objects, verb = refs(pods), "is" if len(pods) == 1 else "are"
         text = f"{counted(len(pods), 'pod')} with a topology constraint {verb} placed by {name}, which knows no gangs"

@@ -5,15 +5,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from app.explain.case import Case, Places
-from app.explain.demand import Demand
 from app.explain.devices import PREFIX
 from app.explain.domains import Domain
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod, Shape
 from app.explain.fitness import unfit_because
+from app.explain.gang import Gang
 from app.explain.index import Index
+from app.explain.places import Places
 from app.explain.reason import Evidence, Reason, Who
+from app.explain.room import Demand
 from app.explain.words import amount, counted, gpus_of, is_device, listed, pods_of
 from app.rules.topology.binding_levels import KAI_SCHEDULER
 
@@ -21,9 +22,9 @@ NOT_PREEMPTIBLE = 100
 """From this priority on, KAI evicts a pod for no other, unless its workload says otherwise."""
 
 
-def level_of(case: Case, demand: Demand) -> str:
+def level_of(gang: Gang, demand: Demand) -> str:
     """`rack` for people; `cluster` if the demand is not bound to a level that exists."""
-    return case.topology.name_of(demand.key) if demand.key in case.topology.keys else "cluster"
+    return gang.topology.name_of(demand.key) if demand.key in gang.topology.keys else "cluster"
 
 
 def nodes_in(places: Places, domain: Domain) -> list[Node]:
@@ -35,13 +36,13 @@ def parts(places: Places, short: Demand) -> tuple[str, ...]:
     return tuple(sorted({part.name for part in places.demand.flat() if part.profile == short.profile}))
 
 
-def never_fits(case: Case) -> Iterator[Reason]:
+def never_fits(gang: Gang) -> Iterator[Reason]:
     """Even without any other pod, no domain is large enough."""
-    places = case.anew
+    places = gang.anew
     if places.empty.fits:
         return
     short = places.empty.short or places.demand
-    level, needs = level_of(case, short), pods_of(short.shapes)
+    level, needs = level_of(gang, short), pods_of(short.shapes)
     oversize = _oversize(places, short)
     if oversize is not None:
         text, remedy = oversize, "make the pods smaller"
@@ -56,8 +57,8 @@ def never_fits(case: Case) -> Iterator[Reason]:
         alone = f"Even empty, no {level} has room for {needs}; {best.domain} would have room for {best.pods}"
         text = room if asks > has else alone
         remedy = "use a wider level, or smaller replicas"
-    evidence = (Evidence(case.ref, "spec.topologyConstraint", short.key or "none"),)
-    yield Reason("NeverFits", (case.ref,), text, remedy, "you", evidence, parts=parts(places, short))
+    evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key or "none"),)
+    yield Reason("NeverFits", (gang.ref,), text, remedy, "you", evidence, parts=parts(places, short))
 
 
 def _oversize(places: Places, demand: Demand) -> str | None:
@@ -70,13 +71,13 @@ def _oversize(places: Places, demand: Demand) -> str | None:
     return None
 
 
-def no_domain_fits(case: Case) -> Iterator[Reason]:
+def no_domain_fits(gang: Gang) -> Iterator[Reason]:
     """No domain has room now, one could have, and nothing of the part is placed yet."""
-    short = _short(case)
+    short = _short(gang)
     if short is None or short.occupied:
         return
-    places, level = case.places, level_of(case, short)
-    if places.any_pool.fits or _missing_resource(case) is not None:
+    places, level = gang.places, level_of(gang, short)
+    if places.any_pool.fits or _missing_resource(gang) is not None:
         return
     best = places.now.best
     if level == "cluster":
@@ -85,39 +86,39 @@ def no_domain_fits(case: Case) -> Iterator[Reason]:
         text = f"No {level} has room for {pods_of(short.shapes)}; {best.domain} has room for {best.pods}"
     else:
         text = f"No {level} has room for {pods_of(short.shapes)}: no node has the labels of all levels"
-    helps = [_soon(case, places), _free_there(case, places, short), _wider(case, short)]
+    helps = [_soon(gang, places), _free_there(gang, places, short), _wider(gang, short)]
     remedy = ", or ".join(filter(None, helps)) or "wait until other pods end"
     where = str(best.domain) if best is not None else "none"
-    evidence = (Evidence(case.ref, f"room in one {level}", f"{best.pods if best else 0} of {short.count} in {where}"),)
-    yield Reason("NoDomainFits", (case.ref,), text, remedy, "you", evidence, parts=parts(places, short))
+    evidence = (Evidence(gang.ref, f"room in one {level}", f"{best.pods if best else 0} of {short.count} in {where}"),)
+    yield Reason("NoDomainFits", (gang.ref,), text, remedy, "you", evidence, parts=parts(places, short))
 
 
-def _short(case: Case) -> Demand | None:
+def _short(gang: Gang) -> Demand | None:
     """What has no room now, None if all has, or if even empty nodes had none (then `never_fits` says so)."""
-    if case.places.now.fits or not case.anew.empty.fits:
+    if gang.places.now.fits or not gang.anew.empty.fits:
         return None
-    return case.places.now.short
+    return gang.places.now.short
 
 
-def _soon(case: Case, places: Places) -> str:
+def _soon(gang: Gang, places: Places) -> str:
     """Whether it fits once pods that are terminating are gone."""
-    terminating = case.index.terminating
+    terminating = gang.index.terminating
     if not terminating or not places.soon.fits:
         return ""
     return f"wait for {counted(len(terminating), 'terminating pod')} to end"
 
 
-def _free_there(case: Case, places: Places, short: Demand) -> str:
+def _free_there(gang: Gang, places: Places, short: Demand) -> str:
     """What to free in the roomiest domain, and who holds it."""
     best = places.now.best
     if best is None or not best.domain.nodes or best.domain.path == ():
         return ""
     missing = short.count - best.pods
     counts = Counter(
-        (pod.group or pod.namespace, ", preemptible" if _is_preemptible(case.index, pod) else "")
+        (pod.group or pod.namespace, ", preemptible" if _is_preemptible(gang.index, pod) else "")
         for node in nodes_in(places, best.domain)
-        for pod in case.index.pods_on.get(node.name, ())
-        if _has_gpus(case.index, pod)
+        for pod in gang.index.pods_on.get(node.name, ())
+        if _has_gpus(gang.index, pod)
     )
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
     holders = listed(f"{name} has {counted(count, 'pod')} there{state}" for (name, state), count in most)
@@ -139,15 +140,15 @@ def _is_preemptible(index: Index, pod: Pod) -> bool:
     return pod.scheduler == KAI_SCHEDULER and may_be_evicted
 
 
-def _wider(case: Case, short: Demand) -> str:
+def _wider(gang: Gang, short: Demand) -> str:
     """The next wider level at which the gang fits, as advice; "" if there is none."""
-    if short.key not in case.topology.keys:
+    if short.key not in gang.topology.keys:
         return ""
-    above = case.topology.levels[: case.topology.keys.index(short.key)]
+    above = gang.topology.levels[: gang.topology.keys.index(short.key)]
     for level in reversed(above):
-        wider = _with_key(case.places.demand, short, level.key)
-        if case.places_of(wider).now.fits:
-            return f"ask for {level.domain} in place of {case.topology.name_of(short.key)}: it fits there"
+        wider = _with_key(gang.places.demand, short, level.key)
+        if gang.places_of(wider).now.fits:
+            return f"ask for {level.domain} in place of {gang.topology.name_of(short.key)}: it fits there"
     return ""
 
 
@@ -161,40 +162,40 @@ def _with_key(demand: Demand, short: Demand, key: str) -> Demand:
     return replace(demand, parts=tuple(same))
 
 
-def bound_to_domain(case: Case) -> Iterator[Reason]:
+def bound_to_domain(gang: Gang) -> Iterator[Reason]:
     """Part of the gang runs, the rest must join it, and there is no room for it."""
-    short = _short(case)
-    if short is None or not short.occupied or short.key not in case.topology.keys:
+    short = _short(gang)
+    if short is None or not short.occupied or short.key not in gang.topology.keys:
         return
-    part = next(part for part in case.gang.whole.parts() if part.name == short.name)
-    best = case.places.now.best
+    part = next(part for part in gang.whole.parts() if part.name == short.name)
+    best = gang.places.now.best
     if best is not None:
         text = (
             f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run in {best.domain}, the rest "
             f"must join them, and it has room for {best.pods} of {pods_of(short.shapes)}"
         )
         remedy = f"free room for {short.count - best.pods} more there, or restart the gang"
-        evidence = (Evidence(case.ref, "spec.topologyConstraint", short.key),)
-        yield Reason("BoundToDomain", (case.ref,), text, remedy, "you", evidence, parts=parts(case.places, short))
+        evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key),)
+        yield Reason("BoundToDomain", (gang.ref,), text, remedy, "you", evidence, parts=parts(gang.places, short))
 
 
-def nodes_unfit(case: Case) -> Iterator[Reason]:
+def nodes_unfit(gang: Gang) -> Iterator[Reason]:
     """Nodes are closed to the gang, and if they were open, it would fit."""
-    short = _short(case)
-    if short is None or not case.places.all_fit.fits:
+    short = _short(gang)
+    if short is None or not gang.places.all_fit.fits:
         return
-    places, shapes = case.places, [shape for shape, _ in short.shapes]
-    for domain in _opened(case, short):
+    places, shapes = gang.places, [shape for shape, _ in short.shapes]
+    for domain in _opened(gang, short):
         closed = [(node, why) for node in nodes_in(places, domain) if (why := _closed(shapes, node))]
         if closed:
             yield _unfit(places, domain, closed)
             return
 
 
-def _opened(case: Case, short: Demand) -> list[Domain]:
+def _opened(gang: Gang, short: Demand) -> list[Domain]:
     """The domains in which `short` would fit if all nodes were open, the one first that lacks least now."""
-    alone = case.places_of(short)
-    now = {room.domain.path: room.pods for room in case.places.now.rooms}
+    alone = gang.places_of(short)
+    now = {room.domain.path: room.pods for room in gang.places.now.rooms}
     rooms = [room for room in alone.rooms_if_open if room.pods >= short.count]
     return [room.domain for room in sorted(rooms, key=lambda room: (-now.get(room.domain.path, 0), room.domain.path))]
 
@@ -222,35 +223,35 @@ def _unfit(places: Places, domain: Domain, closed: list[tuple[Node, str]]) -> Re
     return Reason("NodesUnfit", refs, text, remedy, who, evidence, commands)
 
 
-def other_resource(case: Case) -> Iterator[Reason]:
+def other_resource(gang: Gang) -> Iterator[Reason]:
     """The devices fit, and another resource does not."""
-    short, missing = _short(case), _missing_resource(case)
+    short, missing = _short(gang), _missing_resource(gang)
     if short is None or missing is None:
         return
-    name, level = missing, level_of(case, short)
-    asks, most = _asked_and_free(case.places, short, name)
-    rooms = [room for room in case.places_of(short).rooms_for_devices if room.pods >= short.count]
+    name, level = missing, level_of(gang, short)
+    asks, most = _asked_and_free(gang.places, short, name)
+    rooms = [room for room in gang.places_of(short).rooms_for_devices if room.pods >= short.count]
     where = f"in {counted(len(rooms), level)}" if rooms and level != "cluster" else "on the nodes"
     text = (
         f"GPUs fit {where}, {name} in none: a pod asks for {amount(name, asks)}, and at most {amount(name, most)} "
         f"{'is' if name == 'memory' else 'are'} free on a node with free GPUs"
     )
-    evidence = (Evidence(case.ref, f"resources.requests[{name}]", amount(name, asks)),)
+    evidence = (Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks)),)
     yield Reason(
-        "OtherResource", (case.ref,), text, f"ask for less {name}", "you", evidence, parts=parts(case.places, short)
+        "OtherResource", (gang.ref,), text, f"ask for less {name}", "you", evidence, parts=parts(gang.places, short)
     )
 
 
-def _missing_resource(case: Case) -> str | None:
+def _missing_resource(gang: Gang) -> str | None:
     """The resource without which it would fit, if devices are asked for and fit by themselves."""
-    short = _short(case)
+    short = _short(gang)
     if short is None:
         return None
     names = sorted({name for shape, _ in short.shapes for name, _ in shape.requests})
-    if not any(map(is_device, names)) or not case.places.devices_alone.fits:
+    if not any(map(is_device, names)) or not gang.places.devices_alone.fits:
         return None
     plain = [name for name in names if not is_device(name)]
-    alone = (name for name in plain if case.places.without(name).fits)
+    alone = (name for name in plain if gang.places.without(name).fits)
     return next(alone, plain[0] if plain else None)
 
 
@@ -265,31 +266,31 @@ def _asked_and_free(places: Places, short: Demand, name: str) -> tuple[int, int]
     return asks, max(fitting, default=0)
 
 
-def not_as_preferred(case: Case) -> Iterator[Reason]:
+def not_as_preferred(gang: Gang) -> Iterator[Reason]:
     """All is placed, over more preferred domains than needed."""
-    if case.gang.waits:
+    if gang.waits:
         return
-    domains = case.index.domains(case.topology.keys)
+    domains = gang.index.domains(gang.topology.keys)
     positions = domains.positions
-    for part in case.gang.whole.parts():
+    for part in gang.whole.parts():
         depth = domains.depth(part.told.preferred)
         if depth is None or not part.placed or not all(pod.node in positions for pod in part.placed):
             continue
         used = {domains.domain_of(positions[pod.node], depth) for pod in part.placed}
         counts = Counter(pod.shape for pod in part.placed)
-        needed = case.places_of(Demand("", part.told.preferred, tuple(counts.items()))).needed
+        needed = gang.places_of(Demand("", part.told.preferred, tuple(counts.items()))).needed
         if None not in used and needed is not None and len(used) > needed:
-            level = case.topology.name_of(part.told.preferred)
+            level = gang.topology.name_of(part.told.preferred)
             pods = counted(len(part.placed), "pod")
             text = f"{pods} of {part.name} in {counted(len(used), level)}, {needed} would do"
-            evidence = (Evidence(case.ref, "preferred", part.told.preferred),)
+            evidence = (Evidence(gang.ref, "preferred", part.told.preferred),)
             remedy = "nothing is wrong; restart to pack them again"
-            yield Reason("NotAsPreferred", (case.ref,), text, remedy, "you", evidence, severity="note")
+            yield Reason("NotAsPreferred", (gang.ref,), text, remedy, "you", evidence, severity="note")
 
 
-def binding_failed(case: Case) -> Iterator[Reason]:
-    for pod in case.gang.waiting:
-        events = (e for e in case.index.events.get(pod.uid, ()) if e.reason in ("BindingError", "FailedBinding"))
+def binding_failed(gang: Gang) -> Iterator[Reason]:
+    for pod in gang.waiting:
+        events = (e for e in gang.index.events.get(pod.uid, ()) if e.reason in ("BindingError", "FailedBinding"))
         for event in itertools.islice(events, 1):
             text = f"KAI chose a node, and binding failed: {event.message}"
             evidence = (Evidence(pod.ref, f"event {event.reason}", event.message),)

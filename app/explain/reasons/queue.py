@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from app.explain.case import Case
 from app.explain.facts.kai import KaiPodGroup, Queue, Said
 from app.explain.facts.pods import NODE_POOL
+from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.words import amount, clock, counted, gpus_of, listed, plain
@@ -12,8 +12,8 @@ from app.explain.words import amount, clock, counted, gpus_of, listed, plain
 CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
 
 
-def _said(case: Case, reason: str) -> Said | None:
-    group = case.gang.pod_group
+def _said(gang: Gang, reason: str) -> Said | None:
+    group = gang.pod_group
     return next((said for said in group.said if said.reason == reason), None) if group else None
 
 
@@ -26,15 +26,15 @@ def chain(index: Index, name: str) -> Iterator[Queue]:
         name = index.queues[name].parent
 
 
-def queue_missing(case: Case) -> Iterator[Reason]:
-    group = case.gang.pod_group
+def queue_missing(gang: Gang) -> Iterator[Reason]:
+    group = gang.pod_group
     if group is None or not group.queue:
         return
-    queue = case.index.queues.get(group.queue)
+    queue = gang.index.queues.get(group.queue)
     if queue is not None and queue.parent:
         return
-    leaves = {queue.name for queue in case.index.facts.queues if queue.parent}
-    leaves -= {queue.parent for queue in case.index.facts.queues}
+    leaves = {queue.name for queue in gang.index.facts.queues if queue.parent}
+    leaves -= {queue.parent for queue in gang.index.facts.queues}
     usable = f"there are {listed(sorted(leaves))}" if leaves else "there is no queue with a parent"
     if queue is None:
         text = f"Queue {group.queue} does not exist; {usable}"
@@ -45,13 +45,13 @@ def queue_missing(case: Case) -> Iterator[Reason]:
     yield Reason("QueueMissing", (group.ref,), text, remedy, "you", evidence)
 
 
-def queue_limit(case: Case) -> Iterator[Reason]:
+def queue_limit(gang: Gang) -> Iterator[Reason]:
     """KAI's word for it, or the sum of what is allocated and asked, in the queue or one above it."""
-    group, said = case.gang.pod_group, _said(case, "OverLimit")
+    group, said = gang.pod_group, _said(gang, "OverLimit")
     if group is None:
         return
-    asked, remedy = asked_gpus(case), "wait, ask for less, or have the limit raised"
-    for queue in chain(case.index, group.queue):
+    asked, remedy = asked_gpus(gang), "wait, ask for less, or have the limit raised"
+    for queue in chain(gang.index, group.queue):
         if queue.limit is not None and asked and queue.allocated + asked > queue.limit:
             numbers = f"{plain(queue.allocated)} used, {plain(asked)} asked"
             text = f"Queue {queue.name}: limit {amount('/gpu', queue.limit)}, {numbers}"
@@ -65,20 +65,20 @@ def queue_limit(case: Case) -> Iterator[Reason]:
         yield _as_said(group, said, "QueueLimit", remedy)
 
 
-def asked_gpus(case: Case) -> int:
+def asked_gpus(gang: Gang) -> int:
     """What the gang still asks for, in thousandths of a GPU."""
-    return sum(gpus_of(dict(shape.requests)) * count for shape, count in case.places.demand.shapes)
+    return sum(gpus_of(dict(shape.requests)) * count for shape, count in gang.places.demand.shapes)
 
 
-def queue_quota(case: Case) -> Iterator[Reason]:
-    group, said = case.gang.pod_group, _said(case, "NonPreemptibleOverQuota")
+def queue_quota(gang: Gang) -> Iterator[Reason]:
+    group, said = gang.pod_group, _said(gang, "NonPreemptibleOverQuota")
     if group is None or said is None:
         return
     remedy = "make the workload preemptible, or use another queue"
     quota, used = gpus_of(said.quota), gpus_of(said.allocated)
     name = said.queue or group.queue
-    if not quota and name in case.index.queues:
-        queue = case.index.queues[name]
+    if not quota and name in gang.index.queues:
+        queue = gang.index.queues[name]
         quota, used = queue.quota or 0, queue.allocated_fixed
     if not quota:
         yield _as_said(group, said, "QueueQuota", remedy)
@@ -91,16 +91,16 @@ def queue_quota(case: Case) -> Iterator[Reason]:
     yield Reason("QueueQuota", (group.ref,), text, remedy, "you", evidence)
 
 
-def fair_share(case: Case) -> Iterator[Reason]:
+def fair_share(gang: Gang) -> Iterator[Reason]:
     """The queue is promised what the gang asks for, and a sibling holds more than its own promise."""
-    group = case.gang.pod_group
-    if group is None or case.places.now.fits:
+    group = gang.pod_group
+    if group is None or gang.places.now.fits:
         return
-    asked = asked_gpus(case)
-    for queue in chain(case.index, group.queue):
+    asked = asked_gpus(gang)
+    for queue in chain(gang.index, group.queue):
         if queue.quota is None or not asked or queue.allocated + asked > queue.quota:
             continue
-        siblings = [other for other in case.index.facts.queues if other.parent == queue.parent and other != queue]
+        siblings = [other for other in gang.index.facts.queues if other.parent == queue.parent and other != queue]
         over = sorted(
             (other for other in siblings if other.quota is not None and other.allocated > other.quota),
             key=lambda other: (-(other.allocated - (other.quota or 0)), other.name),
@@ -118,28 +118,28 @@ def _unfair(queue: Queue, over: list[Queue]) -> Reason:
     return Reason("FairShare", tuple(other.ref for other in over), text, remedy, "wait", evidence)
 
 
-def preemption_delay(case: Case) -> Iterator[Reason]:
-    group, said = case.gang.pod_group, _said(case, "PreemptionDelayNotElapsed")
+def preemption_delay(gang: Gang) -> Iterator[Reason]:
+    group, said = gang.pod_group, _said(gang, "PreemptionDelayNotElapsed")
     if group is None or said is None:
         return
     since = max((time for time in (group.created, group.evicted) if time is not None), default=None)
     when = clock(since + group.delay) if since is not None and group.delay else ""
-    if since is not None and group.delay and since + group.delay <= case.index.facts.now:
+    if since is not None and group.delay and since + group.delay <= gang.index.facts.now:
         return
     text = f"May push others out from {when} on" if when else "May not push others out yet"
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
     yield Reason("PreemptionDelay", (group.ref,), text, "wait", "wait", evidence)
 
 
-def outside_pool(case: Case) -> Iterator[Reason]:
+def outside_pool(gang: Gang) -> Iterator[Reason]:
     """The gang is bound to a node pool, and only nodes outside of it have room."""
-    group = case.gang.pod_group
+    group = gang.pod_group
     if group is None or not group.pool:
         return
-    queue = case.index.queues.get(group.queue)
-    if queue is None or queue.pool != group.pool or case.places.now.fits or not case.places.any_pool.fits:
+    queue = gang.index.queues.get(group.queue)
+    if queue is None or queue.pool != group.pool or gang.places.now.fits or not gang.places.any_pool.fits:
         return
-    pools = [node.labels.get(NODE_POOL, "") for node in case.index.nodes]
+    pools = [node.labels.get(NODE_POOL, "") for node in gang.index.nodes]
     inside, without = pools.count(group.pool), pools.count("")
     text = f'Its node pool "{group.pool}" has {counted(inside, "node")} and no room; {without} nodes are in no pool'
     evidence = (Evidence(group.ref, f"metadata.labels[{NODE_POOL}]", group.pool),)

@@ -4,12 +4,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from app.explain.case import Case
 from app.explain.domains import Domains
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import NODE_POOL
+from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Evidence, Reason, Severity
@@ -20,10 +20,10 @@ _NUMBER = re.compile(r"(.*?)(\d+)")
 Labels = Mapping[str, str]
 
 
-def level_label_missing(case: Case) -> Iterator[Reason]:
+def level_label_missing(gang: Gang) -> Iterator[Reason]:
     """In explain, only for gangs with a constraint: KAI leaves these nodes out for them alone."""
-    helps = case.index.room_is_known and not case.places.now.fits and _would_fit(case)
-    yield from missing_labels(case.index, case.topology, helps=helps)
+    helps = gang.index.room_is_known and not gang.places.now.fits and _would_fit(gang)
+    yield from missing_labels(gang.index, gang.topology, helps=helps)
 
 
 def missing_labels(index: Index, topology: Topology, *, helps: bool = False) -> Iterator[Reason]:
@@ -104,14 +104,14 @@ def _agree(node: Node, before: Node | None, after: Node | None, keys: tuple[str,
     return all(node.labels.get(key) == other.labels.get(key) for key in compared for other in (before, after))
 
 
-def _would_fit(case: Case) -> bool:
+def _would_fit(gang: Gang) -> bool:
     """Whether the gang fits if the nodes outside had the labels that their neighbours suggest."""
-    guesses = guessed_labels(case.index, case.topology) if outside_nodes(case.index, case.topology) else {}
-    return bool(guesses) and case.places.with_labels(guesses).fit(case.places.demand).fits
+    guesses = guessed_labels(gang.index, gang.topology) if outside_nodes(gang.index, gang.topology) else {}
+    return bool(guesses) and gang.places.with_labels(guesses).fit(gang.places.demand).fits
 
 
-def not_a_tree(case: Case) -> Iterator[Reason]:
-    yield from twice_in_the_tree(case.index, case.topology)
+def not_a_tree(gang: Gang) -> Iterator[Reason]:
+    yield from twice_in_the_tree(gang.index, gang.topology)
 
 
 def twice_in_the_tree(index: Index, topology: Topology) -> Iterator[Reason]:
@@ -164,8 +164,8 @@ def _two_parents(domains: Domains, level: str, key: str, value: str, parents: li
     return Reason("NotATree", refs, text, remedy, "platform", evidence, severity="warning")
 
 
-def topology_differs(case: Case) -> Iterator[Reason]:
-    yield from difference(case.topology)
+def topology_differs(gang: Gang) -> Iterator[Reason]:
+    yield from difference(gang.topology)
 
 
 def _owner(owner: tuple[str, str, str], cluster: ClusterTopology) -> str:

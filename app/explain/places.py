@@ -1,20 +1,17 @@
-"""One gang under examination: its facts, and where it has room, computed once for all reasons."""
+"""Where a demand fits, under the assumptions that reasons make."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
-from app.explain.demand import Demand, demand_of
 from app.explain.domains import Domains
-from app.explain.facts.common import Amounts, Ref
-from app.explain.facts.grove import PodCliqueSet
+from app.explain.facts.common import Amounts
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import NODE_POOL, Shape
 from app.explain.fitness import unfit_because
-from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.levels import Topology
-from app.explain.room import Board, Fit, Room
+from app.explain.room import Board, Demand, Fit, Room
 from app.explain.words import is_device
 
 
@@ -142,45 +139,3 @@ class Places:
     ) -> Board:
         free = self._index.free(self.names) if free is None else free
         return Board(self.domains, self.names, free, self.fit if fit is None else fit, counts=counts)
-
-
-@dataclass(frozen=True)
-class Case:
-    index: Index
-    gang: Gang
-
-    @property
-    def ref(self) -> Ref:
-        return self.gang.ref
-
-    @property
-    def namespace(self) -> str:
-        return self.gang.ref.namespace
-
-    @property
-    def pcs(self) -> PodCliqueSet | None:
-        return self.gang.pcs
-
-    @property
-    def topology(self) -> Topology:
-        return self.gang.topology
-
-    @cached_property
-    def waits(self) -> bool:
-        """Whether pods of the gang are missing or not placed. If pods can't be seen, it may wait."""
-        return bool(self.gang.members) and ("pods" in self.index.facts.unseen or self.gang.waits)
-
-    @cached_property
-    def places(self) -> Places:
-        """Places for what still has to be placed, which may be nothing."""
-        return self.places_of(demand_of(self.gang))
-
-    @cached_property
-    def anew(self) -> Places:
-        """Places for the whole gang, as if none of it were placed."""
-        return self.places_of(demand_of(self.gang, all_of_it=True))
-
-    def places_of(self, demand: Demand) -> Places:
-        pool = self.gang.pod_group.pool if self.gang.pod_group is not None else ""
-        key = (self.topology.keys, demand.profile, pool)
-        return self.index.remembered(key, lambda: Places(self.index, self.topology, demand, pool))
