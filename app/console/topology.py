@@ -6,9 +6,9 @@ from typing import Any
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.console.workloads import reference
-from app.explain.answer import TITLES
 from app.explain.assembly import gang_of, gangs_of_set
 from app.explain.domains import Path
+from app.explain.facts import TITLES
 from app.explain.index import Index
 from app.explain.json import level_document, reason_document
 from app.explain.levels import Topology

@@ -5,7 +5,8 @@ from typing import Any
 
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
-from app.explain.answer import TITLES, Answer, explain
+from app.explain.answer import Answer, explain
+from app.explain.facts import TITLES
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodClique
 from app.explain.facts.pods import Pod

@@ -15,30 +15,6 @@ from app.explain.subject import Subject, subject
 from app.explain.tree import Branch, State, grow, together
 from app.explain.words import ago, counted
 
-TITLES: Mapping[str, str] = {
-    "topologies": "the cluster topology",
-    "kai_topologies": "KAI's Topologies",
-    "nodes": "nodes",
-    "pods": "pods",
-    "sets": "PodCliqueSets",
-    "cliques": "PodCliques",
-    "gangs": "PodGangs",
-    "pod_groups": "KAI's PodGroups",
-    "queues": "queues",
-    "claims": "ResourceClaims",
-    "claim_templates": "ResourceClaimTemplates",
-    "device_classes": "DeviceClasses",
-    "slices": "ResourceSlices",
-    "compute_domains": "ComputeDomains",
-    "domain_cliques": "ComputeDomainCliques",
-    "workloads": "Workloads",
-    "workload_groups": "PodGroups of Workloads",
-    "events": "events",
-    "room": "pods of all namespaces",
-    "channels": "ResourceClaims of all namespaces",
-}
-"""Kinds of facts in plain words."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:

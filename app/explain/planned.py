@@ -6,6 +6,7 @@ from typing import Any
 
 from app.explain.facts import Facts
 from app.explain.facts.common import Place, Told
+from app.explain.facts.fields import reader
 from app.explain.facts.grove import (
     Asked,
     CliqueTemplate,
@@ -15,13 +16,12 @@ from app.explain.facts.grove import (
     PodClique,
     PodCliqueSet,
     PodGang,
-    pod_clique_set,
 )
 from app.explain.facts.pods import Shape, shape
 from app.explain.facts.values import at, text
 from app.explain.index import Index
 from app.explain.levels import Topology
-from app.objects.shape import map_of, maps_of
+from app.objects.shape import maps_of
 
 PLACEMENT = ("LevelUnknown", "MinAboveReplicas", "NeverFits", "NoDomainFits", "OtherResource", "NodesUnfit")
 """The reasons that can hold for a set before it exists."""
@@ -32,7 +32,7 @@ MOST_REPLICAS = 20
 def planned(index: Index, document: Mapping[str, Any]) -> tuple[Facts, PodCliqueSet]:
     """The facts of `index` with the PodCliqueSet of a document, in place of the one of its name, and with the
     PodCliques and PodGangs that Grove would make. It has no pods, so all of it has to be placed."""
-    pcs = pod_clique_set(document)
+    pcs = reader(PodCliqueSet)(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")
     plan = _Plan(index, pcs, _shapes(document))
     facts = index.facts
@@ -52,7 +52,7 @@ def planned(index: Index, document: Mapping[str, Any]) -> tuple[Facts, PodClique
 def _shapes(document: Mapping[str, Any]) -> dict[str, Shape]:
     """What a pod of each clique template asks of a node."""
     templates = maps_of(at(document, "spec", "template").get("cliques"))
-    return {text(item, "name"): shape(map_of(at(item, "spec").get("podSpec"))) for item in templates}
+    return {text(item, "name"): shape(at(item, "spec").get("podSpec")) for item in templates}
 
 
 class _Plan:

@@ -78,7 +78,7 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
         obj = await reading.get(_OBJECTS[kind], name, ref.namespace)
         if obj is None:
             return ""
-        pcs = place(obj["metadata"]).pcs
+        pcs = place(obj["metadata"].get("labels")).pcs
         above = _above(obj)
         if pcs or above is None:
             return pcs

@@ -74,7 +74,7 @@ class Reading:
 
     async def _try(self, resource: Resource, namespace: str | None, selector: str = "") -> ClusterError | None:
         """The error that ended a list; None for none, and for a resource that isn't served."""
-        field, project = BY_RESOURCE[resource]
+        field, _, project = BY_RESOURCE[resource]
         facts = self._facts[field]
         try:
             async for page in pages(self._client, resource, namespace, limit=self._page, label_selector=selector):

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from app.explain.answer import TITLES, Answer
+from app.explain.answer import Answer
+from app.explain.facts import TITLES
 from app.explain.reason import Reason, Who
 from app.explain.tree import Branch, State
 from app.explain.words import listed

@@ -148,15 +148,14 @@ def pod_group(**changes: Any) -> KaiPodGroup:
 
 
 def pcs(**changes: Any) -> PodCliqueSet:
-    at = "spec.template.topologyConstraint.packDomain"
     made = PodCliqueSet(
         NAMESPACE,
         SET,
         "uid-set",
         1,
-        Asked("zone", field=at),
+        Asked("zone", field="packDomain"),
         (CliqueTemplate("router"), CliqueTemplate("workers", 3, 3)),
-        (GroupTemplate("pool", ("workers",), asked=Asked("rack", field="spec.template.podCliqueScalingGroups[0]")),),
+        (GroupTemplate("pool", ("workers",), asked=Asked("rack", field="packDomain")),),
         created=NOW - 840,
     )
     return replace(made, **changes)
@@ -173,11 +172,10 @@ def design() -> dict[str, Any]:
 def today() -> dict[str, Any]:
     """The topology and the set as today's Grove has them."""
     kind = "ClusterTopologyBinding"
-    at = "spec.template.topologyConstraint.pack.required"
     return {
         "topologies": (ClusterTopology(kind, "grove-topology", "uid-ctb", LEVELS, "grove-topology"),),
         "kai_topologies": (KaiTopology("grove-topology", KEYS, ((kind, "grove-topology", "uid-ctb"),)),),
-        "sets": (pcs(asked=Asked("zone", "", "grove-topology", at)),),
+        "sets": (pcs(asked=Asked("zone", "", "grove-topology", "pack.required")),),
     }
 
 

@@ -108,7 +108,7 @@ def queue(fact: Queue) -> Object:
 def asked(fact: Asked, today: bool = False) -> Object:
     if not fact.required and not fact.preferred:
         return {}
-    if not today and ".pack." not in fact.field and not fact.topology:
+    if not today and not fact.field.startswith("pack.") and not fact.topology:
         return {"topologyConstraint": {"packDomain": fact.required}}
     pack = {name: value for name, value in (("required", fact.required), ("preferred", fact.preferred)) if value}
     name: Object = {"topologyName": fact.topology} if fact.topology else {}

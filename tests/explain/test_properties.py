@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.explain.answer import TITLES, Answer
-from app.explain.facts import CHANNELS, ROOM, Facts
+from app.explain.answer import Answer
+from app.explain.facts import CHANNELS, ROOM, TITLES, Facts
 from app.explain.json import document
 from app.explain.reasons import RULES
 from tests.explain import fleet

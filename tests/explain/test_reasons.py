@@ -2,7 +2,8 @@
 
 import pytest
 
-from app.explain.facts.kai import Workload, workload_group
+from app.explain.facts.fields import reader
+from app.explain.facts.kai import Workload, WorkloadGroup
 from app.explain.reasons import RULES
 from tests.explain import fleet
 from tests.explain.fleet import (
@@ -52,7 +53,9 @@ def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
 
 def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
     reference = {"workloadName": "train-a", "templateName": "inside-of-a-composite-one"}
-    group = workload_group({"metadata": {"namespace": NAMESPACE, "name": "g"}, "spec": {"workloadRef": reference}})
+    group = reader(WorkloadGroup)(
+        {"metadata": {"namespace": NAMESPACE, "name": "g"}, "spec": {"workloadRef": reference}}
+    )
     workload = Workload(NAMESPACE, "train-a", ("workers",))
     given = facts(
         **{**fleet.today(), "pods": pods(workload_group="g"), "workload_groups": (group,), "workloads": (workload,)}

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.explain.facts.kai import WorkloadGroup, workload_group
+from app.explain.facts.fields import reader
+from app.explain.facts.kai import WorkloadGroup
 from app.explain.facts.nodes import node
 from app.explain.facts.pods import pod, pod_requests
 from app.explain.facts.values import amounts, duration, seconds_since_1970, thousandths
@@ -133,4 +134,4 @@ def test_words() -> None:
 )
 def test_a_pod_group_names_the_workload_that_it_is_made_from(reference: dict[str, Any]) -> None:
     obj = {"metadata": {"namespace": "research", "name": "train-workers"}, "spec": reference}
-    assert workload_group(obj) == WorkloadGroup("research", "train-workers", "train")
+    assert reader(WorkloadGroup)(obj) == WorkloadGroup("research", "train-workers", "train")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.explain.facts import devices, grove, kai
+from app.explain.facts import devices, grove
 from app.explain.facts.common import Object
 from app.explain.facts.devices import (
     ClaimTemplate,
@@ -15,6 +15,7 @@ from app.explain.facts.devices import (
     ResourceClaim,
     ResourceSlice,
 )
+from app.explain.facts.fields import reader
 from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Workload, WorkloadGroup
 from app.explain.facts.nodes import Node, node
@@ -63,34 +64,42 @@ class Facts:
 
 
 class Projection(NamedTuple):
-    """`field` is where facts of a resource are in `Facts`; two resources may share one."""
+    """`field` is where facts of a resource are in `Facts`; two resources may share one. `title` is for people."""
 
     field: str
+    title: str
     project: Callable[[Object], Any]
 
 
 BY_RESOURCE: Mapping[Resource, Projection] = {
-    kinds.CLUSTER_TOPOLOGY: Projection("topologies", grove.cluster_topology),
-    kinds.CLUSTER_TOPOLOGY_BINDING: Projection("topologies", grove.cluster_topology_binding),
-    kinds.KAI_TOPOLOGY: Projection("kai_topologies", kai.kai_topology),
-    NODE: Projection("nodes", node),
-    POD: Projection("pods", pod),
-    kinds.POD_CLIQUE_SET: Projection("sets", grove.pod_clique_set),
-    kinds.POD_CLIQUE: Projection("cliques", grove.pod_clique),
-    kinds.POD_GANG: Projection("gangs", grove.pod_gang),
-    kinds.POD_GROUP: Projection("pod_groups", kai.kai_pod_group),
-    kinds.QUEUE: Projection("queues", kai.queue),
-    kinds.RESOURCE_CLAIM: Projection("claims", devices.resource_claim),
-    kinds.CLAIM_TEMPLATE: Projection("claim_templates", devices.claim_template),
-    kinds.RESOURCE_SLICE: Projection("slices", devices.resource_slice),
-    kinds.DEVICE_CLASS: Projection("device_classes", devices.device_class),
-    kinds.COMPUTE_DOMAIN: Projection("compute_domains", devices.compute_domain),
-    kinds.DOMAIN_CLIQUE: Projection("domain_cliques", devices.domain_clique),
-    kinds.WORKLOAD: Projection("workloads", kai.workload),
-    kinds.K8S_POD_GROUP: Projection("workload_groups", kai.workload_group),
-    EVENT: Projection("events", devices.event),
+    kinds.CLUSTER_TOPOLOGY: Projection("topologies", "the cluster topology", grove.cluster_topology),
+    kinds.CLUSTER_TOPOLOGY_BINDING: Projection("topologies", "the cluster topology", grove.cluster_topology_binding),
+    kinds.KAI_TOPOLOGY: Projection("kai_topologies", "KAI's Topologies", reader(KaiTopology)),
+    NODE: Projection("nodes", "nodes", node),
+    POD: Projection("pods", "pods", pod),
+    kinds.POD_CLIQUE_SET: Projection("sets", "PodCliqueSets", reader(PodCliqueSet)),
+    kinds.POD_CLIQUE: Projection("cliques", "PodCliques", reader(PodClique)),
+    kinds.POD_GANG: Projection("gangs", "PodGangs", reader(PodGang)),
+    kinds.POD_GROUP: Projection("pod_groups", "KAI's PodGroups", reader(KaiPodGroup)),
+    kinds.QUEUE: Projection("queues", "queues", reader(Queue)),
+    kinds.RESOURCE_CLAIM: Projection("claims", "ResourceClaims", reader(ResourceClaim)),
+    kinds.CLAIM_TEMPLATE: Projection("claim_templates", "ResourceClaimTemplates", reader(ClaimTemplate)),
+    kinds.RESOURCE_SLICE: Projection("slices", "ResourceSlices", reader(ResourceSlice)),
+    kinds.DEVICE_CLASS: Projection("device_classes", "DeviceClasses", reader(DeviceClass)),
+    kinds.COMPUTE_DOMAIN: Projection("compute_domains", "ComputeDomains", reader(ComputeDomain)),
+    kinds.DOMAIN_CLIQUE: Projection("domain_cliques", "ComputeDomainCliques", reader(DomainClique)),
+    kinds.WORKLOAD: Projection("workloads", "Workloads", reader(Workload)),
+    kinds.K8S_POD_GROUP: Projection("workload_groups", "PodGroups of Workloads", reader(WorkloadGroup)),
+    EVENT: Projection("events", "events", devices.event),
 }
 """What is read to explain a workload, and how an object becomes a fact."""
+
+TITLES: Mapping[str, str] = {
+    **{projection.field: projection.title for projection in BY_RESOURCE.values()},
+    ROOM: "pods of all namespaces",
+    CHANNELS: "ResourceClaims of all namespaces",
+}
+"""Kinds of facts in plain words."""
 
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
 """All that may be read: of a scaling group, only the labels."""

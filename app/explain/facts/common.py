@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from app.explain.facts.fields import read
 from app.explain.facts.values import text
-from app.objects.shape import map_of
+from app.objects.shape import map_of, text_of
 from app.rules import labels
 
 Object = Mapping[str, Any]
@@ -43,12 +44,22 @@ class Named:
         return Ref(self.kind, getattr(self, "namespace", ""), self.name)
 
 
+def _interned(value: Any) -> str:
+    return sys.intern(text_of(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaced(Named):
+    namespace: str = read("metadata", "namespace", of=_interned)
+    name: str = read("metadata", "name")
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
+    type: str = read("type")
+    status: str = read("status")
+    reason: str = read("reason")
+    message: str = read("message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +96,9 @@ NOWHERE = Place()
 _place = lru_cache(maxsize=65536)(Place)
 
 
-def place(metadata: Object) -> Place:
+def place(object_labels: Any) -> Place:
     """From the labels of both vocabularies: the design's and those that Grove's operator writes."""
-    of = map_of(metadata.get("labels"))
+    of = map_of(object_labels)
     return _place(
         text(of, labels.PCS_NAME) or text(of, labels.GROVE_PCS_NAME),
         text(of, labels.PCS_REPLICA) or text(of, labels.GROVE_PCS_REPLICA),
@@ -97,8 +108,3 @@ def place(metadata: Object) -> Place:
         text(of, labels.PODGANG),
         text(of, labels.BASE_PODGANG),
     )
-
-
-def identity(metadata: Object) -> tuple[str, str, str]:
-    """(namespace, name, uid), with which facts begin."""
-    return sys.intern(text(metadata, "namespace")), text(metadata, "name"), text(metadata, "uid")

@@ -4,10 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts.common import NOWHERE, Named, Object, Place, Ref, identity, place
+from app.explain.facts.common import Namespaced, Object, Place, Ref, place
+from app.explain.facts.fields import read
 from app.explain.facts.selectors import Term, node_selector_terms
 from app.explain.facts.values import at, seconds_since_1970, text, texts
-from app.objects.shape import int_of, maps_of
+from app.objects.shape import int_of, map_of, maps_of
 
 MOST_DEVICES = 32
 """A claim can't have more: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants, AllocationResultsMaxSize."""
@@ -31,48 +32,81 @@ class Device:
     device: str
 
 
+def _classes(spec: Any) -> tuple[str, ...]:
+    """The DeviceClass of each device; v1beta1 has it on the request itself. Of a request for all devices, one is
+    counted. One of several alternatives (`firstAvailable`) need not exist, so those are left out."""
+    requests = [at(item, "exactly") or item for item in maps_of(at(map_of(spec), "devices").get("requests"))]
+    counts = [(text(item, "deviceClassName"), int_of(item.get("count"), 1)) for item in requests]
+    return tuple(name for name, count in counts if name for _ in range(min(count, MOST_DEVICES)))
+
+
+def _devices(results: Any) -> tuple[Device, ...]:
+    """Without those of which the claim only has `adminAccess`: it leaves them to others."""
+    taken = [item for item in maps_of(results) if item.get("adminAccess") is not True]
+    return tuple(Device(text(item, "driver"), text(item, "pool"), text(item, "device")) for item in taken)
+
+
+def _consumers(reserved_for: Any) -> tuple[Consumer, ...]:
+    pods = [item for item in maps_of(reserved_for) if item.get("resource", "pods") == "pods"]
+    return tuple(Consumer(text(item, "name"), text(item, "uid")) for item in pods)
+
+
 @dataclass(frozen=True, slots=True)
-class ResourceClaim(Named):
+class ResourceClaim(Namespaced):
     """`classes` has the DeviceClass of each device that it asks for. `devices` are those that it is allocated, and
     `nodes` the terms of the allocation's nodeSelector."""
 
     kind = "ResourceClaim"
-    namespace: str
-    name: str
-    uid: str = ""
-    classes: tuple[str, ...] = ()
-    allocated: bool = False
-    devices: tuple[Device, ...] = ()
-    nodes: tuple[Term, ...] = ()
-    consumers: tuple[Consumer, ...] = ()
-    place: Place = NOWHERE
+    uid: str = read("metadata", "uid")
+    classes: tuple[str, ...] = read("spec", of=_classes)
+    allocated: bool = read("status", "allocation", of=lambda allocation: bool(map_of(allocation)))
+    devices: tuple[Device, ...] = read("status", "allocation", "devices", "results", of=_devices)
+    nodes: tuple[Term, ...] = read("status", "allocation", "nodeSelector", of=node_selector_terms)
+    consumers: tuple[Consumer, ...] = read("status", "reservedFor", of=_consumers)
+    place: Place = read("metadata", "labels", of=place)
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimTemplate:
-    namespace: str
-    name: str
-    classes: tuple[str, ...] = ()
+class ClaimTemplate(Namespaced):
+    classes: tuple[str, ...] = read("spec", "spec", of=_classes)
+
+
+def _is_gpu(driver: str, of_type: str) -> bool:
+    """By the names that vendors give their drivers, such as gpu.nvidia.com; a part of a GPU has another type."""
+    return driver.startswith("gpu.") and of_type in ("", "gpu")
+
+
+def _driver_of_gpus(selectors: Any) -> str:
+    """Selectors are CEL. They are read for the driver and the type of device that they compare, and not evaluated."""
+    expressions = " ".join(text(at(item, "cel"), "expression") for item in maps_of(selectors))
+    driver, of_type = _DRIVER.search(expressions), _TYPE.search(expressions)
+    return driver[1] if driver and _is_gpu(driver[1], of_type[1] if of_type else "") else ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
     """`gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs."""
 
-    name: str
-    gpus: str = ""
+    name: str = read("metadata", "name")
+    gpus: str = read("spec", "selectors", of=_driver_of_gpus)
+
+
+def _gpus(spec: Any) -> tuple[str, ...]:
+    devices = [(text(item, "name"), at(item, "basic") or item) for item in maps_of(map_of(spec).get("devices"))]
+    types = [(name, text(at(device, "attributes", "type"), "string")) for name, device in devices]
+    return tuple(name for name, of_type in types if _is_gpu(text(spec, "driver"), of_type))
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:
     """Devices of one pool. `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs."""
 
-    name: str
-    driver: str
-    pool: str
-    generation: int = 0
-    node: str = ""
-    gpus: tuple[str, ...] = ()
+    name: str = read("metadata", "name")
+    driver: str = read("spec", "driver")
+    pool: str = read("spec", "pool", "name")
+    generation: int = read("spec", "pool", "generation", of=int_of)
+    node: str = read("spec", "nodeName")
+    gpus: tuple[str, ...] = read("spec", of=_gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +117,34 @@ class DomainNode:
     ready: bool
 
 
+def _nodes(items: Any) -> tuple[DomainNode, ...]:
+    """Of a ComputeDomain with `name`, of a ComputeDomainClique with `nodeName`."""
+    names = [(text(item, "name") or text(item, "nodeName"), item.get("status")) for item in maps_of(items)]
+    return tuple(DomainNode(name, status == "Ready") for name, status in names)
+
+
+def _held_by(metadata: Any) -> tuple[str, ...]:
+    return texts(metadata.get("finalizers")) if map_of(metadata).get("deletionTimestamp") else ()
+
+
 @dataclass(frozen=True, slots=True)
-class ComputeDomain(Named):
+class ComputeDomain(Namespaced):
     kind = "ComputeDomain"
-    namespace: str
-    name: str
-    uid: str = ""
-    number: int = 0
-    template: str = ""
-    ready: bool = False
-    nodes: tuple[DomainNode, ...] = ()
-    place: Place = NOWHERE
-    held_by: tuple[str, ...] = ()
+    uid: str = read("metadata", "uid")
+    number: int = read("spec", "numNodes", of=int_of)
+    template: str = read("spec", "channel", "resourceClaimTemplate", "name")
+    ready: bool = read("status", "status", of=lambda status: status == "Ready")
+    nodes: tuple[DomainNode, ...] = read("status", "nodes", of=_nodes)
+    place: Place = read("metadata", "labels", of=place)
+    held_by: tuple[str, ...] = read("metadata", of=_held_by)
     """The finalizers, if it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
-class DomainClique:
+class DomainClique(Namespaced):
     """A ComputeDomainClique: the daemons of one NVLink clique."""
 
-    namespace: str
-    name: str
-    nodes: tuple[DomainNode, ...] = ()
+    nodes: tuple[DomainNode, ...] = read("daemons", of=_nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,85 +156,6 @@ class Event:
     reason: str
     message: str
     time: float | None = None
-
-
-def resource_claim(obj: Object) -> ResourceClaim:
-    metadata, status = at(obj, "metadata"), at(obj, "status")
-    allocation = at(status, "allocation")
-    results = maps_of(at(allocation, "devices").get("results"))
-    return ResourceClaim(
-        *identity(metadata),
-        classes=_classes(at(obj, "spec")),
-        allocated=bool(allocation),
-        devices=tuple(
-            Device(text(item, "driver"), text(item, "pool"), text(item, "device"))
-            for item in results
-            if item.get("adminAccess") is not True  # such a claim leaves the device to others
-        ),
-        nodes=node_selector_terms(at(allocation, "nodeSelector")),
-        consumers=tuple(
-            Consumer(text(item, "name"), text(item, "uid"))
-            for item in maps_of(status.get("reservedFor"))
-            if item.get("resource", "pods") == "pods"
-        ),
-        place=place(metadata),
-    )
-
-
-def claim_template(obj: Object) -> ClaimTemplate:
-    return ClaimTemplate(*identity(at(obj, "metadata"))[:2], _classes(at(obj, "spec", "spec")))
-
-
-def _classes(spec: Object) -> tuple[str, ...]:
-    """The DeviceClass of each device; v1beta1 has it on the request itself. Of a request for all devices, one is
-    counted. One of several alternatives (`firstAvailable`) need not exist, so those are left out."""
-    requests = [at(item, "exactly") or item for item in maps_of(at(spec, "devices").get("requests"))]
-    counts = [(text(item, "deviceClassName"), int_of(item.get("count"), 1)) for item in requests]
-    return tuple(name for name, count in counts if name for _ in range(min(count, MOST_DEVICES)))
-
-
-def device_class(obj: Object) -> DeviceClass:
-    """Selectors are CEL. They are read for the driver and the type of device that they compare, and not evaluated."""
-    selectors = maps_of(at(obj, "spec").get("selectors"))
-    expressions = " ".join(text(at(item, "cel"), "expression") for item in selectors)
-    driver, of_type = _DRIVER.search(expressions), _TYPE.search(expressions)
-    is_gpu = driver is not None and _is_gpu(driver[1], of_type[1] if of_type else "")
-    return DeviceClass(text(at(obj, "metadata"), "name"), driver[1] if driver and is_gpu else "")
-
-
-def resource_slice(obj: Object) -> ResourceSlice:
-    spec = at(obj, "spec")
-    driver, pool = text(spec, "driver"), at(spec, "pool")
-    devices = [(text(item, "name"), at(item, "basic") or item) for item in maps_of(spec.get("devices"))]
-    gpus = (name for name, device in devices if _is_gpu(driver, text(at(device, "attributes", "type"), "string")))
-    name, generation = text(at(obj, "metadata"), "name"), int_of(pool.get("generation"))
-    return ResourceSlice(name, driver, text(pool, "name"), generation, text(spec, "nodeName"), tuple(gpus))
-
-
-def _is_gpu(driver: str, of_type: str) -> bool:
-    """By the names that vendors give their drivers, such as gpu.nvidia.com; a part of a GPU has another type."""
-    return driver.startswith("gpu.") and of_type in ("", "gpu")
-
-
-def compute_domain(obj: Object) -> ComputeDomain:
-    metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
-    return ComputeDomain(
-        *identity(metadata),
-        number=int_of(spec.get("numNodes")),
-        template=text(at(spec, "channel", "resourceClaimTemplate"), "name"),
-        ready=status.get("status") == "Ready",
-        nodes=_nodes(status.get("nodes"), "name"),
-        place=place(metadata),
-        held_by=texts(metadata.get("finalizers")) if metadata.get("deletionTimestamp") else (),
-    )
-
-
-def domain_clique(obj: Object) -> DomainClique:
-    return DomainClique(*identity(at(obj, "metadata"))[:2], _nodes(obj.get("daemons"), "nodeName"))
-
-
-def _nodes(value: Any, name: str) -> tuple[DomainNode, ...]:
-    return tuple(DomainNode(text(item, name), item.get("status") == "Ready") for item in maps_of(value))
 
 
 def event(obj: Object) -> Event:

@@ -1,11 +1,13 @@
 """Grove's objects, in the form of the designs (packDomain) and in today's (pack, topologyName)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from app.explain.facts.common import NOWHERE, UNBOUND, Condition, Named, Object, Place, Told, identity, place
-from app.explain.facts.pods import NO_SHAPE, PodClaim, Shape, pod_claims, shape
+from app.explain.facts.common import Condition, Namespaced, Object, Place, Told, place
+from app.explain.facts.fields import each, number, read, texts_at
+from app.explain.facts.pods import PodClaim, Shape, pod_claims, shape
 from app.explain.facts.values import at, seconds_since_1970, text, texts
-from app.objects.shape import int_of, maps_of
+from app.objects.shape import int_of, map_of, maps_of
 from app.rules.topology.binding_levels import KAI_SCHEDULER
 from app.rules.topology.levels import Level, read_levels
 
@@ -49,41 +51,60 @@ class Asked:
         return [constraint for constraint in ((self.field, self.required, True), preferred) if constraint[1]]
 
 
+def _asked(constraint: Any) -> Asked:
+    """`pack` before the deprecated packDomain, as Grove reads them."""
+    constraint = map_of(constraint)
+    pack, name = at(constraint, "pack"), text(constraint, "topologyName")
+    if pack:
+        return Asked(text(pack, "required"), text(pack, "preferred"), name, "pack.required")
+    return Asked(text(constraint, "packDomain"), "", name, "packDomain")
+
+
+def _minimum(spec: Any) -> int:
+    """minAvailable of cliques: by default all replicas."""
+    return int_of(map_of(spec).get("minAvailable"), int_of(map_of(spec).get("replicas"), 1))
+
+
 @dataclass(frozen=True, slots=True)
 class CliqueTemplate:
-    name: str
-    replicas: int = 1
-    minimum: int = 1
-    asked: Asked = Asked()
+    name: str = read("name")
+    replicas: int = read("spec", "replicas", of=number(1))
+    minimum: int = read("spec", of=_minimum)
+    asked: Asked = read("topologyConstraint", of=_asked)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTemplate:
-    name: str
-    cliques: tuple[str, ...] = ()
-    replicas: int = 1
-    minimum: int = 1
-    asked: Asked = Asked()
+    name: str = read("name")
+    cliques: tuple[str, ...] = read("cliqueNames", of=texts)
+    replicas: int = read("replicas", of=number(1))
+    minimum: int = read("minAvailable", of=number(1))
+    asked: Asked = read("topologyConstraint", of=_asked)
 
 
 @dataclass(frozen=True, slots=True)
-class PodCliqueSet(Named):
+class PodCliqueSet(Namespaced):
     kind = "PodCliqueSet"
-    namespace: str
-    name: str
-    uid: str = ""
-    replicas: int = 1
-    asked: Asked = Asked()
-    cliques: tuple[CliqueTemplate, ...] = ()
-    groups: tuple[GroupTemplate, ...] = ()
-    conditions: tuple[Condition, ...] = ()
-    created: float | None = None
+    uid: str = read("metadata", "uid")
+    replicas: int = read("spec", "replicas", of=number(1))
+    asked: Asked = read("spec", "template", "topologyConstraint", of=_asked)
+    cliques: tuple[CliqueTemplate, ...] = read("spec", "template", "cliques", of=each(CliqueTemplate))
+    groups: tuple[GroupTemplate, ...] = read("spec", "template", "podCliqueScalingGroups", of=each(GroupTemplate))
+    conditions: tuple[Condition, ...] = read("status", "conditions", of=each(Condition))
+    created: float | None = read("metadata", "creationTimestamp", of=seconds_since_1970)
 
     @property
     def constraints(self) -> list[tuple[str, Asked]]:
-        """Every topologyConstraint, with the part that asks for it: "" for the set itself."""
-        groups = [(f"scaling group {group.name}", group.asked) for group in self.groups]
-        return [("", self.asked), *groups, *((f"clique {clique.name}", clique.asked) for clique in self.cliques)]
+        """Every topologyConstraint, with the part that asks for it: "" for the set itself. `field` is a whole path."""
+        owners = [("", "", self.asked)]
+        for position, group in enumerate(self.groups):
+            owners.append((f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked))
+        for position, clique in enumerate(self.cliques):
+            owners.append((f"clique {clique.name}", f".cliques[{position}]", clique.asked))
+        return [
+            (owner, replace(asked, field=f"spec.template{path}.topologyConstraint.{asked.field}"))
+            for owner, path, asked in owners
+        ]
 
     @property
     def topology(self) -> str:
@@ -92,56 +113,61 @@ class PodCliqueSet(Named):
 
 
 @dataclass(frozen=True, slots=True)
-class PodClique(Named):
+class PodClique(Namespaced):
     """`shape` and `claims` are those of its pod template."""
 
     kind = "PodClique"
-    namespace: str
-    name: str
-    uid: str = ""
-    place: Place = NOWHERE
-    replicas: int = 1
-    minimum: int = 1
-    scheduled: int = 0
-    shape: Shape = NO_SHAPE
-    claims: tuple[PodClaim, ...] = ()
-    scheduler: str = ""
-    errors: tuple[str, ...] = ()
+    uid: str = read("metadata", "uid")
+    place: Place = read("metadata", "labels", of=place)
+    replicas: int = read("spec", "replicas", of=number(1))
+    minimum: int = read("spec", of=_minimum)
+    scheduled: int = read("status", "scheduledReplicas", of=number())
+    shape: Shape = read("spec", "podSpec", of=shape)
+    claims: tuple[PodClaim, ...] = read("spec", "podSpec", of=pod_claims)
+    scheduler: str = read("spec", "podSpec", "schedulerName")
+    errors: tuple[str, ...] = read("status", "lastErrors", of=texts_at("description"))
+
+
+def _told(constraint: Any) -> Told:
+    pack = at(map_of(constraint), "packConstraint")
+    return Told(text(pack, "required"), text(pack, "preferred"))
 
 
 @dataclass(frozen=True, slots=True)
 class GangPart:
     """An entry of a PodGang's `spec.podgroups`. `pods` are the names in podReferences."""
 
-    name: str
-    minimum: int = 1
-    pods: frozenset[str] = frozenset()
-    told: Told = UNBOUND
+    name: str = read("name")
+    minimum: int = read("minReplicas", of=number(1))
+    pods: frozenset[str] = read("podReferences", of=lambda value: frozenset(texts_at("name")(value)))
+    told: Told = read("topologyConstraint", of=_told)
 
 
 @dataclass(frozen=True, slots=True)
 class GangGroup:
     """An entry of a PodGang's `spec.topologyConstraintGroupConfigs`; `parts` are names of its podgroups."""
 
-    name: str
-    parts: tuple[str, ...] = ()
-    told: Told = UNBOUND
+    name: str = read("name")
+    parts: tuple[str, ...] = read("podGroupNames", of=texts)
+    told: Told = read("topologyConstraint", of=_told)
+
+
+def _topology_name(annotations: Any) -> str:
+    return next((name for key in TOPOLOGY_NAME if (name := text(map_of(annotations), key))), "")
 
 
 @dataclass(frozen=True, slots=True)
-class PodGang(Named):
+class PodGang(Namespaced):
     """`topology` is the topology's name in its annotations, "" if no annotation gives one."""
 
     kind = "PodGang"
-    namespace: str
-    name: str
-    uid: str = ""
-    place: Place = NOWHERE
-    topology: str = ""
-    told: Told = UNBOUND
-    parts: tuple[GangPart, ...] = ()
-    groups: tuple[GangGroup, ...] = ()
-    created: float | None = None
+    uid: str = read("metadata", "uid")
+    place: Place = read("metadata", "labels", of=place)
+    topology: str = read("metadata", "annotations", of=_topology_name)
+    told: Told = read("spec", "topologyConstraint", of=_told)
+    parts: tuple[GangPart, ...] = read("spec", "podgroups", of=each(GangPart))
+    groups: tuple[GangGroup, ...] = read("spec", "topologyConstraintGroupConfigs", of=each(GangGroup))
+    created: float | None = read("metadata", "creationTimestamp", of=seconds_since_1970)
 
     @property
     def constrained(self) -> bool:
@@ -150,123 +176,27 @@ class PodGang(Named):
 
 def cluster_topology(obj: Object) -> ClusterTopology:
     """A ClusterTopology of the designs: its levels may be in any order and are sorted."""
-    _, name, uid = identity(at(obj, "metadata"))
-    return ClusterTopology("ClusterTopology", name, uid, read_levels(at(obj, "spec").get("levels")), kai=name)
+    name, levels = text(at(obj, "metadata"), "name"), read_levels(at(obj, "spec").get("levels"))
+    return ClusterTopology("ClusterTopology", name, text(at(obj, "metadata"), "uid"), levels, kai=name)
 
 
 def cluster_topology_binding(obj: Object) -> ClusterTopology:
     """A ClusterTopologyBinding: the order of its list is the order of its levels."""
-    _, name, uid = identity(at(obj, "metadata"))
-    levels = (Level(text(item, "domain"), text(item, "key")) for item in maps_of(at(obj, "spec").get("levels")))
+    name, spec = text(at(obj, "metadata"), "name"), at(obj, "spec")
+    levels = (Level(text(item, "domain"), text(item, "key")) for item in maps_of(spec.get("levels")))
     drifts = [
         text(status, "message") or "not in sync"
         for status in maps_of(at(obj, "status").get("schedulerTopologyStatuses"))
         if status.get("schedulerName") == KAI_SCHEDULER and status.get("inSync") is False
     ]
-    bindings = maps_of(at(obj, "spec").get("schedulerTopologyBindings"))
+    bindings = maps_of(spec.get("schedulerTopologyBindings"))
     bound = [text(item, "topologyReference") for item in bindings if item.get("schedulerName") == KAI_SCHEDULER]
     return ClusterTopology(
         "ClusterTopologyBinding",
         name,
-        uid,
+        text(at(obj, "metadata"), "uid"),
         levels=tuple(level for level in levels if level.domain and level.key),
         kai=next(filter(None, bound), name),
         external=any(bound),
         drift=next(iter(drifts), ""),
     )
-
-
-def pod_clique_set(obj: Object) -> PodCliqueSet:
-    metadata, spec = at(obj, "metadata"), at(obj, "spec")
-    template = at(spec, "template")
-    return PodCliqueSet(
-        *identity(metadata),
-        replicas=int_of(spec.get("replicas"), 1),
-        asked=_asked(template, "spec.template"),
-        cliques=tuple(
-            _clique_template(item, f"spec.template.cliques[{position}]")
-            for position, item in enumerate(maps_of(template.get("cliques")))
-        ),
-        groups=tuple(
-            _group_template(item, f"spec.template.podCliqueScalingGroups[{position}]")
-            for position, item in enumerate(maps_of(template.get("podCliqueScalingGroups")))
-        ),
-        conditions=tuple(
-            Condition(*(text(item, key) for key in ("type", "status", "reason", "message")))
-            for item in maps_of(at(obj, "status").get("conditions"))
-        ),
-        created=seconds_since_1970(metadata.get("creationTimestamp")),
-    )
-
-
-def pod_clique(obj: Object) -> PodClique:
-    metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
-    pod_spec = at(spec, "podSpec")
-    replicas = int_of(spec.get("replicas"), 1)
-    return PodClique(
-        *identity(metadata),
-        place=place(metadata),
-        replicas=replicas,
-        minimum=int_of(spec.get("minAvailable"), replicas),
-        scheduled=int_of(status.get("scheduledReplicas")),
-        shape=shape(pod_spec),
-        claims=pod_claims(pod_spec),
-        scheduler=text(pod_spec, "schedulerName"),
-        errors=tuple(text(item, "description") for item in maps_of(status.get("lastErrors"))),
-    )
-
-
-def pod_gang(obj: Object) -> PodGang:
-    metadata, spec = at(obj, "metadata"), at(obj, "spec")
-    annotations = at(metadata, "annotations")
-    return PodGang(
-        *identity(metadata),
-        place=place(metadata),
-        topology=next((name for key in TOPOLOGY_NAME if (name := text(annotations, key))), ""),
-        told=_told(spec),
-        parts=tuple(
-            GangPart(
-                text(item, "name"),
-                int_of(item.get("minReplicas"), 1),
-                frozenset(text(pod, "name") for pod in maps_of(item.get("podReferences"))),
-                _told(item),
-            )
-            for item in maps_of(spec.get("podgroups"))
-        ),
-        groups=tuple(
-            GangGroup(text(item, "name"), texts(item.get("podGroupNames")), _told(item))
-            for item in maps_of(spec.get("topologyConstraintGroupConfigs"))
-        ),
-        created=seconds_since_1970(metadata.get("creationTimestamp")),
-    )
-
-
-def _asked(holder: Object, path: str) -> Asked:
-    """`pack` before the deprecated packDomain, as Grove reads them."""
-    constraint = at(holder, "topologyConstraint")
-    pack = at(constraint, "pack")
-    name, where = text(constraint, "topologyName"), f"{path}.topologyConstraint"
-    if pack:
-        return Asked(text(pack, "required"), text(pack, "preferred"), name, f"{where}.pack.required")
-    return Asked(text(constraint, "packDomain"), "", name, f"{where}.packDomain")
-
-
-def _clique_template(item: Object, path: str) -> CliqueTemplate:
-    spec = at(item, "spec")
-    replicas = int_of(spec.get("replicas"), 1)
-    return CliqueTemplate(text(item, "name"), replicas, int_of(spec.get("minAvailable"), replicas), _asked(item, path))
-
-
-def _group_template(item: Object, path: str) -> GroupTemplate:
-    return GroupTemplate(
-        text(item, "name"),
-        texts(item.get("cliqueNames")),
-        int_of(item.get("replicas"), 1),
-        int_of(item.get("minAvailable"), 1),
-        _asked(item, path),
-    )
-
-
-def _told(holder: Object) -> Told:
-    pack = at(holder, "topologyConstraint", "packConstraint")
-    return Told(text(pack, "required"), text(pack, "preferred"))

@@ -4,11 +4,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from app.explain.facts.common import NOWHERE, Named, Object, Place, identity, place
+from app.explain.facts.common import NOWHERE, Namespaced, Object, Place, place
 from app.explain.facts.selectors import Term, Toleration, node_selector, required_affinity, tolerations
 from app.explain.facts.values import amounts, at, seconds_since_1970, text, texts
-from app.objects.shape import int_of, maps_of
+from app.objects.shape import int_of, map_of, maps_of
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
@@ -39,14 +40,12 @@ class PodClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod(Named):
+class Pod(Namespaced):
     """`group` is the annotation that names its KAI PodGroup. `workload`, `workload_part` (one of its groups) and
     `workload_group` are what it references in the Kubernetes Workload API. `waiting` has the reasons for which
     containers wait."""
 
     kind = "Pod"
-    namespace: str
-    name: str
     uid: str = ""
     place: Place = NOWHERE
     owner: str = ""
@@ -79,8 +78,10 @@ def pod(obj: Object) -> Pod:
     labels, annotations = at(metadata, "labels"), at(metadata, "annotations")
     owners = maps_of(metadata.get("ownerReferences"))
     return Pod(
-        *identity(metadata),
-        place=place(metadata),
+        sys.intern(text(metadata, "namespace")),
+        text(metadata, "name"),
+        text(metadata, "uid"),
+        place=place(labels),
         owner=next((text(owner, "uid") for owner in owners if owner.get("controller") is True), ""),
         node=sys.intern(text(spec, "nodeName")),
         scheduler=sys.intern(text(spec, "schedulerName") or "default-scheduler"),
@@ -89,7 +90,7 @@ def pod(obj: Object) -> Pod:
         phase=sys.intern(text(status, "phase") or "Pending"),
         unscheduled=_unscheduled(status),
         waiting=_waiting(status),
-        claims=pod_claims(spec, status),
+        claims=pod_claims(spec, status.get("resourceClaimStatuses")),
         group=text(annotations, POD_GROUP_NAME),
         subgroup=text(labels, SUBGROUP),
         workload=text(at(spec, "workloadRef"), "name"),  # Kubernetes 1.35
@@ -103,24 +104,22 @@ def pod(obj: Object) -> Pod:
     )
 
 
-def pod_claims(spec: Object, status: Object | None = None) -> tuple[PodClaim, ...]:
-    """The claims of a pod spec; those made from templates have the name that the pod's status gives."""
-    generated = {
-        text(item, "name"): text(item, "resourceClaimName")
-        for item in maps_of((status or {}).get("resourceClaimStatuses"))
-    }
+def pod_claims(spec: Any, statuses: Any = None) -> tuple[PodClaim, ...]:
+    """The claims of a pod spec; those made from templates have the name that `resourceClaimStatuses` gives."""
+    generated = {text(item, "name"): text(item, "resourceClaimName") for item in maps_of(statuses)}
     return tuple(
         PodClaim(
             text(item, "name"),
             text(item, "resourceClaimName") or generated.get(text(item, "name"), ""),
             text(item, "resourceClaimTemplateName"),
         )
-        for item in maps_of(spec.get("resourceClaims"))
+        for item in maps_of(map_of(spec).get("resourceClaims"))
     )
 
 
-def shape(spec: Object) -> Shape:
+def shape(spec: Any) -> Shape:
     """What the pods of a pod spec ask of a node; limits stand in for requests that are not set, as at admission."""
+    spec = map_of(spec)
     requests = tuple(sorted(pod_requests(spec).items()))
     return _shape(requests, node_selector(spec), required_affinity(spec), tolerations(spec))
 

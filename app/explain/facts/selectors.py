@@ -38,9 +38,9 @@ class Toleration:
     effect: str
 
 
-def node_selector_terms(selector: Mapping[str, Any]) -> tuple[Term, ...]:
+def node_selector_terms(selector: Any) -> tuple[Term, ...]:
     """The terms of a NodeSelector, matchExpressions and matchFields alike: the only field is metadata.name."""
-    return tuple(_term(term) for term in maps_of(selector.get("nodeSelectorTerms")))
+    return tuple(_term(term) for term in maps_of(map_of(selector).get("nodeSelectorTerms")))
 
 
 def required_affinity(spec: Mapping[str, Any]) -> tuple[Term, ...]:

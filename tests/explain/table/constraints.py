@@ -24,7 +24,7 @@ CONSTRAINTS = (
     Row(
         "LevelUnknown",
         "the set asks for a level that is not there",
-        {"sets": (pcs(asked=Asked("block", field="spec.template.topologyConstraint.packDomain")),)},
+        {"sets": (pcs(asked=Asked("block", field="packDomain")),)},
         '"block" is no level of the ClusterTopology grove-topology: its levels are zone, rack and host',
         "you",
         {"sets": (pcs(),)},
@@ -33,11 +33,7 @@ CONSTRAINTS = (
     Row(
         "LevelUnknown",
         "the set prefers a level that is not there",
-        {
-            "sets": (
-                pcs(asked=Asked("zone", "block", "grove-topology", "spec.template.topologyConstraint.pack.required")),
-            )
-        },
+        {"sets": (pcs(asked=Asked("zone", "block", "grove-topology", "pack.required")),)},
         '"block" is no level of the ClusterTopologyBinding grove-topology: its levels are zone, rack and host',
         "you",
         {"sets": (pcs(asked=Asked("zone", "host", "grove-topology")),)},
@@ -47,7 +43,7 @@ CONSTRAINTS = (
         "LevelUnknown",
         "the set names a topology that does not exist",
         {
-            "sets": (pcs(asked=Asked("zone", "", "other", "spec.template.topologyConstraint.pack.required")),),
+            "sets": (pcs(asked=Asked("zone", "", "other", "pack.required")),),
             "gangs": (gang(topology=""),),
         },
         "There is no topology other, which the set names",
