@@ -10,8 +10,7 @@ from starlette.applications import Starlette
 from app.sandbox import crd_names, kubeconfig, manifests, pki
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission
-from app.sandbox.admission.services import Services
-from app.sandbox.admission.webhook import Transport
+from app.sandbox.admission.webhook import Services, Transport
 from app.sandbox.http.app import Api
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors

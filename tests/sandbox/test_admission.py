@@ -10,8 +10,7 @@ import pytest
 
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission, refusal
-from app.sandbox.admission.services import Services
-from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transport
+from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Services, Transport
 from app.sandbox.objects.errors import ApiError
 from app.sandbox.objects.objects import ADMIN, Caller, WriteOptions, copy
 from app.sandbox.objects.patching import MERGE

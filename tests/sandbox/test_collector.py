@@ -8,8 +8,7 @@ import pytest
 
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.admission.chain import Admission
-from app.sandbox.admission.services import Services
-from app.sandbox.admission.webhook import Answer, Hook, Transport
+from app.sandbox.admission.webhook import Answer, Hook, Services, Transport
 from app.sandbox.objects.objects import (
     ADMIN,
     COLLECTOR,

@@ -23,7 +23,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     """One definition has every name that discovery tells of."""
     async with opened(tmp_path) as api:
         named = definition()
-        named["spec"]["names"] |= {"shortNames": ["wd"], "categories": ["all"], "singular": "widget"}
+        named["spec"]["names"] |= {"shortNames": ["wd"], "singular": "widget"}
         await api.sandbox.apply([named])
         yield api
 
@@ -80,7 +80,6 @@ async def test_versions_of_a_group_come_best_first(api: Api) -> None:
                 "kind": "Widget",
                 "verbs": ALL,
                 "shortNames": ["wd"],
-                "categories": ["all"],
             },
             id="a custom resource with all names",
         ),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.objects.causes import field_name
+from app.sandbox.objects.errors import field_name
 from app.sandbox.objects.schema import Schema
 from tests.sandbox.api import Object
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.sandbox.admission.services import Services
+from app.sandbox.admission.webhook import Services
 from app.sandbox.storage.storage import Storage
 
 SERVICE = ("", "services")

@@ -1,13 +1,15 @@
 """A call of a webhook: the AdmissionReview over HTTPS, and its response.
 
-A webhook at a Service is called at one of the endpoints of the Service. Its certificate must be valid for
-`<service>.<namespace>.svc` under the caBundle of the configuration, as with kube-apiserver.
+A webhook at a Service is called at one of the ready endpoints of the Service, as with kube-apiserver and
+`--enable-aggregator-routing`; the sandbox does not create EndpointSlices. Its certificate must be valid for
+`<service>.<namespace>.svc` under the caBundle of the configuration.
 """
 
 import asyncio
+import itertools
 import ssl
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -16,13 +18,16 @@ import aiohttp
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Json, ValidationError
 
-from app.sandbox.objects.objects import Object
+from app.sandbox.objects.objects import Object, labels
 from app.sandbox.objects.selectors import Matches, object_selector
+from app.sandbox.storage.storage import Storage
 
 FindService = Callable[[str, str, int], str]
 """Returns `<address>:<port>` for namespace, name and port of a Service. Raises LookupError if it has no endpoint."""
 
 _ANSWERED = range(200, 207)
+_SERVICES, _SLICES = ("", "services"), ("discovery.k8s.io", "endpointslices")
+_SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class CallFailedError(Exception):
@@ -181,3 +186,36 @@ def _answer(body: bytes, uid: str, mutating: bool) -> Answer:
 
 def _invalid(problem: str) -> CallFailedError:
     return CallFailedError(f"received invalid webhook response: {problem}")
+
+
+class Services:
+    """The Services and EndpointSlices of a storage."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._turns = itertools.count()
+
+    def address(self, namespace: str, name: str, port: int) -> str:
+        """`<address>:<port>` of a ready endpoint, each time of the next one. Raises LookupError if there is none."""
+        service = self._storage.get(_SERVICES, (namespace, name))
+        if service is None:
+            raise LookupError(f'service "{name}" not found')
+        ports = [item for item in service["spec"].get("ports") or () if item["port"] == port]
+        if not ports:
+            raise LookupError(f'no service port {port} found for service "{name}"')
+        addresses = list(self._ready(namespace, name, ports[0].get("name") or ""))
+        if not addresses:
+            raise LookupError(f'no endpoints available for service "{name}"')
+        return addresses[next(self._turns) % len(addresses)]
+
+    def _ready(self, namespace: str, name: str, port_name: str) -> Iterator[str]:
+        for endpoints in self._storage.table(_SLICES).items(namespace):
+            if labels(endpoints).get(_SERVICE_NAME) == name:
+                yield from _addresses(endpoints, port_name)
+
+
+def _addresses(endpoints: Object, port_name: str) -> Iterator[str]:
+    ports = [item["port"] for item in endpoints.get("ports") or () if (item.get("name") or "") == port_name]
+    for endpoint in endpoints.get("endpoints") or ():
+        if (endpoint.get("conditions") or {}).get("ready") is not False:
+            yield from (f"{endpoint['addresses'][0]}:{port}" for port in ports)

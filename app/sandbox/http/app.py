@@ -10,6 +10,9 @@ from starlette.routing import Route
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.http import discovery
 from app.sandbox.http.messages import (
+    Target,
+    access_of,
+    find_target,
     json_response,
     media_type_of,
     read_body,
@@ -17,17 +20,15 @@ from app.sandbox.http.messages import (
     require_object,
     warning,
 )
-from app.sandbox.http.target import Target, access_of, find_target
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Caller, Object, User, is_deleting, key_of, metadata
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests import access_reviews
-from app.sandbox.requests.binding import Binder
+from app.sandbox.requests.binding import Binder, scale_of, scaled
 from app.sandbox.requests.options import delete_options, list_query, write_options
 from app.sandbox.requests.reads import Reader, Representation
-from app.sandbox.requests.scale import scale_of, scaled
 from app.sandbox.requests.writes import Writer
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -77,13 +77,12 @@ def _resource_list(registry: Registry, group: str, version: str) -> Object | Non
 def _resources(item: Served) -> Iterator[Object]:
     """A resource and its subresources. Access reviews can only be created."""
     common = {"namespaced": item.namespaced, "kind": item.kind}
-    names = {"shortNames": item.short_names, "categories": item.categories}
     yield {
         "name": item.plural,
         "singularName": item.singular,
         **common,
         "verbs": ("create",) if item.group == access_reviews.GROUP else _VERBS,
-        **{key: value for key, value in names.items() if value},
+        **({"shortNames": item.short_names} if item.short_names else {}),
     }
     for name in item.subresources:
         verbs = ("create",) if name in CREATED_ONLY else ("get", "patch", "update")

@@ -1,14 +1,21 @@
-"""CEL, evaluated by common-expression-language.
+"""CEL, evaluated by common-expression-language, and the CEL rules of a structural schema (`x-kubernetes-validations`):
+https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules.
+`messageExpression` and `fieldPath` are not supported.
 
 The library has the language, its standard macros and optional values. It lacks the functions that Kubernetes adds
 (quantity, url, ip and others), optional field selection (`.?x`) and the authorizer. An expression that needs one of
 these fails with CelError.
 """
 
+import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import cel
+
+from app.sandbox.objects.errors import Path, cause, shown
+from app.sandbox.objects.objects import Object
 
 
 class CelError(Exception):
@@ -18,11 +25,6 @@ class CelError(Exception):
 @lru_cache(maxsize=2000)
 def _compiled(expression: str) -> Any:
     return cel.compile(expression)
-
-
-def optional(*values: Any) -> Any:
-    """An optional value, with a value if one is given, for a rule with `optionalOldSelf`."""
-    return cel.OptionalValue.of(*values) if values else cel.OptionalValue.none()
 
 
 def holds(expression: str, variables: dict[str, Any]) -> bool:
@@ -36,3 +38,45 @@ def holds(expression: str, variables: dict[str, Any]) -> bool:
     if not isinstance(value, bool):
         raise CelError(f"{expression}: gives {type(value).__name__}, not bool")
     return value
+
+
+MISSING = object()
+
+
+def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Iterator[Object]:
+    """The causes why `value`, which is valid otherwise, cannot replace `old` (MISSING if there is no old value)."""
+    for rule in schema.get("x-kubernetes-validations") or ():
+        if message := _problem(rule, value, old):
+            reason = rule.get("reason", "FieldValueInvalid").removeprefix("FieldValue")
+            prefix = "Forbidden" if reason == "Forbidden" else f"Invalid value: {shown(value)}"
+            yield cause(reason, f"{prefix}: {message}", path)
+    if isinstance(value, list):  # items have no old values
+        for index, item in enumerate(value):
+            yield from broken_rules(schema.get("items") or {}, item, MISSING, (*path, index))
+    elif isinstance(value, dict):
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, item in value.items():
+            part = properties.get(name, additional)
+            if isinstance(part, dict):
+                before = old.get(name, MISSING) if isinstance(old, dict) else MISSING
+                yield from broken_rules(part, item, before, (*path, name))
+
+
+def _problem(rule: Object, value: Any, before: Any) -> str:
+    """Why `value` cannot replace `before`, or "". A transition rule is evaluated only if there is an old value or if it
+    has `optionalOldSelf`. Any other rule is evaluated only if the value has changed."""
+    expression, exists = rule["rule"], before is not MISSING
+    variables = {"self": value, "oldSelf": before} if exists else {"self": value}
+    if re.search(r"\boldSelf\b", expression) is None:
+        skipped = exists and before == value
+    elif rule.get("optionalOldSelf"):
+        variables["oldSelf"] = cel.OptionalValue.of(before) if exists else cel.OptionalValue.none()
+        skipped = False
+    else:
+        skipped = not exists
+    try:
+        if skipped or holds(expression, variables):
+            return ""
+    except CelError as error:
+        return f"rule evaluation error: {error}"
+    return str(rule.get("message") or f"failed rule: {expression}")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.causes import cause, shown
+from app.sandbox.objects.errors import cause, shown
 from app.sandbox.objects.objects import Object, metadata
 from app.sandbox.objects.resources import Served
 

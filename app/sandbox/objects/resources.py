@@ -3,23 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.sandbox.objects.causes import cause
 from app.sandbox.objects.conversion import Convert, relabel
-from app.sandbox.objects.errors import invalid
+from app.sandbox.objects.errors import cause, invalid
 from app.sandbox.objects.objects import Object, TableId
 from app.sandbox.objects.schema import Schema
 
 CRDS: TableId = ("apiextensions.k8s.io", "customresourcedefinitions")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A printer column. `path` is a JSONPath with a leading dot. A column of the type date is shown as an age."""
-
-    name: str
-    path: str
-    type: str = "string"
-    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,10 +26,8 @@ class Served:
     write: Convert
     singular: str = ""
     short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
     has_generation: bool = False
     schema: Schema | None = None
-    columns: tuple[Column, ...] = ()
     subresources: tuple[str, ...] = ()
 
     @property
@@ -113,10 +100,6 @@ def custom_resources(crd: Object) -> list[Served]:
 
 
 def _custom(spec: Object, names: Object, version: Object, table: TableId, stored: str) -> Served:
-    columns = [
-        Column(item["name"], item["jsonPath"], item["type"], item.get("priority") or 0)
-        for item in version.get("additionalPrinterColumns") or ()
-    ]
     return Served(
         group=spec["group"],
         version=version["name"],
@@ -128,9 +111,7 @@ def _custom(spec: Object, names: Object, version: Object, table: TableId, stored
         write=relabel(f"{spec['group']}/{stored}"),
         singular=names.get("singular") or names["kind"].lower(),
         short_names=tuple(names.get("shortNames") or ()),
-        categories=tuple(names.get("categories") or ()),
         has_generation=True,
         schema=Schema(version["schema"]["openAPIV3Schema"]),
-        columns=tuple(columns or [Column("Age", ".metadata.creationTimestamp", "date")]),
         subresources=("status",) if "status" in (version.get("subresources") or {}) else (),
     )

@@ -13,8 +13,8 @@ from typing import Any
 import jsonschema
 from jsonschema import Draft4Validator
 
-from app.sandbox.objects import rules
-from app.sandbox.objects.causes import Path, cause, shown
+from app.sandbox.objects import cel
+from app.sandbox.objects.errors import Path, cause, shown
 from app.sandbox.objects.objects import Object, at, copy
 
 _ENVELOPE = ("apiVersion", "kind", "metadata")
@@ -58,7 +58,7 @@ class Schema:
             path = tuple(error.absolute_path)
             if old is None or at(old, *path) != at(obj, *path) or not path:
                 causes.extend(_causes(error, path))
-        return causes or list(rules.broken_rules(self._source, obj, rules.MISSING if old is None else old))
+        return causes or list(cel.broken_rules(self._source, obj, cel.MISSING if old is None else old))
 
 
 def _translated(schema: Object) -> Object:

@@ -1,4 +1,5 @@
-"""The subresource pods/binding: assigns a pod to a node, and adds the labels and annotations of the Binding."""
+"""The subresources pods/binding, which assigns a pod to a node and adds the labels and annotations of the Binding, and
+`scale` (autoscaling/v1) of objects with replicas."""
 
 from dataclasses import replace
 
@@ -89,3 +90,17 @@ def _bound(pod: Object, binding: Object) -> Object:
         "status": {"conditions": [scheduled]},
     }
     return apply_patch(pod, patch, STRATEGIC)
+
+
+def scale_of(obj: Object) -> Object:
+    """The Scale of a stored object."""
+    spec = {"replicas": (obj.get("spec") or {}).get("replicas", 1)}
+    status = {"replicas": at(obj, "status", "replicas") or 0}
+    identity = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    meta = {key: metadata(obj)[key] for key in identity}
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": meta, "spec": spec, "status": status}
+
+
+def scaled(scale: Object) -> Object:
+    """The merge patch for an object that sets the replicas of a Scale, or those of a merge patch of a Scale."""
+    return {"spec": {"replicas": at(scale, "spec", "replicas")}}

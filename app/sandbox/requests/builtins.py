@@ -4,31 +4,16 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from app.sandbox.objects import conversion
-from app.sandbox.objects.resources import CRDS, Column, Served
+from app.sandbox.objects.resources import CRDS, Served
 from app.sandbox.requests import access_reviews
 
 _OF_1_37 = ("v1beta1", "v1alpha3")
 """Versions of scheduling.k8s.io of a later Kubernetes, which are served only on request."""
 
-_AGE = Column("Age", ".metadata.creationTimestamp", "date")
-_STATUS = Column("Status", ".status.phase")
-_READY = Column("Ready", '.status.conditions[?(@.type=="Ready")].status')
-_VERSION = Column("Version", ".status.nodeInfo.kubeletVersion")
-_NODE = Column("Node", ".spec.nodeName", priority=1)
-_ROLE = Column("Role", ".roleRef.name")
-_EVENT_COLUMNS = (
-    Column("Last Seen", ".lastTimestamp", "date"),
-    Column("Type", ".type"),
-    Column("Reason", ".reason"),
-    Column("Object", ".involvedObject.name"),
-    Column("Message", ".message"),
-)
-
 _CLUSTER: dict[str, Any] = {"namespaced": False}
 _STATUS_ONLY: dict[str, Any] = {"subresources": ("status",)}
 _GENERATION: dict[str, Any] = {"has_generation": True}
 _SPEC_AND_STATUS: dict[str, Any] = {"subresources": ("status",), "has_generation": True}
-_ALL: dict[str, Any] = {"categories": ("all",)}
 _RBAC, _SCHEDULING, _CLAIMS = "rbac.authorization.k8s.io", "scheduling.k8s.io", "resource.k8s.io"
 _DRA = ("v1", "v1beta2", "v1beta1")
 
@@ -43,32 +28,27 @@ def builtins(unserved: Collection[str] = (), later: Collection[str] = ()) -> Ite
 
 
 def _resources() -> Iterator[Served]:
-    yield from _kind("", "Namespace", "namespaces", "ns", columns=(_STATUS, _AGE), **_CLUSTER, **_STATUS_ONLY)
-    yield from _kind("", "Node", "nodes", "no", columns=(_READY, _AGE, _VERSION), **_CLUSTER, **_STATUS_ONLY)
-    pod = {"columns": (_STATUS, _AGE, _NODE), **_GENERATION, **_ALL, "subresources": ("status", "binding")}
-    yield from _kind("", "Pod", "pods", "po", **pod)
+    yield from _kind("", "Namespace", "namespaces", "ns", **_CLUSTER, **_STATUS_ONLY)
+    yield from _kind("", "Node", "nodes", "no", **_CLUSTER, **_STATUS_ONLY)
+    yield from _kind("", "Pod", "pods", "po", subresources=("status", "binding"), **_GENERATION)
     yield from _kind("", "ConfigMap", "configmaps", "cm")
-    yield from _kind("", "Secret", "secrets", columns=(Column("Type", ".type"), _AGE))
+    yield from _kind("", "Secret", "secrets")
     yield from _kind("", "ServiceAccount", "serviceaccounts", "sa", subresources=("token",))
-    service: dict[str, Any] = {"columns": (Column("Type", ".spec.type"), _AGE)}
-    yield from _kind("", "Service", "services", "svc", **service, **_STATUS_ONLY, **_ALL)
-    yield from _kind("", "Event", "events", "ev", columns=_EVENT_COLUMNS)
-    yield from _kind("events.k8s.io", "Event", "events", "ev", columns=_EVENT_COLUMNS)
+    yield from _kind("", "Service", "services", "svc", **_STATUS_ONLY)
+    yield from _kind("", "Event", "events", "ev")
+    yield from _kind("events.k8s.io", "Event", "events", "ev")
     yield from _kind("discovery.k8s.io", "EndpointSlice", "endpointslices")
     yield from _kind(access_reviews.GROUP, "SubjectAccessReview", "subjectaccessreviews", **_CLUSTER)
     yield from _kind(access_reviews.GROUP, "SelfSubjectAccessReview", "selfsubjectaccessreviews", **_CLUSTER)
-    deployment = {**_GENERATION, **_ALL, "subresources": ("status", "scale")}
-    yield from _kind("apps", "Deployment", "deployments", "deploy", **deployment)
+    yield from _kind("apps", "Deployment", "deployments", "deploy", subresources=("status", "scale"), **_GENERATION)
     yield from _kind("networking.k8s.io", "NetworkPolicy", "networkpolicies", "netpol", **_GENERATION)
     yield from _kind("policy", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", **_SPEC_AND_STATUS)
-    holder = Column("Holder", ".spec.holderIdentity")
-    yield from _kind("coordination.k8s.io", "Lease", "leases", columns=(holder, _AGE))
+    yield from _kind("coordination.k8s.io", "Lease", "leases")
     yield from _kind(_RBAC, "Role", "roles")
-    yield from _kind(_RBAC, "RoleBinding", "rolebindings", columns=(_ROLE, _AGE))
+    yield from _kind(_RBAC, "RoleBinding", "rolebindings")
     yield from _kind(_RBAC, "ClusterRole", "clusterroles", **_CLUSTER)
-    yield from _kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", columns=(_ROLE, _AGE), **_CLUSTER)
-    definition: dict[str, Any] = {"columns": (Column("Created At", ".metadata.creationTimestamp"),), **_SPEC_AND_STATUS}
-    yield from _kind(CRDS[0], "CustomResourceDefinition", CRDS[1], "crd", "crds", **definition, **_CLUSTER)
+    yield from _kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", **_CLUSTER)
+    yield from _kind(CRDS[0], "CustomResourceDefinition", CRDS[1], "crd", "crds", **_SPEC_AND_STATUS, **_CLUSTER)
     for name in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         yield from _kind("admissionregistration.k8s.io", name, f"{name.lower()}s", **_GENERATION, **_CLUSTER)
     yield from _kind(_SCHEDULING, "PriorityClass", "priorityclasses", "pc", **_CLUSTER)
@@ -84,7 +64,7 @@ def _kind(
     group: str, kind: str, plural: str, *short: str, versions: tuple[str, ...] = ("v1",), **fields: Any
 ) -> Iterator[Served]:
     """A kind in all its `versions`, the stored one first. `short` are its short names, `fields` those of Served."""
-    fields = {"namespaced": True, "columns": (_AGE,), **fields}
+    fields = {"namespaced": True, **fields}
     for version in versions:
         read, write = conversion.conversions(group, version, versions[0])
         yield Served(

@@ -6,7 +6,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.causes import cause
+from app.sandbox.objects.errors import cause
 from app.sandbox.objects.objects import Object, WriteOptions
 from app.sandbox.objects.resources import Served
 from app.sandbox.objects.selectors import combined, field_selector, label_selector

@@ -1,4 +1,4 @@
-"""Get, list and watch, in three representations: whole objects, metadata only, and tables."""
+"""Get, list and watch, in two representations: whole objects, and metadata only."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import orjson
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Key, Object, metadata, resource_version
+from app.sandbox.objects.objects import Key, Object, metadata
 from app.sandbox.objects.resources import Served
 from app.sandbox.objects.selectors import Matches
-from app.sandbox.requests.table import partial, table
 from app.sandbox.storage.storage import Change, Storage, Watcher
 
 _SNAPSHOTS = 64
@@ -18,25 +17,20 @@ _SNAPSHOTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The form of an answer. `kind` is object, metadata or table; `include` is the `includeObject` of a table."""
+    """The form of an answer: whole objects, or only their metadata."""
 
-    kind: str = "object"
-    include: str = "Metadata"
+    metadata_only: bool = False
 
     def of(self, served: Served, obj: Object) -> Object:
-        if self.kind == "metadata":
-            return partial(obj)
-        if self.kind == "table":
-            return table(served, [obj], self.include, {"resourceVersion": resource_version(obj)})
-        return served.read(obj)
+        if not self.metadata_only:
+            return served.read(obj)
+        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata(obj)}
 
     def of_list(self, served: Served, objects: list[Object], list_metadata: Object) -> Object:
-        if self.kind == "table":
-            return table(served, objects, self.include, list_metadata)
-        if self.kind == "metadata":
-            items, kind, version = [partial(obj) for obj in objects], "PartialObjectMetadataList", "meta.k8s.io/v1"
-        else:
-            items, kind, version = [served.read(obj) for obj in objects], f"{served.kind}List", served.api_version
+        kind, version = f"{served.kind}List", served.api_version
+        if self.metadata_only:
+            kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+        items = [self.of(served, obj) for obj in objects]
         return {"kind": kind, "apiVersion": version, "metadata": list_metadata, "items": items}
 
     def bookmark(self, served: Served, version: int) -> Object:

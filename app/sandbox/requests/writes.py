@@ -12,7 +12,7 @@ from dataclasses import replace
 from app.sandbox import crd_names
 from app.sandbox.admission.chain import Admission, Attributes
 from app.sandbox.objects import errors, lifecycle, objectmeta, patching, resources
-from app.sandbox.objects.causes import cause
+from app.sandbox.objects.errors import cause
 from app.sandbox.objects.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
 from app.sandbox.objects.resources import CRDS, Registry, Served
 from app.sandbox.storage.storage import Storage
