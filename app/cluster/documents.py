@@ -9,7 +9,7 @@ from app.cluster.dialects import dialect_of
 from app.cluster.table import fill
 from app.config.schema import Configuration
 from app.kube.api import Conflict, Key, NotFound, Object, Patch, WatchEvent
-from app.objects.jsonpatch import apply_json_patch, apply_merge_patch
+from app.objects.jsonpatch import apply_merge_patch
 from app.objects.resource import Resource
 from app.objects.shape import map_of
 from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
@@ -110,7 +110,7 @@ class DocumentObjects:
         **_: Any,
     ) -> Object:
         current = await self.get(resource, name, namespace)
-        changed = apply_json_patch(current, patch) if isinstance(patch, list) else apply_merge_patch(current, patch)
+        changed = apply_merge_patch(current, patch)  # the only kind that webhooks send
         return changed if dry_run else self._store(resource, changed, namespace or "")
 
     def _store(self, resource: Resource, obj: Object, namespace: str) -> Object:

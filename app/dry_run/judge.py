@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jsonpatch
+
 from app.admission.decide import Route, decided
 from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
 from app.admission.verdict import Verdict, bad_request
-from app.objects.jsonpatch import apply
 from app.objects.resource import POD, Resource
 from app.objects.shape import map_of
 from app.rules.kinds import ALL
@@ -45,7 +46,8 @@ class Judgement:
     def patched_object(self) -> dict[str, Any] | None:
         if self.verdict is None or not self.verdict.patch:
             return None
-        return apply(self.document, self.verdict.patch)
+        patched: dict[str, Any] = jsonpatch.apply_patch(self.document, self.verdict.patch)
+        return patched
 
     def report(self) -> dict[str, Any]:
         """Returns the judgement as JSON."""

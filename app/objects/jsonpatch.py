@@ -1,15 +1,10 @@
-"""JSON Merge Patch (RFC 7386) and JSON Patch (RFC 6902, without `move` and `copy`), as pure functions."""
+"""JSON Merge Patch (RFC 7386), and whether a JSON Patch (RFC 6902) applies. The library jsonpatch applies it."""
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
 Operation = dict[str, Any]
 """An operation of a JSON Patch."""
-
-
-class PatchError(ValueError):
-    """An operation doesn't apply. The message names it."""
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
@@ -24,92 +19,6 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
         else:
             result[name] = apply_merge_patch(result.get(name), value)
     return result
-
-
-def apply_json_patch(target: Any, operations: list[Operation]) -> Any:
-    """Applies `operations` to `target`, which is changed, and returns the result.
-    PatchError if an operation doesn't apply."""
-    for operation in operations:
-        target = _apply(target, operation)
-    return target
-
-
-def _apply(target: Any, operation: Operation) -> Any:
-    name, path = operation.get("op"), str(operation.get("path", ""))
-    if name not in ("add", "replace", "remove", "test"):
-        raise _refused(operation, f"unsupported operation {name!r}")
-    if name != "remove" and "value" not in operation:
-        raise _refused(operation, "no value")
-    tokens = _tokens(operation, path)
-    if not tokens:
-        return _apply_to_root(target, operation)
-    parent = target
-    for token in tokens[:-1]:
-        parent = _child(parent, token, operation)
-    _apply_to_child(parent, tokens[-1], operation)
-    return target
-
-
-def _tokens(operation: Operation, path: str) -> list[str]:
-    if path and not path.startswith("/"):
-        raise _refused(operation, "a path begins with /")
-    return [_unescaped(token) for token in path.split("/")[1:]]
-
-
-def _apply_to_root(target: Any, operation: Operation) -> Any:
-    if operation["op"] == "remove":
-        raise _refused(operation, "the whole object can't be removed")
-    if operation["op"] == "test":
-        _test(target, operation)
-        return target
-    return operation["value"]
-
-
-def _apply_to_child(parent: Any, token: str, operation: Operation) -> None:
-    if operation["op"] == "add":
-        _add(parent, token, operation)
-        return
-    current = _child(parent, token, operation)
-    key: Any = int(token) if isinstance(parent, list) else token
-    if operation["op"] == "test":
-        _test(current, operation)
-    elif operation["op"] == "replace":
-        parent[key] = operation["value"]
-    else:
-        del parent[key]
-
-
-def _add(parent: Any, token: str, operation: Operation) -> None:
-    if isinstance(parent, dict):
-        parent[token] = operation["value"]
-    elif isinstance(parent, list):
-        position = len(parent) if token == "-" else _position(token, len(parent) + 1, operation)
-        parent.insert(position, operation["value"])
-    else:
-        raise _refused(operation, "the parent is neither a map nor a list")
-
-
-def _child(parent: Any, token: str, operation: Operation) -> Any:
-    if isinstance(parent, dict) and token in parent:
-        return parent[token]
-    if isinstance(parent, list):
-        return parent[_position(token, len(parent), operation)]
-    raise _refused(operation, "no such path")
-
-
-def _position(token: str, length: int, operation: Operation) -> int:
-    if not token.isascii() or not token.isdigit() or int(token) >= length:
-        raise _refused(operation, "no such list position")
-    return int(token)
-
-
-def _test(current: Any, operation: Operation) -> None:
-    if current != operation["value"]:
-        raise _refused(operation, "the test failed")
-
-
-def _refused(operation: Operation, reason: str) -> PatchError:
-    return PatchError(f"JSON patch operation {operation.get('op')} {operation.get('path')!r} doesn't apply: {reason}")
 
 
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
@@ -141,9 +50,3 @@ def _resolve(target: Any, steps: list[str]) -> Any:
         else:
             return None
     return target
-
-
-def apply(obj: dict[str, Any], patch: Iterable[Operation]) -> dict[str, Any]:
-    """Returns a copy of `obj` to which `patch` was applied. PatchError if an operation doesn't apply."""
-    result: dict[str, Any] = apply_json_patch(copy.deepcopy(obj), copy.deepcopy(list(patch)))
-    return result

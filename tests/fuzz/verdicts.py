@@ -8,10 +8,10 @@ from random import Random
 from typing import Any, TypeVar
 
 import orjson
+from jsonpatch import apply_patch
 
 from app.admission.decide import Route
 from app.admission.exchange import Answer, Exchange
-from app.objects.jsonpatch import apply
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
 from tests.fuzz.mutation import Vocabulary, dump, read
@@ -148,7 +148,7 @@ def _check_patch(facts: str, path: str, review: Any, patch: list[Any]) -> None:
     for operation in patch:
         at = f"{operation['path']}/"
         assert any(f"{place}/".startswith(at) or at.startswith(f"{place}/") for place in PATCHED[path]), operation
-    changed = {**review, "request": {**review["request"], "object": apply(review["request"]["object"], patch)}}
+    changed = {**review, "request": {**review["request"], "object": apply_patch(review["request"]["object"], patch)}}
     again = answered(CLUSTERS.routes(facts)[path], changed)["response"]
     assert (again["allowed"], "patch" in again) == (True, False), again
 

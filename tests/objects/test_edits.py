@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from jsonpatch import JsonPatchException, apply_patch
+from jsonpointer import JsonPointerException
 
 from app.objects.edits import ABSENT, Edit, operations, pointer
-from app.objects.jsonpatch import PatchError, applies, apply
+from app.objects.jsonpatch import applies
 
 CASES: list[Any] = [
     pytest.param({"a": 1}, [Edit(("a",), 1)], [], id="what is so"),
@@ -33,7 +35,7 @@ CASES: list[Any] = [
 def test_operations(obj: dict[str, Any], changes: list[Edit], expected: list[Any]) -> None:
     patch = operations(obj, changes)
     assert [(operation["op"], operation["path"], operation.get("value")) for operation in patch] == expected
-    result = apply(obj, patch)
+    result = apply_patch(obj, patch)
     assert len(patch) > 1 or applies(obj, patch)
     assert operations(result, [changes[-1]]) == []
 
@@ -53,8 +55,8 @@ def test_operations(obj: dict[str, Any], changes: list[Edit], expected: list[Any
 def test_what_does_not_apply(operation: dict[str, Any]) -> None:
     obj = {"a": {}, "l": [1], "s": "text"}
     assert not applies(obj, [operation])
-    with pytest.raises(PatchError, match="doesn't apply"):
-        apply(obj, [operation])
+    with pytest.raises((JsonPatchException, JsonPointerException, TypeError)):
+        apply_patch(obj, [operation])
 
 
 def test_pointers() -> None:
@@ -64,4 +66,4 @@ def test_pointers() -> None:
 def test_an_item_is_added_at_the_end_of_a_list() -> None:
     operation = {"op": "add", "path": "/l/-", "value": 2}
     assert applies({"l": [1]}, [operation])
-    assert apply({"l": [1]}, [operation]) == {"l": [1, 2]}
+    assert apply_patch({"l": [1]}, [operation]) == {"l": [1, 2]}

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
@@ -13,7 +14,6 @@ from app.kube.api import Conflict, Forbidden, Object, Unavailable, WatchEvent
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.objects.jsonpatch import apply
 from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_resources import (
     IN_USE_SECONDS,
@@ -43,7 +43,8 @@ def clique(name: str = "train-0-worker", mode: Any = "shared", uid: str = "u", *
     obj = builders.pod_clique(name, builders.labels("train", 0, "train-0"))
     owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "train", "uid": uid}
     obj["metadata"] |= {"namespace": "ns", "ownerReferences": [owner], **metadata}
-    return apply(obj, list(injection_into(obj, "ns", mode).patch))
+    patched: dict[str, Any] = apply_patch(obj, list(injection_into(obj, "ns", mode).patch))
+    return patched
 
 
 PLAN = injection_into(clique(), "ns", "shared").plan

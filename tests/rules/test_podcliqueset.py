@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.objects.edits import operations
-from app.objects.jsonpatch import apply
 from app.objects.resource import NODE
 from app.rules.kinds import POD_CLIQUE
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet, read_pod_clique_set
@@ -66,7 +66,7 @@ RACK, ZONE = "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"
 )
 def test_the_node_is_the_authority_for_its_labels(labels: Any, node: dict[str, str], result: dict[str, str]) -> None:
     binding = {"metadata": {"name": "p"} if labels is None else {"name": "p", "labels": labels}}
-    after = apply(binding, operations(binding, binding_changes(binding, node, [RACK, ZONE])))
+    after = apply_patch(binding, operations(binding, binding_changes(binding, node, [RACK, ZONE])))
     assert after["metadata"]["labels"] == result
     assert operations(after, binding_changes(after, node, [RACK, ZONE])) == []
 

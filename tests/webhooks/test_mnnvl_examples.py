@@ -7,8 +7,8 @@ version, and both carry the PodGang and the manager, and belong to the PodClique
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
-from app.objects.jsonpatch import apply
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from tests.reviews import Caller, cluster, load, patch_of
 
@@ -173,7 +173,7 @@ async def test_the_annotation_chooses_the_device_class() -> None:
 async def injected(case: str) -> tuple[dict[str, Any], dict[str, Any]]:
     review = load(f"podclique.{case}")
     obj = review["request"]["object"]
-    return obj, apply(obj, patch_of(await Caller().ask("/mutate/podclique", review)))
+    return obj, apply_patch(obj, patch_of(await Caller().ask("/mutate/podclique", review)))
 
 
 def with_claim(before: dict[str, Any], claim: str) -> dict[str, Any]:

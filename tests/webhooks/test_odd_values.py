@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
-from app.objects.jsonpatch import apply
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, load, patch_of, path_of, recorded_sets
 
@@ -79,6 +79,6 @@ async def test_an_odd_value_gets_a_verdict(name: str) -> None:
             response = await caller.ask(path_of(name), review)
             assert response.get("status", {}).get("code") in (None, 400, 403, 422, 503), (place, odd, response)
             if "patch" in response and place[:2] != OWNERS:
-                review["request"]["object"] = apply(review["request"]["object"], patch_of(response))
+                review["request"]["object"] = apply_patch(review["request"]["object"], patch_of(response))
                 again = await caller.ask(path_of(name), review)
                 assert (again["allowed"], patch_of(again)) == (True, []), (place, odd, again)

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.config.schema import Configuration, Workloads
-from app.objects.jsonpatch import apply
 from app.sandbox.objects import cel
 from app.webhooks.registry import MUTATE_POD
 from tests.reviews import Caller, patch_of
@@ -46,7 +46,7 @@ async def answered(pod: Any, workloads: Workloads | None = None) -> Any:
     caller = Caller(configuration=Configuration(workloads=workloads or Workloads()))
     response = await caller.ask("/mutate/pod", review(pod))
     assert response["allowed"]
-    return apply(pod, patch_of(response))
+    return apply_patch(pod, patch_of(response))
 
 
 @pytest.mark.parametrize(("spec", "annotations", "marked"), PODS)

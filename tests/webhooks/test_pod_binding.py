@@ -5,12 +5,12 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.admission.review import dumps, parse
 from app.cluster import watched
 from app.cluster.cluster import Cluster
 from app.kube.api import Object
-from app.objects.jsonpatch import apply
 from app.objects.resource import NODE
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.webhooks.pod_binding import PodBindingWebhook
@@ -41,7 +41,7 @@ class World:
         review = load("pod-binding.gpu-node-1")
         review["request"]["object"]["target"] = {"kind": "Node", "name": target}
         review["request"]["object"]["metadata"]["labels"] = {f"k/{key}": value for key, value in labels.items()}
-        after = apply(review["request"]["object"], self.webhook(parse(dumps(review))).patch)
+        after = apply_patch(review["request"]["object"], self.webhook(parse(dumps(review))).patch)
         found: dict[str, str] = after["metadata"]["labels"]
         return found
 

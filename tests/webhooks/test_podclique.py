@@ -5,11 +5,11 @@ import copy
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.cluster.table import SETS, fill
 from app.config.schema import Configuration, Mnnvl
 from app.kube.api import ClusterError, Forbidden, Unavailable
-from app.objects.jsonpatch import apply
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from tests.kube import virtual
 from tests.reviews import Caller, cluster, load, patch_of
@@ -19,7 +19,7 @@ CLAIM = {"name": "mnnvl", "resourceClaimName": "distributed-training-0-mnnvl-cla
 
 
 def claims_of(review: dict[str, Any], response: dict[str, Any]) -> Any:
-    return apply(review["request"]["object"], patch_of(response))["spec"]["podSpec"].get("resourceClaims")
+    return apply_patch(review["request"]["object"], patch_of(response))["spec"]["podSpec"].get("resourceClaims")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_a_clique_that_opts_out_is_left_alone() -> None:
 @pytest.mark.parametrize("fails", [True, False])
 async def test_a_stored_claim_stays_while_the_set_is_unknown(fails: bool) -> None:
     caller, review = Caller(), load(WORKER)
-    stored = apply(review["request"]["object"], patch_of(await caller.ask("/mutate/podclique", review)))
+    stored = apply_patch(review["request"]["object"], patch_of(await caller.ask("/mutate/podclique", review)))
     review["request"] |= {"operation": "UPDATE", "oldObject": stored}
     forget_sets(caller)
     if fails:

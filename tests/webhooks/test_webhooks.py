@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.cluster.table import DOMAINS, NODES, SETS, TOPOLOGIES, Fact
 from app.config.schema import Configuration, PodBinding
 from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
-from app.objects.jsonpatch import apply
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
@@ -52,7 +52,7 @@ async def test_a_new_gang_waits_for_its_resources() -> None:
     caller = Caller()
     await with_resources(caller)
     created = load("podgang.replica-0")
-    after = apply(created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created)))
+    after = apply_patch(created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created)))
     assert after["metadata"]["annotations"][ADOPTED] == "false"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
@@ -61,7 +61,7 @@ async def test_a_stored_gang_takes_them() -> None:
     caller = Caller()
     updated = await with_resources(caller)
     uid = updated["request"]["object"]["metadata"]["uid"]
-    after = apply(updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated)))
+    after = apply_patch(updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated)))
     assert after["metadata"]["annotations"][ADOPTED] == "true"
     assert owners(caller) == [[("PodGang", uid)], [("PodGang", uid)]]
     updated["request"]["object"] = after
@@ -83,7 +83,7 @@ async def test_a_new_gang_takes_nothing_whatever_its_uid(uid: Any) -> None:
     await with_resources(caller)
     created = load("podgang.replica-0")
     created["request"]["object"]["metadata"]["uid"] = uid
-    after = apply(created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created)))
+    after = apply_patch(created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created)))
     assert after["metadata"]["annotations"][ADOPTED] == "false"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
@@ -92,7 +92,7 @@ async def test_a_dry_update_answers_the_same_and_takes_nothing() -> None:
     caller = Caller()
     updated = await with_resources(caller)
     updated["request"]["dryRun"] = True
-    after = apply(updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated)))
+    after = apply_patch(updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated)))
     assert after["metadata"]["annotations"][ADOPTED] == "true"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
@@ -100,7 +100,7 @@ async def test_a_dry_update_answers_the_same_and_takes_nothing() -> None:
 async def test_a_claim_of_truth_without_resources_is_taken_away() -> None:
     created = load("podgang.replica-0")
     created["request"]["object"]["metadata"]["annotations"] = {ADOPTED: "true"}
-    after = apply(created["request"]["object"], patch_of(await Caller().ask("/mutate/podgang", created)))
+    after = apply_patch(created["request"]["object"], patch_of(await Caller().ask("/mutate/podgang", created)))
     assert ADOPTED not in after["metadata"]["annotations"]
 
 
@@ -117,7 +117,7 @@ async def test_an_adoption_that_fails_is_the_reconcilers_and_holds_nothing_up(er
     updated = await with_resources(caller)
     caller.cluster.client.fail_next("patch", COMPUTE_DOMAIN, error)
     response = await caller.ask("/mutate/podgang", updated)
-    after = apply(updated["request"]["object"], patch_of(response))
+    after = apply_patch(updated["request"]["object"], patch_of(response))
     assert response["allowed"] is True
     assert after["metadata"]["annotations"][ADOPTED] == "false"
 
@@ -130,7 +130,7 @@ async def test_a_set_that_is_not_cached_is_read_once(exists: bool) -> None:
     gang = load("podgang.replica-0")
     gang["request"]["object"]["metadata"]["labels"] |= {"grove.io/pcs-name": "tas-deep"}
     response = await Caller(offline).ask("/mutate/podgang", gang)
-    pack = apply(gang["request"]["object"], patch_of(response))["spec"]["topologyConstraint"]["packConstraint"]
+    pack = apply_patch(gang["request"]["object"], patch_of(response))["spec"]["topologyConstraint"]["packConstraint"]
     assert pack.get("required") == ("topology.kubernetes.io/zone" if exists else None)
     assert pack["preferred"] == "topology.kubernetes.io/numa"
     assert [call.resource for call in offline.client.calls] == [POD_CLIQUE_SET]
@@ -233,7 +233,7 @@ async def test_configured_labels_hold_without_a_topology() -> None:
     caller = Caller(OfflineCluster([NODE], node_labels=("topology.kubernetes.io/rack",)), configuration)
     review = load("pod-binding.gpu-node-1")
     review["request"]["object"]["metadata"]["labels"] = {"topology.kubernetes.io/rack": "fake", "mine": "kept"}
-    after = apply(review["request"]["object"], patch_of(await caller.ask("/mutate/pod-binding", review)))
+    after = apply_patch(review["request"]["object"], patch_of(await caller.ask("/mutate/pod-binding", review)))
     assert after["metadata"]["labels"] == {"topology.kubernetes.io/rack": "r12", "mine": "kept"}
 
 
@@ -274,7 +274,7 @@ def constrained(configs: Any) -> tuple[Caller, dict[str, Any]]:
 @pytest.mark.parametrize("name", [[], {}, ["a"], {"a": 1}, 7, None])
 async def test_a_group_config_whose_name_is_no_text_is_replaced(name: Any) -> None:
     caller, gang = constrained([{"name": name}])
-    after = apply(gang["request"]["object"], patch_of(await caller.ask("/mutate/podgang", gang)))
+    after = apply_patch(gang["request"]["object"], patch_of(await caller.ask("/mutate/podgang", gang)))
     (config,) = after["spec"]["topologyConstraintGroupConfigs"]
     assert config == {
         "name": "scalable-inference-0-inference-pool-0",

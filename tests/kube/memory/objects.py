@@ -7,9 +7,8 @@ import orjson
 
 from app.kube.answers import error_from_status
 from app.kube.api import Conflict, Forbidden, Key, Object, Patch, PatchKind
-from app.objects.jsonpatch import PatchError, apply_json_patch, apply_merge_patch
 from app.objects.resource import Resource
-from app.sandbox.objects import selectors
+from app.sandbox.objects import patching, selectors
 from app.sandbox.objects.errors import ApiError
 
 
@@ -52,11 +51,9 @@ def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
     if isinstance(patch, list) != (kind == "json"):
         raise Forbidden("a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest")
     try:
-        result: Any = (
-            apply_json_patch(copy_of(before), patch) if isinstance(patch, list) else apply_merge_patch(before, patch)
-        )
-    except PatchError as problem:
-        raise Forbidden(str(problem), code=422, reason="Invalid") from None
+        result: Any = patching.apply_patch(before, patch, patching.JSON if kind == "json" else patching.MERGE)
+    except ApiError as error:
+        raise error_from_status(error.status(), error.code) from None
     if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
         raise Forbidden("the patched object has no metadata", code=422, reason="Invalid")
     return copy_of(result)

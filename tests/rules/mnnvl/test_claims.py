@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
-from app.objects.jsonpatch import apply
 from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.claims import Injection, desired_compute_domain, is_gpu, reservation_warning
 from app.rules.mnnvl.plan import Plan
@@ -61,7 +61,8 @@ def planned(obj: dict[str, Any], mode: Any = "shared") -> Plan:
 
 
 def patched(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
-    return apply(obj, list(injection_into(obj, "ns", mode).patch))
+    patched: dict[str, Any] = apply_patch(obj, list(injection_into(obj, "ns", mode).patch))
+    return patched
 
 
 @pytest.mark.parametrize("enabled", ["false", "True", "1", "", True, None, ["true"]])
@@ -264,7 +265,7 @@ def test_a_claim_that_was_stored_stays_when_the_spec_is_reset_from_its_template(
     """As Grove's operator does at each reconcile: a changed mode restarts no pods."""
     stored = patched(clique(), first)
     injection = injection_into(clique(), "ns", then, stored)  # type: ignore[arg-type]
-    assert apply(clique(), list(injection.patch)) == stored
+    assert apply_patch(clique(), list(injection.patch)) == stored
 
 
 @pytest.mark.parametrize("mode", ["shared", "template"])
@@ -301,7 +302,7 @@ def test_annotations_that_became_invalid_keep_the_stored_claim(
     assert kept.plan is not None
     assert (kept.findings, kept.plan.base_name, kept.mode) == ((), "pcs-0", mode)
     assert kept.plan.device_class == "compute-domain.nvidia.com"
-    assert apply(updated, list(kept.patch))["spec"] == stored["spec"]
+    assert apply_patch(updated, list(kept.patch))["spec"] == stored["spec"]
     assert kept.warnings[0].startswith(f"the stored claim of the PodClique stays: {problem}")
     assert injection_into(annotated, "ns", "shared").findings != ()
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
-from app.objects.jsonpatch import apply
 from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.rules.mnnvl.demand import (
@@ -36,7 +36,7 @@ def stored(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
     """`obj` after admission, without its annotations."""
     injection = injection_into(obj, "ns", mode)
     assert injection.plan is not None
-    patched = apply(obj, list(injection.patch))
+    patched = apply_patch(obj, list(injection.patch))
     return {**patched, "metadata": {key: value for key, value in patched["metadata"].items() if key != "annotations"}}
 
 

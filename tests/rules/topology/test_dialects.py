@@ -4,9 +4,9 @@ import copy
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.objects.edits import operations
-from app.objects.jsonpatch import apply
 from app.rules.podcliqueset import Pack, read_pod_clique_set
 from app.rules.topology.bindings import BINDINGS
 from app.rules.topology.design import DESIGN, UNSERVED
@@ -42,7 +42,9 @@ def a_set(**constraint: Any) -> Any:
 
 
 def after(dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]) -> dict[str, Any]:
-    return apply(obj, operations(obj, dialect.podgang_changes(obj, pcs, Around(managed=topology))))
+    patch = operations(obj, dialect.podgang_changes(obj, pcs, Around(managed=topology)))
+    patched: dict[str, Any] = apply_patch(obj, patch)
+    return patched
 
 
 @pytest.mark.parametrize("topology", [ON, OFF], ids=["enabled", "disabled"])

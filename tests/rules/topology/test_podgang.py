@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 import pytest
+from jsonpatch import apply_patch
 
 from app.objects.edits import operations
-from app.objects.jsonpatch import apply
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Level, Topology
 from app.rules.topology.podgang import Member, Members, constraint_changes
@@ -52,10 +52,11 @@ def pack(required: str | None, preferred: str = HOST) -> dict[str, Any]:
 def after(obj: dict[str, Any], topology: Topology = FULL, pcs: Any = PCS) -> dict[str, Any]:
     """`obj` with the rule's changes; a second pass must have nothing to say."""
     before = copy.deepcopy(obj)
-    result = apply(obj, operations(obj, constraint_changes(obj, pcs, topology)))
+    result = apply_patch(obj, operations(obj, constraint_changes(obj, pcs, topology)))
     assert obj == before
     assert operations(result, constraint_changes(result, pcs, topology)) == []
-    return result
+    patched: dict[str, Any] = result
+    return patched
 
 
 BOTH = ("pcs-0-pool-0-worker", "pcs-0-pool-0-leader", "pcs-0-pool-1-worker")
