@@ -7,9 +7,8 @@ import orjson
 from app.cluster.podgangs import packed
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
-from app.rules.workload.groups import GroupRef, group_keys, group_ref, shared_key
+from app.rules.workload.groups import POD_GROUP_NAME, SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
-from app.rules.workload.pods import POD_GROUP_NAME, SKIP_PODGROUPER
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")

@@ -6,7 +6,7 @@ from app.doctor.report import Check
 from app.kube.api import Client, Object
 from app.objects.fields import listed
 from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN
-from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
+from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
 from app.rules.topology.coverage import CONDITION
 from app.rules.topology.dialect import Dialect
 

@@ -13,7 +13,7 @@ from app.kube.api import Client, ClusterError, Key, NotFound
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.resource import POD
-from app.rules.workload.pods import POD_GROUP_NAME, SKIP_PODGROUPER
+from app.rules.workload.groups import POD_GROUP_NAME, SKIP_PODGROUPER
 
 AT_ONCE = 16
 MOST_EVENTS = 10

@@ -3,7 +3,7 @@
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
 from app.objects.edits import operations
-from app.rules.workload.pods import admission_changes
+from app.rules.workload.groups import admission_changes
 
 
 class PodWebhook:

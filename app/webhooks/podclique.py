@@ -22,8 +22,8 @@ from app.rules.mnnvl.allocation import ConfiguredMode, allocation_warning, claim
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 from app.rules.mnnvl.claims import Injection, plan_injection, reservation_warning
 from app.rules.mnnvl.demand import annotations_of_demand, inherited_annotations, read_demand
-from app.rules.mnnvl.grove_groups import both_vocabularies
 from app.rules.mnnvl.plan import Member, Plan, device_class_of, read_member
+from app.rules.mnnvl.set_annotations import both_vocabularies
 from app.rules.podcliqueset import PodCliqueSet
 
 PATIENCE_SECONDS = 4.0

@@ -14,9 +14,8 @@ from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
 from app.rules.labels import MNNVL_ENABLED
-from app.rules.workload.groups import IGNORE
+from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.rules.workload.kai_podgroup import KAI_SCHEDULER
-from app.rules.workload.pods import SKIP_PODGROUPER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.pod import PodWebhook
 from app.webhooks.pod_binding import PodBindingWebhook

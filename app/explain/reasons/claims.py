@@ -12,7 +12,7 @@ from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.reasons.gates import grouped, refs
 from app.explain.words import ago, counted, listed
-from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
+from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
 
 MOST_CONSUMERS = 256
 CHANNEL_DRIVER = "compute-domain.nvidia.com"

@@ -1,15 +1,31 @@
-"""Validation of the MNNVL annotations of a PodCliqueSet, in both vocabularies. Its PodCliques inherit
-them, and would be rejected one by one. `grove_groups` has the findings about Grove's own annotation."""
+"""Validation of the MNNVL annotations of a PodCliqueSet, in both vocabularies, which exclude each other. Its PodCliques
+inherit them, and would be rejected one by one. Groups that Grove accepts although they can't work are rejected too.
 
-from collections.abc import Iterator, Mapping, Sequence
+For each group (`grove.io/mnnvl-group`) and each replica of the set, Grove makes a ComputeDomain
+`<set>-<replica>-<group>` and labels it with its own name. It injects the claim `mnnvl-claim` unless the pod has a claim
+of that name. Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.objects.fields import FieldError, invalid, not_supported
-from app.rules.labels import MNNVL_DEVICE_CLASS, MNNVL_SCOPE
-from app.rules.mnnvl.grove_groups import group_findings
+from app.objects.edits import value_at
+from app.objects.fields import FieldError, FieldPath, forbidden, invalid, not_supported
+from app.objects.metadata import annotations_of
+from app.objects.names import MAX_LABEL, is_label
+from app.objects.shape import maps_of
+from app.rules.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, SCOPES, is_device_class
 from app.rules.mnnvl.template import CliqueTemplate, Layer, Template, read_template
 from app.rules.podcliqueset import PodCliqueSet
+
+GROVE_CLAIM = "mnnvl-claim"
+GROVE_FINALIZER = "grove.io/computedomain-finalizer"
+"""The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""
+
+FORMER_ANNOTATION = "grove.io/auto-mnnvl"
+"""An annotation that only releases of Grove between January and August 2026 read."""
 
 
 def validate_annotations(
@@ -60,3 +76,191 @@ def _device_class_problem(layer: Layer, clique: CliqueTemplate) -> FieldError | 
         return None
     text = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
     return invalid(layer.path.key(MNNVL_DEVICE_CLASS), device_class, text)
+
+
+def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[FieldError]:
+    """Returns findings about the groups of a PodCliqueSet. `others` are the stored sets of its namespace."""
+    findings = [*_both_vocabularies(template), *_values(template)]
+    names = {clique.mnnvl_group for clique in template.cliques if clique.mnnvl_group and clique.whole_gpus}
+    if findings or not names:
+        return findings
+    return [*_too_long(template, names), *_collisions(template, names, others), *_own_claims(template)]
+
+
+# Both vocabularies.
+
+
+def both_vocabularies(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> FieldError | None:
+    """Returns a finding if our `annotations`, its own or inherited, enable MNNVL for a PodClique
+    that is in a group of Grove: by its own annotation, or because Grove has injected its claim."""
+    if not annotations.enables:
+        return None
+    layer = Layer(FieldPath("metadata.annotations"), "", annotations_of(clique))
+    group = _group_of_claim(clique) if layer.group is None else layer.group
+    return _both(layer.path, group) if group else None
+
+
+def _group_of_claim(clique: Mapping[str, Any]) -> str:
+    """Returns the name of the ComputeDomain whose claim Grove has injected, or ""."""
+    claims = maps_of(value_at(clique, ("spec", "podSpec", "resourceClaims")))
+    names = (claim.get("resourceClaimTemplateName") for claim in claims if claim.get("name") == GROVE_CLAIM)
+    return str(next(names, "") or "")
+
+
+def _both_vocabularies(template: Template) -> Iterator[FieldError]:
+    reported: set[int] = set()
+    for layer in template.layers:
+        if layer.enabled and layer.group:
+            reported.add(id(layer))
+            yield _both(layer.path, layer.group)
+    for clique in template.cliques:
+        enabling = clique.enabling
+        if enabling is not None and clique.mnnvl_group and not any(id(layer) in reported for layer in clique.layers):
+            yield _both(clique.layers[0].path, clique.mnnvl_group, f"{enabling.place} has {MNNVL_ENABLED}")
+
+
+def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
+    cause = f" ({reason})" if reason else ""
+    return forbidden(
+        path,
+        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: "{group}" exclude each other{cause}, because each pod would get '
+        f"two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove manages MNNVL here (autoMNNVLEnabled), "
+        f'and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}: "none" takes a clique out of a group',
+    )
+
+
+def _values(template: Template) -> Iterator[FieldError]:
+    for layer in template.layers:
+        value = layer.annotations.get(MNNVL_GROUP)
+        if value is not None and not (isinstance(value, str) and is_label(value)):
+            text = "must be \"none\" or a name of lowercase letters, digits and '-', of at most 63 characters"
+            yield invalid(layer.path.key(MNNVL_GROUP), value, text)
+
+
+# Names of ComputeDomains.
+
+
+def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError]:
+    last = max(template.replicas - 1, 0)
+    for layer in template.layers:
+        longest = f"{template.name}-{last}-{layer.group}"
+        if layer.group and layer.group in names and len(longest) > MAX_LABEL:
+            most = MAX_LABEL - len(f"{template.name}-{last}-")
+            text = (
+                f'the ComputeDomain "{longest}" would have {len(longest)} characters, and Grove puts its name into a '
+                f"label of at most {MAX_LABEL}: the PodCliqueSet would never get its PodCliques. "
+                + (f"Use at most {most} characters" if most > 0 else "Use a shorter name for the PodCliqueSet")
+            )
+            yield invalid(layer.path.key(MNNVL_GROUP), layer.group, text)
+
+
+def _collisions(template: Template, names: Iterable[str], others: Iterable[PodCliqueSet]) -> Iterator[FieldError]:
+    for other in others:
+        if other.name == template.name or other.deleting:
+            continue
+        for name in sorted(names):
+            for other_group in other.mnnvl_groups:
+                ours, theirs = (template.name, template.replicas, name), (other.name, other.replicas, other_group)
+                shared = shared_domain(ours, theirs)
+                if shared is not None:
+                    yield _collision(template, name, other, other_group, shared)
+
+
+def _collision(template: Template, name: str, other: PodCliqueSet, other_group: str, shared: str) -> FieldError:
+    layer = next((layer for layer in template.layers if layer.group == name), template.layer)
+    text = (
+        f'its ComputeDomain "{shared}" is also that of group "{other_group}" of PodCliqueSet "{other.name}", and Grove '
+        f"would not take it over: this PodCliqueSet would never get its PodCliques. Use another group"
+    )
+    return invalid(layer.path.key(MNNVL_GROUP), name, text)
+
+
+def shared_domain(first: tuple[str, int, str], second: tuple[str, int, str]) -> str | None:
+    """Returns the name of a ComputeDomain that two groups, each (set, replicas, group), have in common, or None.
+
+    Names are `<set>-<replica>-<group>`. The set "a" with the group "1-x" and the set "a-0" with the group "x" therefore
+    share `a-0-1-x`. The time that this takes doesn't depend on the number of replicas.
+    """
+    if len(first[0]) > len(second[0]):
+        first, second = second, first
+    (short, replicas_of_short, group_of_short), (long, replicas_of_long, group_of_long) = first, second
+    if short == long or not long.startswith(f"{short}-"):
+        return None
+    index, _, suffix = long[len(short) + 1 :].partition("-")
+    begin, end = (f"{suffix}-" if suffix else ""), f"-{group_of_long}"
+    if not (_is_index(index, replicas_of_short) and group_of_short.startswith(begin) and group_of_short.endswith(end)):
+        return None
+    inner = group_of_short[len(begin) : len(group_of_short) - len(end)]
+    return f"{short}-{index}-{group_of_short}" if _is_index(inner, replicas_of_long) else None
+
+
+def _is_index(text: str, replicas: int) -> bool:
+    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) < max(replicas, 1)
+
+
+# Claims.
+
+
+def _own_claims(template: Template) -> Iterator[FieldError]:
+    for clique in template.cliques:
+        for path, name in clique.claims:
+            if name == GROVE_CLAIM and clique.mnnvl_group and clique.whole_gpus:
+                text = (
+                    f"Grove takes a claim of this name for its own and would not inject the one of group "
+                    f'"{clique.mnnvl_group}": the pods would not be in its ComputeDomain, and would stay pending if '
+                    f"nothing makes their claim. Rename the claim"
+                )
+                yield invalid(path, name, text)
+
+
+# Ignored annotations.
+
+
+def ignored_annotations(template: Template, *, groups_read: bool, compute_domains: bool) -> list[str]:
+    """Returns warnings about annotations that no component reads. `groups_read` is true if the Grove of this cluster
+    reads `grove.io/mnnvl-group`, and `compute_domains` if NVIDIA's ComputeDomain API is installed."""
+    warnings = [warning for layer in template.layers for warning in _unread(layer, groups_read=groups_read)]
+    if groups_read:
+        warnings += _without_gpus(template)
+    if template.asking and not compute_domains:
+        names = ", ".join(f'"{clique.name}"' for clique in template.asking)
+        warnings.append(
+            f"MNNVL is asked for by {names}, but NVIDIA's ComputeDomain API is not installed in this cluster: install "
+            f"the driver, or remove the annotations"
+        )
+    return warnings
+
+
+def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
+    annotations = layer.annotations
+    if FORMER_ANNOTATION in annotations:
+        yield (
+            f"{layer.path.key(FORMER_ANNOTATION)} is read by no component of this cluster; use {MNNVL_GROUP} or "
+            f"{MNNVL_ENABLED}"
+        )
+    enabled = annotations.get(MNNVL_ENABLED)
+    if enabled is not None and enabled not in ("true", "false"):
+        yield f'{layer.path.key(MNNVL_ENABLED)} is "{enabled}", which counts as "false"; only "true" asks for MNNVL'
+    if layer.group and not groups_read:
+        yield (
+            f"{layer.path.key(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it; use {MNNVL_ENABLED} "
+            f"and {MNNVL_SCOPE}"
+        )
+    if MNNVL_ENABLED not in annotations:
+        for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS):
+            if key in annotations:
+                yield f"{layer.path.key(key)} has no effect without {MNNVL_ENABLED} in the same place"
+
+
+def _without_gpus(template: Template) -> Iterator[str]:
+    members: dict[int, list[CliqueTemplate]] = {}
+    for clique in template.cliques:
+        decisive = next((layer for layer in clique.layers if layer.group is not None), None)
+        members.setdefault(id(decisive), []).append(clique)
+    for layer in template.layers:
+        cliques = members.get(id(layer), [])
+        if layer.group and cliques and not any(clique.whole_gpus for clique in cliques):
+            yield (
+                f'{layer.path.key(MNNVL_GROUP)} "{layer.group}" is ignored: no container of '
+                f"{', '.join(clique.name for clique in cliques)} asks for nvidia.com/gpu"
+            )

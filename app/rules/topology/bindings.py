@@ -21,12 +21,14 @@ from app.rules.topology.dialect import Dialect, LevelsVerdict, TopologyFacts
 from app.rules.topology.drift import drifted_constraints
 from app.rules.topology.levels import Level
 from app.rules.topology.owners import Owner
-from app.rules.topology.pack_updates import is_unchanged, needs_names, validate_change
 from app.rules.topology.packs import (
     deprecated_fields,
     effective_names,
+    is_unchanged,
+    needs_names,
     packing_warnings,
     read_packings,
+    validate_change,
     validate_packings,
 )
 

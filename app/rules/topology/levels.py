@@ -1,6 +1,7 @@
-"""Topology domains, and the levels of a ClusterTopology with their validation. Source: `rules/README.md`."""
+"""Topology domains, and the levels of a ClusterTopology with their validation and the authorization to write them.
+Source: `rules/README.md`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +78,7 @@ def read_levels(spec_levels: Any) -> tuple[Level, ...]:
 
 def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
     """Returns findings about a ClusterTopology. Each domain must be one of DOMAINS and unique, and each key a qualified
-    label name and unique. Levels may be in any order. `authorization` decides who may write it."""
+    label name and unique. Levels may be in any order. `refusal_to_write` decides who may write it."""
     findings: list[FieldError] = []
     root = FieldPath("")
     spec = walk_map(obj, "spec", root, findings)
@@ -139,3 +140,19 @@ def _validate_text(value: Any, at: FieldPath, rule: TextRule, seen: set[str], fi
         findings.append(duplicate(at, value))
     else:
         seen.add(value)
+
+
+def refusal_to_write(kind: str, name: str, operation: str, username: str, authorized: Collection[str]) -> str | None:
+    """Returns the reason why `username` may not do `operation` to the managed topology
+    `name`, an object of `kind`. None if the user may.
+
+    Only `authorized`, which are full user names, may write it; cluster administrators are no exception.
+    """
+    if username in authorized:
+        return None
+    allowed = ", ".join(sorted(authorized)) or "nobody (authorizedUsers is empty)"
+    return (
+        f'{kind} "{name}" is managed by the operator: user "{username}" cannot {operation.lower()} it; '
+        f"only these can: {allowed}. Change clusterTopology in the operator's configuration instead, or use a "
+        f"{kind} of another name"
+    )

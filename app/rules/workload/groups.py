@@ -10,10 +10,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from app.objects.edits import Edit
 from app.objects.metadata import annotations_of, labels_of
 
 IGNORE = "kai.scheduler/ignore-workload-api"
 """If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
+
+POD_GROUP_NAME = "pod-group-name"
+"""The annotation of a Pod with the name of its KAI PodGroup."""
+
+SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
+"""The annotation that makes KAI's own podgrouper skip a Pod:
+https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md"""
 
 MAX_NAME = 253
 
@@ -142,3 +150,17 @@ def group_keys(identity: str, name: str) -> list[str]:
         return [instance_key(instance or name)]
     own_key = GroupRef(workload, group, instance).key
     return [own_key, instance_key(instance) if instance else shared_key(workload, group)]
+
+
+def admission_changes(pod: Mapping[str, Any], scheduler_name: str) -> list[Edit]:
+    """Returns the change that annotates a new Pod, so that KAI does not schedule it alone before its PodGroup exists.
+
+    Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the
+    Pod names no Workload group or has opted out, or if it already has the annotation.
+    """
+    spec = pod.get("spec")
+    if not isinstance(spec, dict) or spec.get("schedulerName") != scheduler_name or group_ref(pod) is None:
+        return []
+    if annotations_of(pod).get(SKIP_PODGROUPER) == "true":
+        return []
+    return [Edit(("metadata", "annotations", SKIP_PODGROUPER), "true")]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from app.explain.facts.devices import ClaimTemplate
 from app.explain.facts.pods import PodClaim
-from app.rules.mnnvl.grove_groups import GROVE_FINALIZER
+from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
 from tests.explain.fleet import (
     NAMESPACE,
     NOW,

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
-from app.rules.mnnvl.grove_groups import both_vocabularies, ignored_annotations, shared_domain
-from app.rules.mnnvl.set_annotations import validate_annotations
+from app.rules.mnnvl.set_annotations import both_vocabularies, ignored_annotations, shared_domain, validate_annotations
 from app.rules.mnnvl.template import CliqueTemplate, read_template
 from app.rules.podcliqueset import read_pod_clique_set
 
