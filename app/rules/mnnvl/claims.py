@@ -6,6 +6,7 @@ Source: `rules/README.md`. `app.cluster.mnnvl` creates the resources.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from math import ceil
 from typing import Any
 
 from app.objects.edits import value_at
@@ -32,6 +33,9 @@ from app.rules.podcliqueset import PodCliqueSet
 CLAIM = "mnnvl"
 MAX_RESERVED = 256
 """A ResourceClaim can be reserved by at most this many pods (`status.reservedFor` in resource.k8s.io)."""
+
+MAX_AMOUNT = Decimal(2**63 - 1)
+"""The largest amount in Kubernetes. To make an integer of a larger one, such as 1e99999999, can take hours."""
 
 _MODES: tuple[ClaimMode, ...] = ("shared", "template")
 _ROOT = FieldPath("")
@@ -143,18 +147,20 @@ def _requests_gpu(container: dict[str, Any], at: FieldPath, findings: list[Field
 
 
 def _has_gpu(amounts: dict[str, Any]) -> bool:
-    return any(is_gpu(name) and not _is_zero(amount) for name, amount in amounts.items())
+    return any(is_gpu(name) and gpu_count(amount) > 0 for name, amount in amounts.items())
 
 
 def is_gpu(resource: str) -> bool:
     return resource == "nvidia.com/gpu" or resource.startswith("nvidia.com/mig-")
 
 
-def _is_zero(amount: Any) -> bool:
+def gpu_count(amount: Any) -> int:
+    """Returns the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT. An amount
+    that is no plain number, such as 1k, counts as one GPU."""
     try:
-        return Decimal(str(amount).strip()) == 0
+        return ceil(min(max(Decimal(str(amount).strip()), Decimal(0)), MAX_AMOUNT))
     except InvalidOperation:
-        return False
+        return 1
 
 
 def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[int, Entry | None]:

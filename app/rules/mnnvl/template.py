@@ -8,13 +8,12 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from app.objects.fields import FieldPath
 from app.objects.shape import int_of, list_of, map_of
 from app.rules.labels import MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.rules.mnnvl.claims import is_gpu
+from app.rules.mnnvl.claims import gpu_count, is_gpu
 
 OPT_OUT = "none"
 """The value of `grove.io/mnnvl-group` with which a clique opts out of the group of its scaling group or set."""
@@ -163,13 +162,9 @@ def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> 
 
 
 def _gpus(container: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
+    """Returns the GPUs in the limits or in the requests of a container, whichever are more."""
     resources = map_of(container.get("resources"))
-    amounts = {**map_of(resources.get("requests")), **map_of(resources.get("limits"))}
-    return sum(_amount(amount) for name, amount in amounts.items() if counts(str(name)))
-
-
-def _amount(value: Any) -> int:
-    try:
-        return max(0, int(Decimal(str(value))))
-    except (InvalidOperation, ValueError, OverflowError):
-        return 0
+    return max(
+        sum(gpu_count(amount) for name, amount in map_of(resources.get(field)).items() if counts(str(name)))
+        for field in ("limits", "requests")
+    )

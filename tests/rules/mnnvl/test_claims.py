@@ -8,6 +8,7 @@ from jsonpatch import apply_patch
 from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.claims import Injection, desired_compute_domain, is_gpu, reservation_warning
 from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.template import read_template
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from tests.builders import injection_into
 
@@ -211,6 +212,30 @@ def test_which_containers_ask_for_a_gpu(found: dict[str, Any], asks: bool) -> No
         injection = injection_into(obj, "ns", "shared")
         assert (injection.plan is not None) is asks
         assert (injection.warnings != ()) is not asks
+
+
+@pytest.mark.parametrize(
+    ("amount", "gpus"),
+    [
+        (8, 8),
+        (" 8 ", 8),
+        ("1e1", 10),
+        (0, 0),
+        ("0.0", 0),
+        ("-1", 0),
+        ("0.5", 1),
+        ("1k", 1),
+        ("many", 1),
+        ("NaN", 1),
+        ("1e5000", 2**63 - 1),
+        ("Infinity", 2**63 - 1),
+    ],
+)
+def test_a_clique_asks_for_gpus_if_its_pod_clique_does(amount: Any, gpus: int) -> None:
+    obj = clique(containers=[container(limits={"nvidia.com/gpu": amount})])
+    template = {"cliques": [{"name": "worker", "spec": obj["spec"]}]}
+    assert read_template({"spec": {"template": template}}).cliques[0].gpus == gpus
+    assert (injection_into(obj, "ns", "shared").plan is not None) is (gpus > 0)
 
 
 def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:

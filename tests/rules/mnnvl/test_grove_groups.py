@@ -215,7 +215,7 @@ def test_a_template_is_read_with_what_is_missing() -> None:
         ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}] * 2}, 8, 8),
         ({"initContainers": [{"resources": {"requests": {"nvidia.com/gpu": 8}}}], "containers": [{}]}, 8, 8),
         ({"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 2}}}]}, 2, 0),
-        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "many"}}}]}, 0, 0),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 0}, "requests": {"nvidia.com/gpu": 4}}}]}, 4, 4),
         ({"containers": {}}, 0, 0),
     ],
 )
