@@ -65,7 +65,7 @@ class PodCliqueWebhook:
     ) -> Verdict | Coroutine[Any, Any, Verdict]:
         inherited = _inherited(request, member, pcs)
         annotations = own.over(inherited)
-        conflict = both_vocabularies(request.object, annotations)
+        conflict = both_vocabularies(request.object, annotations) if self._facts.dialect().reads_groups else None
         if conflict is not None:
             return _verdict_on_both(request, conflict, inherited)
         classes = self._facts.device_classes()

@@ -19,7 +19,7 @@ class PodCliqueSetWebhook:
 
     def __call__(self, request: Request) -> Verdict:
         findings, warnings = self._constraints(request)
-        template = read_template(request.object)
+        template = read_template(request.object, groups_read=self._facts.dialect().reads_groups)
         annotated, stored = self._annotations(request, template)
         findings = [*findings, *annotated]
         return judged(findings, [*warnings, *stored, *([] if findings else self._warnings(request, template))])

@@ -183,3 +183,19 @@ async def test_the_form_of_the_claim_by_the_device_classes(classes: list[str], n
     response = await Caller(cluster(*stored)).ask("/mutate/podclique", review)
     assert claims_of(review, response) == [{"name": "mnnvl", name: value}]
     assert "warnings" not in response
+
+
+async def test_beside_the_grove_of_the_designs_a_group_of_todays_grove_excludes_nothing() -> None:
+    """The PodCliqueSet is allowed with a warning that its group is ignored, and so are its PodCliques."""
+    both = {"grove.io/mnnvl-enabled": "true", "grove.io/mnnvl-group": "train"}
+    for path, name in (("/validate/podcliqueset", "podcliqueset.mnnvl-replica-scope"), ("/mutate/podclique", WORKER)):
+        review = load(name)
+        review["request"]["object"]["metadata"]["annotations"] |= both
+        response = await Caller().ask(path, review)
+        assert response["allowed"], response
+        if path == "/mutate/podclique":
+            assert claims_of(review, response) == [CLAIM]
+        else:
+            ignored, *others = response["warnings"]
+            assert ignored.startswith("metadata.annotations[grove.io/mnnvl-group] is ignored: ")
+            assert not any("mnnvl-group" in warning for warning in others)

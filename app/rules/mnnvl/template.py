@@ -50,7 +50,8 @@ class CliqueTemplate:
     `pods` is their number in one replica of the set or of the scaling group. `gpus` are
     those of one pod, with MIG devices; `whole_gpus` are only those called nvidia.com/gpu,
     which Grove counts. `layers` are its annotations, the most specific first. `group` is
-    its scaling group or "". `claims` are the names in its resourceClaims, with their paths.
+    its scaling group or "". `mnnvl_group` is the group of Grove that it is in, or "".
+    `claims` are the names in its resourceClaims, with their paths.
     """
 
     name: str
@@ -59,12 +60,8 @@ class CliqueTemplate:
     whole_gpus: int
     layers: tuple[Layer, ...]
     group: str
+    mnnvl_group: str
     claims: tuple[tuple[FieldPath, str], ...]
-
-    @property
-    def mnnvl_group(self) -> str:
-        """The group of Grove that this clique is in, or ""."""
-        return next((layer.group for layer in self.layers if layer.group is not None), "")
 
     @property
     def enabling(self) -> Layer | None:
@@ -103,15 +100,20 @@ class Template:
 
     @property
     def asking(self) -> list[CliqueTemplate]:
-        """The cliques with GPUs for which MNNVL is enabled, in either vocabulary."""
-        return [clique for clique in self.cliques if clique.gpus and (clique.enabling or clique.mnnvl_group)]
+        """The cliques with GPUs for which MNNVL is enabled, in either vocabulary. MIG devices count only in ours."""
+        return [
+            clique
+            for clique in self.cliques
+            if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
+        ]
 
     def group_of(self, clique: CliqueTemplate) -> ScalingGroup | None:
         return next((group for group in self.groups if group.name == clique.group), None)
 
 
-def read_template(obj: Mapping[str, Any]) -> Template:
-    """Reads a PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
+def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Template:
+    """Reads a PodCliqueSet. Parts that don't have the CRD's shape count as absent. Unless Grove
+    reads `grove.io/mnnvl-group` (`groups_read`), no clique is in a group."""
     metadata, spec = map_of(obj.get("metadata")), map_of(obj.get("spec"))
     template = map_of(spec.get("template"))
     whole = Layer(FieldPath("metadata.annotations"), "the PodCliqueSet", map_of(metadata.get("annotations")))
@@ -123,7 +125,7 @@ def read_template(obj: Mapping[str, Any]) -> Template:
         for member in list_of(map_of(item).get("cliqueNames")):
             members.setdefault(str(member), group)
     cliques = tuple(
-        _read_clique(map_of(item), _TEMPLATE.child("cliques").index(position), whole, members)
+        _read_clique(map_of(item), _TEMPLATE.child("cliques").index(position), whole, members, groups_read)
         for position, item in enumerate(list_of(template.get("cliques")))
     )
     return Template(str(metadata.get("name") or ""), int_of(spec.get("replicas"), 1), whole, tuple(groups), cliques)
@@ -136,7 +138,11 @@ def _read_group(item: Mapping[str, Any], at: FieldPath) -> ScalingGroup:
 
 
 def _read_clique(
-    item: Mapping[str, Any], at: FieldPath, everywhere: Layer, members: Mapping[str, ScalingGroup]
+    item: Mapping[str, Any],
+    at: FieldPath,
+    everywhere: Layer,
+    members: Mapping[str, ScalingGroup],
+    groups_read: bool,
 ) -> CliqueTemplate:
     name = str(item.get("name") or "")
     spec = map_of(item.get("spec"))
@@ -151,7 +157,8 @@ def _read_clique(
     )
     pods = int_of(spec.get("replicas"), 1)
     gpus, whole = _gpus_of_pod(pod_spec, is_gpu), _gpus_of_pod(pod_spec, lambda resource: resource == GPU)
-    return CliqueTemplate(name, pods, gpus, whole, layers, group.name if group else "", claims)
+    mnnvl_group = next((layer.group for layer in layers if layer.group is not None), "") if groups_read else ""
+    return CliqueTemplate(name, pods, gpus, whole, layers, group.name if group else "", mnnvl_group, claims)
 
 
 def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> int:

@@ -203,6 +203,18 @@ def test_mnnvl_without_the_driver() -> None:
     ]
 
 
+def test_who_asks_for_mnnvl() -> None:
+    mig = {"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}]}
+    cliques = clique("whole"), {"name": "mig", "spec": {"podSpec": mig}}, clique("none", gpus=0)
+    for annotations, groups_read, names in (
+        ({"enabled": "true"}, True, ["whole", "mig"]),
+        ({"group": "train"}, True, ["whole"]),
+        ({"group": "train"}, False, []),
+    ):
+        template = read_template(pcs(*cliques, **annotations), groups_read=groups_read)
+        assert [each.name for each in template.asking] == names
+
+
 def test_a_template_is_read_with_what_is_missing() -> None:
     read = read_template({"spec": {"template": {"cliques": [{"name": "a"}, 3], "podCliqueScalingGroups": "x"}}})
     assert (read.name, read.replicas, read.groups) == ("", 1, ())
