@@ -52,7 +52,7 @@ def _value_findings(template: Template) -> Iterator[FieldError]:
     reported: set[tuple[int, str]] = set()
     for clique in template.cliques:
         for key, problem_of in ((MNNVL_SCOPE, _scope_problem), (MNNVL_DEVICE_CLASS, _device_class_problem)):
-            layer = next((layer for layer in clique.layers if key in layer.annotations), None)
+            layer = clique.layer_with(key)
             if layer is None or clique.enabling is None or not clique.gpus or (id(layer), key) in reported:
                 continue
             problem = problem_of(layer, clique)
@@ -220,6 +220,7 @@ def ignored_annotations(template: Template, *, groups_read: bool, compute_domain
     """Returns warnings about annotations that no component reads. `groups_read` is true if the Grove of this cluster
     reads `grove.io/mnnvl-group`, and `compute_domains` if NVIDIA's ComputeDomain API is installed."""
     warnings = [warning for layer in template.layers for warning in _unread(layer, groups_read=groups_read)]
+    warnings += _without_enabled(template)
     if groups_read:
         warnings += _without_gpus(template)
     if template.asking and not compute_domains:
@@ -246,9 +247,15 @@ def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
             f"{layer.path.key(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it; use {MNNVL_ENABLED} "
             f"and {MNNVL_SCOPE}"
         )
-    if MNNVL_ENABLED not in annotations:
+
+
+def _without_enabled(template: Template) -> Iterator[str]:
+    """Yields warnings about scopes and DeviceClasses that count for no clique for which MNNVL is enabled."""
+    enabled = [clique for clique in template.cliques if clique.enabling]
+    counting = {(id(clique.layer_with(key)), key) for clique in enabled for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS)}
+    for layer in template.layers:
         for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS):
-            if key in annotations:
+            if key in layer.annotations and MNNVL_ENABLED not in layer.annotations and (id(layer), key) not in counting:
                 yield f"{layer.path.key(key)} has no effect without {MNNVL_ENABLED} in the same place"
 
 

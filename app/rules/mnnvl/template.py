@@ -63,16 +63,21 @@ class CliqueTemplate:
     mnnvl_group: str
     claims: tuple[tuple[FieldPath, str], ...]
 
+    def layer_with(self, annotation: str) -> Layer | None:
+        """Returns the layer whose value of `annotation` counts for this clique, or None if there is none."""
+        return next((layer for layer in self.layers if annotation in layer.annotations), None)
+
     @property
     def enabling(self) -> Layer | None:
         """The layer with our annotation that enables MNNVL for this clique, or None if it is not enabled."""
-        layer = next((layer for layer in self.layers if MNNVL_ENABLED in layer.annotations), None)
+        layer = self.layer_with(MNNVL_ENABLED)
         return layer if layer is not None and layer.enabled else None
 
     @property
     def scope(self) -> str:
-        layer = self.enabling
-        return str(layer.annotations.get(MNNVL_SCOPE) or "replica") if layer is not None else ""
+        """The scope of our annotations, if MNNVL is enabled for this clique. It may be invalid."""
+        layer = self.layer_with(MNNVL_SCOPE)
+        return str(layer.annotations[MNNVL_SCOPE] or "replica") if layer is not None else "replica"
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,14 @@ def test_both_vocabularies_on_one_pod_clique(
             ],
             id="a scope alone",
         ),
+        pytest.param(pcs(clique("w", scope="clique"), enabled="true"), True, [], id="enabled for the whole set"),
+        pytest.param(pcs(clique("w", enabled="true"), scope="clique"), True, [], id="a scope for the whole set"),
+        pytest.param(
+            pcs(clique("w", enabled="true", scope="clique"), scope="clique"),
+            True,
+            [f"metadata.annotations[{SCOPE}] has no effect without {ENABLED} in the same place"],
+            id="a scope that each clique overrides",
+        ),
         pytest.param(
             pcs(clique("worker"), enabled="True"),
             True,

@@ -101,6 +101,13 @@ LOOSE = (
             id="more than an NVLink domain can have",
         ),
         pytest.param(
+            pcs(clique("a", replicas=10, scope="clique"), clique("b", replicas=10, scope="clique"), enabled="true"),
+            RACK,
+            [],
+            [],
+            id="each clique has its own NVLink domain, by scopes below the annotation that enables MNNVL",
+        ),
+        pytest.param(
             pcs(
                 clique("l", replicas=2),
                 groups=[{"name": "pool", "cliqueNames": ["l"], "replicas": 3}],
