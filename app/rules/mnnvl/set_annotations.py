@@ -25,7 +25,7 @@ GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""
 
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"
-"""An annotation that only releases of Grove between January and August 2026 read."""
+"""The annotation of releases of Grove before `grove.io/mnnvl-group`. They write it themselves to sets with GPUs."""
 
 
 def validate_annotations(
@@ -234,7 +234,7 @@ def ignored_annotations(template: Template, *, groups_read: bool, compute_domain
 
 def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
     annotations = layer.annotations
-    if FORMER_ANNOTATION in annotations:
+    if groups_read and FORMER_ANNOTATION in annotations:
         yield (
             f"{layer.path.key(FORMER_ANNOTATION)} is read by no component of this cluster; use {MNNVL_GROUP} or "
             f"{MNNVL_ENABLED}"

@@ -125,6 +125,11 @@ def test_what_an_update_leaves_as_it_was_may_stay() -> None:
     assert findings(wrong, pcs(clique("worker"))) == [OF_SET]
 
 
+FORMER = {"metadata": {"annotations": {"grove.io/auto-mnnvl": "enabled"}}}
+FORMER_WARNING = (
+    "metadata.annotations[grove.io/auto-mnnvl] is read by no component of this cluster; use grove.io/mnnvl-group or "
+    "grove.io/mnnvl-enabled"
+)
 GROVES = {"name": "mnnvl-claim", "resourceClaimTemplateName": "nvl-0-train"}
 THEIRS = {"name": "mnnvl-claim", "resourceClaimName": "mine"}
 
@@ -163,6 +168,8 @@ def test_both_vocabularies_on_one_pod_clique(
             ],
             id="Grove's, beside the Grove of the designs",
         ),
+        pytest.param(FORMER, True, [FORMER_WARNING], id="an annotation that Grove no longer reads"),
+        pytest.param(FORMER, False, [], id="an annotation that Grove may have written"),
         pytest.param(
             pcs(clique("a", gpus=0), clique("b", gpus="0"), group="train"),
             True,
@@ -214,13 +221,10 @@ def test_mnnvl_without_the_driver() -> None:
 def test_who_asks_for_mnnvl() -> None:
     mig = {"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}]}
     cliques = clique("whole"), {"name": "mig", "spec": {"podSpec": mig}}, clique("none", gpus=0)
-    for annotations, groups_read, names in (
-        ({"enabled": "true"}, True, ["whole", "mig"]),
-        ({"group": "train"}, True, ["whole"]),
-        ({"group": "train"}, False, []),
-    ):
-        template = read_template(pcs(*cliques, **annotations), groups_read=groups_read)
-        assert [each.name for each in template.asking] == names
+    ours, groves = pcs(*cliques, enabled="true"), pcs(*cliques, group="train")
+    assert [each.name for each in read_template(ours).asking] == ["whole", "mig"]
+    assert [each.name for each in read_template(groves).asking] == ["whole"]
+    assert read_template(groves, groups_read=False).asking == []
 
 
 def test_a_template_is_read_with_what_is_missing() -> None:
