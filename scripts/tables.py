@@ -28,7 +28,7 @@ def webhooks() -> str:
 
 
 def _row(webhook: Webhook) -> str:
-    conditions = ", ".join(condition.name for condition in webhook.match_conditions)
+    conditions = ", ".join(webhook.match_conditions)
     cells = (
         f"`{webhook.path}`",
         " ".join(webhook.operations),

@@ -70,9 +70,8 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str,
     if webhook.mutating:
         entry["reinvocationPolicy"] = "IfNeeded"
     if webhook.match_conditions:
-        entry["matchConditions"] = [
-            {"name": condition.name, "expression": condition.expression} for condition in webhook.match_conditions
-        ]
+        conditions = webhook.match_conditions.items()
+        entry["matchConditions"] = [{"name": name, "expression": expression} for name, expression in conditions]
     return entry
 
 

@@ -1,8 +1,8 @@
 """The webhook table: for each path its resource, operations, policies and handler.
 The webhook configurations and the routes of the server are made from it."""
 
-from collections.abc import Awaitable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from app.admission.decide import Handler, Route
@@ -25,19 +25,12 @@ from app.webhooks.podgang import PodGangWebhook
 from app.webhooks.podgroup import pod_group_webhook
 
 
-@dataclass(frozen=True, slots=True)
-class MatchCondition:
-    """A CEL expression. The API server sends a request only if all match conditions of the webhook are true."""
-
-    name: str
-    expression: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Webhook:
-    """One row of the webhook table. `kind` is that of the objects, if it is not the
-    kind of `resource`. `also` are further resources of the same group, version and
-    scope as `resource`. The other fields are those of the webhook configuration."""
+    """One row of the webhook table. `kind` is that of the objects, if it is not the kind of `resource`. `also` are
+    further resources of the same group, version and scope as `resource`. `match_conditions` are CEL expressions by
+    name: the API server sends a request only if all of them are true. The other fields are those of the webhook
+    configuration."""
 
     path: str
     resource: Resource
@@ -45,11 +38,14 @@ class Webhook:
     failure_policy: Literal["Fail", "Ignore"]
     timeout_seconds: int
     side_effects: Literal["None", "NoneOnDryRun"]
-    mutating: bool = False
+    match_conditions: Mapping[str, str] = field(default_factory=dict)
     subresource: str = ""
     kind: str = ""
-    match_conditions: tuple[MatchCondition, ...] = ()
     also: tuple[Resource, ...] = ()
+
+    @property
+    def mutating(self) -> bool:
+        return self.path.startswith("/mutate/")
 
     @property
     def name(self) -> str:
@@ -93,28 +89,22 @@ def _some_container_has_gpus(field: str) -> str:
     return f"has(object.spec.podSpec.{field}) && object.spec.podSpec.{field}.exists(c, has(c.resources) && ({gpus}))"
 
 
-_MAY_WANT_MNNVL = MatchCondition(
-    "annotated-or-requests-gpus",
-    f"({_has(MNNVL_ENABLED)}) || (has(object.spec) && has(object.spec.podSpec) && "
+_MAY_WANT_MNNVL = {
+    "annotated-or-requests-gpus": f"({_has(MNNVL_ENABLED)}) || (has(object.spec) && has(object.spec.podSpec) && "
     f"(({_some_container_has_gpus('containers')}) || ({_some_container_has_gpus('initContainers')})))",
-)
+}
 """A PodClique without the annotation may inherit it from its scaling group or its PodCliqueSet."""
 
-_NOT_BEING_DELETED = MatchCondition(
-    "not-being-deleted", "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
-)
+_NOT_BEING_DELETED = {"not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"}
 """For webhooks with failurePolicy Fail: finalizers can be removed, and namespaces
 deleted, while no server answers. If such an update is sent, it is allowed."""
 
-
-_NEW_IN_A_GROUP = (
-    MatchCondition(
-        "our-scheduler", f"has(object.spec.schedulerName) && object.spec.schedulerName == '{KAI_SCHEDULER}'"
-    ),
-    MatchCondition("in-a-workload-group", "has(object.spec.workloadRef) || has(object.spec.schedulingGroup)"),
-    MatchCondition("not-marked-yet", f"!({_has(SKIP_PODGROUPER)})"),
-    MatchCondition("not-opted-out", f"!({_has(IGNORE)})"),
-)
+_NEW_IN_A_GROUP = {
+    "our-scheduler": f"has(object.spec.schedulerName) && object.spec.schedulerName == '{KAI_SCHEDULER}'",
+    "in-a-workload-group": "has(object.spec.workloadRef) || has(object.spec.schedulingGroup)",
+    "not-marked-yet": f"!({_has(SKIP_PODGROUPER)})",
+    "not-opted-out": f"!({_has(IGNORE)})",
+}
 """Pods are created often. The API server sends only those that the webhook would change."""
 
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
@@ -124,41 +114,21 @@ VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     "Fail",
     5,
     "None",
-    match_conditions=(_NOT_BEING_DELETED,),
+    _NOT_BEING_DELETED,
     also=(CLUSTER_TOPOLOGY_BINDING,),
 )
 VALIDATE_POD_CLIQUE_SET = Webhook(
-    "/validate/podcliqueset", POD_CLIQUE_SET, _WRITES, "Fail", 5, "None", match_conditions=(_NOT_BEING_DELETED,)
+    "/validate/podcliqueset", POD_CLIQUE_SET, _WRITES, "Fail", 5, "None", _NOT_BEING_DELETED
 )
-VALIDATE_POD_GROUP = Webhook(
-    "/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None", match_conditions=(_NOT_BEING_DELETED,)
-)
+VALIDATE_POD_GROUP = Webhook("/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None", _NOT_BEING_DELETED)
 MUTATE_POD_CLIQUE = Webhook(
-    "/mutate/podclique",
-    POD_CLIQUE,
-    _WRITES,
-    "Fail",
-    10,
-    "NoneOnDryRun",
-    mutating=True,
-    match_conditions=(_MAY_WANT_MNNVL, _NOT_BEING_DELETED),
+    "/mutate/podclique", POD_CLIQUE, _WRITES, "Fail", 10, "NoneOnDryRun", {**_MAY_WANT_MNNVL, **_NOT_BEING_DELETED}
 )
-MUTATE_POD_GANG = Webhook(
-    "/mutate/podgang",
-    POD_GANG,
-    _WRITES,
-    "Fail",
-    5,
-    "NoneOnDryRun",
-    mutating=True,
-    match_conditions=(_NOT_BEING_DELETED,),
-)
+MUTATE_POD_GANG = Webhook("/mutate/podgang", POD_GANG, _WRITES, "Fail", 5, "NoneOnDryRun", _NOT_BEING_DELETED)
 MUTATE_POD_BINDING = Webhook(
-    "/mutate/pod-binding", POD, ("CREATE",), "Ignore", 2, "None", mutating=True, subresource="binding", kind="Binding"
+    "/mutate/pod-binding", POD, ("CREATE",), "Ignore", 2, "None", subresource="binding", kind="Binding"
 )
-MUTATE_POD = Webhook(
-    "/mutate/pod", POD, ("CREATE",), "Ignore", 2, "None", mutating=True, match_conditions=_NEW_IN_A_GROUP
-)
+MUTATE_POD = Webhook("/mutate/pod", POD, ("CREATE",), "Ignore", 2, "None", _NEW_IN_A_GROUP)
 
 WEBHOOKS: tuple[Webhook, ...] = (
     VALIDATE_CLUSTER_TOPOLOGY,
