@@ -75,9 +75,6 @@ class ConstraintStatusReconciler:
 def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
     """Reconciles a set if it changes, and all sets if the managed ClusterTopology changes."""
 
-    def topology_changed(key: Key, before: object, after: object) -> None:
-        if key == ("", topology_name):
-            loop.add_all()
-
+    managed = ("", topology_name)
     stores[SETS].subscribe(lambda key, before, after: loop.add(key))
-    stores[TOPOLOGIES].subscribe(topology_changed)
+    stores[TOPOLOGIES].subscribe(lambda key, before, after: loop.add_all() if key == managed else None)

@@ -1,9 +1,9 @@
-"""Builds the leader: its reconcilers, with the caches and the changes that they depend on."""
+"""The leader: when it works, what it reports, and its reconcilers with the caches and changes that they depend on."""
 
-import functools
+import asyncio
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -16,8 +16,8 @@ from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.kube.api import Client
 from app.kube.client import HttpClient
-from app.kube.discovery import Discovery
 from app.kube.events import Recorder
+from app.kube.gauge import Gauge
 from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
@@ -26,7 +26,6 @@ from app.objects.resource import Resource
 from app.reconcilers import constraint_status, level_coverage, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
-from app.reconcilers.term import Leader
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 
@@ -37,64 +36,106 @@ MANY_RESTORES = 20
 """Restores of the same MNNVL resources within two minutes that are tolerated. More of them fight another writer."""
 
 
-def build_leader(configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe) -> Leader:
-    """Returns the leader's work: the reconcilers over the caches of `cluster`, which
-    write through `client`. `observe` is called after each step of a reconciler."""
-    wiring = _Wiring(configuration, cluster, client, observe)
-    settings, managed, kai = configuration.cluster_topology, wiring.managed_topology(), wiring.kai_topology()
-    loops = [
-        wiring.topology_loop(managed),
-        wiring.topology_loop(kai),
-        wiring.podgang_loop(),
-        wiring.status_loop(),
-        wiring.coverage_loop(),
-        wiring.mnnvl_loop(),
-    ]
-    if configuration.workloads.enabled:
-        loops.append(wiring.workload_loop())
-    _reconcile_all_if_the_dialect_changes(loops, client.discovery)
+class Leader:
+    """The work of the leader: the reconcilers over the caches of `cluster`, which write through `client` while this
+    process leads. If leader election is disabled, it leads from the start. `observe` is called after each step.
 
-    async def prepare() -> None:
-        await cluster.stores.until_synced()
-        await managed.settle(settings.creation_timeout_seconds, random.random)
-
-    return Leader(
-        elector(client, configuration.leader_election, wiring.identity),
-        wiring.recorder,
-        prepare=prepare,
-        watches=[functools.partial(run_from_empty, stores, client, client.discovery) for stores in wiring.only_here],
-        loops=loops,
-        rewrites=wiring.rewrites,
-        statuses_lost=lambda: kai.statuses_lost,
-    )
-
-
-class _Wiring:
-    """Builds the loops of the leader. `identity` is unique among all processes ever started, and begins with the name
-    of the Pod. `rewrites` are by the name for metrics, and `only_here` are stores that only the leader needs."""
+    Each time that this process becomes the leader, the caches that only the leader needs are filled from nothing, the
+    managed topology is settled, and then `loops` are run. All of them end before another process can lead.
+    """
 
     def __init__(self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe) -> None:
-        self.identity = f"{socket.gethostname()}_{uuid4()}"
-        self.recorder = Recorder(client, self.identity)
-        self.rewrites: dict[str, Rewrites] = {}
-        self.only_here: list[Stores] = []
+        identity = f"{socket.gethostname()}_{uuid4()}"  # of this process among all that were ever started
+        self._elector = _elector(client, configuration.leader_election, identity)
+        self._recorder = Recorder(client, identity)
+        self._rewrites: dict[str, Rewrites] = {}
+        self._only_here: list[Stores] = []
         self._configuration, self._client, self._observe = configuration, client, observe
         self._topology, self._stores, self._facts = configuration.cluster_topology, cluster.stores, cluster.facts
         self._mnnvl = MnnvlResources(client, cluster.facts, cluster.stores)
+        self._managed, self._kai = self._managed_topology(), self._kai_topology()
+        self._working = False
+        self.loops = [
+            self._topology_loop(self._managed),
+            self._topology_loop(self._kai),
+            self._podgang_loop(),
+            self._status_loop(),
+            self._coverage_loop(),
+            self._mnnvl_loop(),
+        ]
+        if configuration.workloads.enabled:
+            self.loops.append(self._workload_loop())
+        client.discovery.subscribe(self._served_changed)
 
-    def managed_topology(self) -> ClusterTopologyReconciler:
+    @property
+    def leading(self) -> bool:
+        return self._working if self._elector is None else self._elector.leading
+
+    @property
+    def holder(self) -> str:
+        """The identity of the leader when the Lease was last read, or "" if nobody leads."""
+        return "" if self._elector is None else self._elector.holder
+
+    async def run(self) -> None:
+        """Leads whenever it can, until cancelled. An error that ends the work is raised."""
+        if self._elector is None:
+            await self._work()
+        else:
+            await self._elector.lead(self._work)
+
+    async def _work(self) -> None:
+        self._working = True
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._recorder.run(), name="events")
+                for stores in self._only_here:
+                    tasks.create_task(run_from_empty(stores, self._client, self._client.discovery), name="watches")
+                await self._stores.until_synced()
+                await self._managed.settle(self._topology.creation_timeout_seconds, random.random)
+                for loop in self.loops:
+                    tasks.create_task(loop.run(), name=loop.reconciler.name)
+        finally:
+            self._working = False
+
+    def checks(self) -> dict[str, str | None]:
+        """Returns no checks, because a replica that doesn't lead is ready for verdicts too."""
+        return {}
+
+    def notes(self) -> dict[str, str]:
+        """Returns who leads."""
+        return {"leader": "this process" if self.leading else self.holder or "nobody"}
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields the metrics of the leader and of its loops."""
+        yield "leader", "1 while this process does the reconcilers' work.", {}, float(self.leading)
+        yield "events_lost_total", "Events that could not be written.", {}, self._recorder.lost
+        text = "Statuses that the ClusterTopology's CRD didn't take."
+        yield "statuses_lost_total", text, {}, self._kai.statuses_lost
+        for loop in self.loops:
+            labels = {"reconciler": loop.reconciler.name}
+            yield "reconcile_queue_depth", "Keys that wait or are worked on.", labels, loop.depth
+        for name, rewrites in self._rewrites.items():
+            text = "Writes held back because something writes back."
+            yield "rewrites_total", text, {"reconciler": name}, rewrites.fights
+        for loop in self.loops:
+            labels = {"reconciler": loop.reconciler.name}
+            yield "reconcile_failing", "Keys whose last step failed.", labels, loop.failing
+
+    # The reconcilers.
+
+    def _managed_topology(self) -> ClusterTopologyReconciler:
         levels = self._configuration.levels if self._topology.enabled else None
         rewrites, name = self._count("clustertopology"), self._topology.name
         topologies = self._stores[TOPOLOGIES]
         return ClusterTopologyReconciler(
-            self._client, name, levels, topologies, self.recorder, rewrites, topology=self._facts
+            self._client, name, levels, topologies, self._recorder, rewrites, topology=self._facts
         )
 
-    def kai_topology(self) -> KaiTopologyReconciler:
+    def _kai_topology(self) -> KaiTopologyReconciler:
         rewrites, name = self._count("kai-topology"), self._topology.name
-        return KaiTopologyReconciler(self._client, name, self.recorder, rewrites, dialect=self._facts.dialect)
+        return KaiTopologyReconciler(self._client, name, self._recorder, rewrites, dialect=self._facts.dialect)
 
-    def topology_loop(self, reconciler: Reconciler) -> Loop:
+    def _topology_loop(self, reconciler: Reconciler) -> Loop:
         """A loop with the managed topology as its only key."""
         loop, managed = self._loop(reconciler, workers=1), ("", self._topology.name)
         installed = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
@@ -104,36 +145,36 @@ class _Wiring:
             self._stores[fact].subscribe(lambda key, before, after: loop.add(managed) if key == managed else None)
         return loop
 
-    def podgang_loop(self) -> Loop:
+    def _podgang_loop(self) -> Loop:
         gangs, rewrites = self._stores[GANGS], self._count("podgang")
         loop = self._loop(
-            podgang.PodGangReconciler(self._client, gangs, self._facts, self._mnnvl, self.recorder, rewrites)
+            podgang.PodGangReconciler(self._client, gangs, self._facts, self._mnnvl, self._recorder, rewrites)
         )
         podgang.subscribe(loop, self._stores, self._topology.name)
         return loop
 
-    def status_loop(self) -> Loop:
+    def _status_loop(self) -> Loop:
         sets = self._stores[SETS]
         loop = self._loop(constraint_status.ConstraintStatusReconciler(self._client, sets, self._facts))
         constraint_status.subscribe(loop, self._stores, self._topology.name)
         return loop
 
-    def coverage_loop(self) -> Loop:
-        reconciler = level_coverage.LevelCoverageReconciler(self._client, self._facts, self.recorder)
+    def _coverage_loop(self) -> Loop:
+        reconciler = level_coverage.LevelCoverageReconciler(self._client, self._facts, self._recorder)
         loop = self._loop(reconciler, workers=1)
         level_coverage.subscribe(loop, self._stores)
         return loop
 
-    def mnnvl_loop(self) -> Loop:
+    def _mnnvl_loop(self) -> Loop:
         only_here = Stores((CLIQUES,))
-        self.only_here.append(only_here)
+        self._only_here.append(only_here)
         reconciler = mnnvl_resources.MnnvlResourcesReconciler(
             self._client,
             only_here[CLIQUES],
             self._facts,
             self._stores,
             self._mnnvl,
-            self.recorder,
+            self._recorder,
             self._count("mnnvl-resources", MANY_RESTORES),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
@@ -141,17 +182,17 @@ class _Wiring:
         mnnvl_resources.subscribe(loop, only_here[CLIQUES], self._stores)
         return loop
 
-    def workload_loop(self) -> Loop:
+    def _workload_loop(self) -> Loop:
         settings, client = self._configuration.workloads, self._client
         caches = WorkloadCaches(settings.scheduler_name)
-        self.only_here.append(caches.stores)
+        self._only_here.append(caches.stores)
         keys = LabelKeys(**settings.labels.model_dump())
         loop = self._loop(
             workload.WorkloadReconciler(
                 client,
                 caches,
                 Owners(client, Kinds(client.read).find),
-                self.recorder,
+                self._recorder,
                 Conventions(keys, self._topology.name, settings.default_queue),
                 self._count("pod-group-name", 2, 600.0),
                 self._count("workload"),
@@ -164,22 +205,17 @@ class _Wiring:
         return Loop(reconciler, workers=workers, begin=begin, observe=self._observe)
 
     def _count(self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS) -> Rewrites:
-        self.rewrites[name] = Rewrites(tolerated=tolerated, window=window)
-        return self.rewrites[name]
+        self._rewrites[name] = Rewrites(tolerated=tolerated, window=window)
+        return self._rewrites[name]
 
-
-def _reconcile_all_if_the_dialect_changes(loops: Sequence[Loop], discovery: Discovery) -> None:
-    resources = {dialect.resource for dialect in DIALECTS}
-
-    def changed(resource: Resource, version: str | None) -> None:
-        if resource in resources:
-            for loop in loops:
+    def _served_changed(self, resource: Resource, version: str | None) -> None:
+        """Reconciles everything if the dialect may have changed."""
+        if resource in {dialect.resource for dialect in DIALECTS}:
+            for loop in self.loops:
                 loop.add_all()
 
-    discovery.subscribe(changed)
 
-
-def elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:
+def _elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:
     """Returns the elector for `settings`, or None if leader election is disabled, so that this process always leads."""
     if not settings.enabled:
         return None

@@ -132,9 +132,7 @@ class PodGangReconciler:
 def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
     """Reconciles a PodGang after a change of itself, its PodCliqueSet, the managed topology or its resources."""
 
-    def topology_changed(key: Key, before: object, after: object) -> None:
-        if key == ("", topology_name):
-            loop.add_all()
+    managed = ("", topology_name)
 
     def set_changed(key: Key, before: object, after: object) -> None:
         for gang in stores[GANGS].by_index(BY_SET, key):
@@ -149,7 +147,7 @@ def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
 
     stores[GANGS].subscribe(lambda key, before, after: loop.add(key))
     stores[SETS].subscribe(set_changed)
-    stores[TOPOLOGIES].subscribe(topology_changed)
+    stores[TOPOLOGIES].subscribe(lambda key, before, after: loop.add_all() if key == managed else None)
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)
 

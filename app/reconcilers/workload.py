@@ -21,8 +21,7 @@ from app.kube.rewrites import Rewrites
 from app.objects.metadata import annotations_of
 from app.objects.resource import POD
 from app.reconcilers.workload_groups import Missing, group_of
-from app.reconcilers.workload_pod_groups import PodGroupWriter
-from app.reconcilers.workload_pods import PodWriter, first_pods
+from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
 from app.rules.kinds import POD_GROUP
 from app.rules.workload.groups import IGNORE, Group, Layer, instance_key, layer_of
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group, remarks

@@ -23,8 +23,7 @@ from app.config.schema import Configuration, Server
 from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.reconcilers.cluster_topology import CreationFailed
-from app.reconcilers.leader import build_leader
-from app.reconcilers.term import Leader
+from app.reconcilers.leader import Leader
 from app.server.endpoints import build_app
 from app.server.listener import Listener, bind
 from app.server.metrics import Metrics
@@ -173,7 +172,7 @@ async def leading(
         yield None
         return
     async with client.sibling(limits(configuration)) as sibling:
-        leader = build_leader(configuration, cluster, sibling, metrics.reconciled)
+        leader = Leader(configuration, cluster, sibling, metrics.reconciled)
         metrics.add_gauges(leader.gauges)
         yield leader
 
