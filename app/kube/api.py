@@ -56,9 +56,10 @@ class Forbidden(ClusterError):
 
     @property
     def passes(self) -> bool:
-        """Whether the call may succeed later: an expired token is replaced, and a namespace that is being deleted can
-        be created again."""
-        return self.code == 401 or "because it is being terminated" in self.message
+        """Whether the call may succeed later: an expired token is replaced, a namespace that is being deleted can be
+        created again, and an API server looks for the kind of a new CRD in owner references only every 30 s."""
+        passing = ("because it is being terminated", "cannot find RESTMapping")
+        return self.code == 401 or any(text in self.message for text in passing)
 
 
 class Unavailable(ClusterError):

@@ -10,6 +10,7 @@ from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, Stores
 from app.kube.api import Client, Forbidden, Key, NotFound, Object
+from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -207,8 +208,9 @@ class MnnvlResourcesReconciler:
             self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesCollected", note)
 
 
-def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
-    """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it depends on."""
+def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores, discovery: Discovery) -> None:
+    """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it
+    depends on. Reconciles all base names after the API of the resources was installed or removed."""
 
     def add(namespace: str, base: str) -> None:
         if base:
@@ -227,6 +229,12 @@ def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
         for demand in cliques.by_index(BY_SET, key):
             add(key[0], demand.base_name)
 
+    def api_changed(resource: Resource, version: str | None) -> None:
+        if resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+            for namespace, base in loop.reconciler.all_keys():
+                add(namespace, base)
+
+    discovery.subscribe(api_changed)
     cliques.subscribe(clique_changed)
     stores[SETS].subscribe(set_changed)
     stores[DOMAINS].subscribe(resource_changed)

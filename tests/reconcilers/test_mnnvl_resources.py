@@ -11,6 +11,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
 from app.cluster.table import CLAIMS, CLIQUES, DOMAINS, SETS, Stores, fill
 from app.kube.api import Conflict, Forbidden, Object, Unavailable, WatchEvent
+from app.kube.discovery import Discovery
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
@@ -355,6 +356,10 @@ async def test_every_page_of_pods_is_looked_at() -> None:
     assert [call.resource for call in world.client.calls] == [POD, POD]
 
 
+async def no_answer(path: str) -> Object:
+    raise Unavailable(path)
+
+
 class Added(Loop):
     """Records what is looked at."""
 
@@ -378,10 +383,27 @@ class Added(Loop):
 async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Object]]) -> None:
     world = World(pcs(), clique("train-0-leader")) if store is SETS else World()
     loop = Added(world)
-    subscribe(loop, world.cliques, world.stores)
+    subscribe(loop, world.cliques, world.stores, Discovery(no_answer, (COMPUTE_DOMAIN,)))
     changing: Any = world.cliques if store is CLIQUES else world.stores[store]
     for number, (kind, obj) in enumerate(events):
         changing.apply(WatchEvent(kind, changed(obj, namespace="ns", resourceVersion=str(100 + number))))
+    assert loop.keys == {KEY: SETTLE_SECONDS}
+
+
+async def test_an_api_that_is_installed_leads_to_a_look_at_everything() -> None:
+    world = World(pcs(), clique())
+    loop, answers = Added(world), {"/apis": {"groups": []}}
+
+    async def read(path: str) -> Object:
+        return answers[path]
+
+    discovery = Discovery(read, (COMPUTE_DOMAIN,))
+    await discovery.refresh()
+    subscribe(loop, world.cliques, world.stores, discovery)
+    group, version = COMPUTE_DOMAIN.group, COMPUTE_DOMAIN.versions[0]
+    answers["/apis"] = {"groups": [{"name": group, "versions": [{"version": version}]}]}
+    answers[f"/apis/{group}/{version}"] = {"resources": [{"name": COMPUTE_DOMAIN.plural}]}
+    await discovery.refresh()
     assert loop.keys == {KEY: SETTLE_SECONDS}
 
 

@@ -33,6 +33,11 @@ def claims_of(review: dict[str, Any], response: dict[str, Any]) -> Any:
             "because it is being terminated",
             id="a namespace on its way out",
         ),
+        pytest.param(
+            Forbidden("no: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for x", code=403),
+            "cannot find RESTMapping",
+            id="a CRD that the plugin OwnerReferencesPermissionEnforcement has not seen",
+        ),
     ],
 )
 async def test_what_passes_is_a_warning_and_the_claim_is_injected(error: ClusterError, reason: str) -> None:
