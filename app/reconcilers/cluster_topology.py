@@ -32,7 +32,7 @@ class CreationFailed(Exception):
 
 
 class BeingDeleted(Conflict):
-    """The managed topology exists, but a finalizer prevents its deletion."""
+    """The managed topology is being deleted, and finalizers keep it."""
 
 
 class ClusterTopologyReconciler:
@@ -69,7 +69,7 @@ class ClusterTopologyReconciler:
         """Reconciles before the other reconcilers start. If that fails, for example because our own webhook is not
         reachable yet, tries again for `patience` seconds, and raises CreationFailed if a ClusterTopology still can't
         be written. Any other failure is logged, and the reconciler retries it later. A ClusterTopology that is being
-        deleted is such a failure: its finalizers can only be removed while our webhook answers."""
+        deleted is such a failure: it ends only when somebody removes its finalizers."""
         backoff = Backoff(random, most=5)
         clock = asyncio.get_running_loop().time
         end = clock() + patience

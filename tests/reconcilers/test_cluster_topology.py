@@ -101,7 +101,7 @@ async def test_one_that_is_being_deleted_is_waited_for() -> None:
 
 
 async def test_one_that_is_being_deleted_does_not_end_the_process(caplog: pytest.LogCaptureFixture) -> None:
-    """Its finalizers can only be removed while our webhook answers."""
+    """Finalizers may keep it for any time, and all other writes need verdicts meanwhile."""
     client = MemoryClient([{**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}])
     await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
     await reconciler(client).settle(0, lambda: 0.0)
