@@ -179,7 +179,8 @@ class Leader:
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
         loop = self._loop(reconciler, begin=reconciler.begin)
-        mnnvl_resources.subscribe(loop, only_here[CLIQUES], self._stores, self._client.discovery)
+        mnnvl_resources.subscribe(loop, only_here[CLIQUES], self._stores)
+        mnnvl_resources.subscribe_to_apis(loop, self._client.discovery)
         return loop
 
     def _workload_loop(self) -> Loop:

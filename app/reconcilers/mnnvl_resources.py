@@ -208,9 +208,8 @@ class MnnvlResourcesReconciler:
             self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesCollected", note)
 
 
-def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores, discovery: Discovery) -> None:
-    """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it
-    depends on. Reconciles all base names after the API of the resources was installed or removed."""
+def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
+    """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it depends on."""
 
     def add(namespace: str, base: str) -> None:
         if base:
@@ -229,16 +228,21 @@ def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores, discovery
         for demand in cliques.by_index(BY_SET, key):
             add(key[0], demand.base_name)
 
-    def api_changed(resource: Resource, version: str | None) -> None:
-        if resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
-            for namespace, base in loop.reconciler.all_keys():
-                add(namespace, base)
-
-    discovery.subscribe(api_changed)
     cliques.subscribe(clique_changed)
     stores[SETS].subscribe(set_changed)
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)
+
+
+def subscribe_to_apis(loop: Loop, discovery: Discovery) -> None:
+    """Reconciles all base names soon after the API of ComputeDomains or of claims was installed or removed."""
+
+    def api_changed(resource: Resource, version: str | None) -> None:
+        if resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+            for key in loop.reconciler.all_keys():
+                loop.add_after(key, SETTLE_SECONDS)
+
+    discovery.subscribe(api_changed)
 
 
 def _listed(objects: list[Object]) -> str:

@@ -22,6 +22,7 @@ from app.reconcilers.mnnvl_resources import (
     SETTLE_SECONDS,
     MnnvlResourcesReconciler,
     subscribe,
+    subscribe_to_apis,
 )
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
@@ -356,10 +357,6 @@ async def test_every_page_of_pods_is_looked_at() -> None:
     assert [call.resource for call in world.client.calls] == [POD, POD]
 
 
-async def no_answer(path: str) -> Object:
-    raise Unavailable(path)
-
-
 class Added(Loop):
     """Records what is looked at."""
 
@@ -383,7 +380,7 @@ class Added(Loop):
 async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Object]]) -> None:
     world = World(pcs(), clique("train-0-leader")) if store is SETS else World()
     loop = Added(world)
-    subscribe(loop, world.cliques, world.stores, Discovery(no_answer, (COMPUTE_DOMAIN,)))
+    subscribe(loop, world.cliques, world.stores)
     changing: Any = world.cliques if store is CLIQUES else world.stores[store]
     for number, (kind, obj) in enumerate(events):
         changing.apply(WatchEvent(kind, changed(obj, namespace="ns", resourceVersion=str(100 + number))))
@@ -399,7 +396,7 @@ async def test_an_api_that_is_installed_leads_to_a_look_at_everything() -> None:
 
     discovery = Discovery(read, (COMPUTE_DOMAIN,))
     await discovery.refresh()
-    subscribe(loop, world.cliques, world.stores, discovery)
+    subscribe_to_apis(loop, discovery)
     group, version = COMPUTE_DOMAIN.group, COMPUTE_DOMAIN.versions[0]
     answers["/apis"] = {"groups": [{"name": group, "versions": [{"version": version}]}]}
     answers[f"/apis/{group}/{version}"] = {"resources": [{"name": COMPUTE_DOMAIN.plural}]}
