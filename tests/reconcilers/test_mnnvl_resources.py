@@ -389,7 +389,8 @@ async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Obje
 
 async def test_an_api_that_is_installed_leads_to_a_look_at_everything() -> None:
     world = World(pcs(), clique())
-    loop, answers = Added(world), {"/apis": {"groups": []}}
+    loop = Added(world)
+    answers: dict[str, Object] = {"/apis": {"groups": []}}
 
     async def read(path: str) -> Object:
         return answers[path]
