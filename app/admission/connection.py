@@ -23,6 +23,10 @@ MAX_HEAD = 64 * 1024
 """The most bytes of a head, and of the bytes that are kept while a verdict is
 awaited. The head of an API server has a few hundred bytes."""
 
+MOST_OF_A_TURN = 4
+"""The most requests of one connection that are answered in a turn of the event loop,
+so that a client that pipelines very many of them does not delay others."""
+
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
     b"connection: close\r\n\r\n%b"
@@ -124,13 +128,16 @@ class Connection(asyncio.Protocol):
             self._fail()
 
     def _read(self, data: bytes) -> None:
-        """Answers the requests in `data`, up to one that has to wait or is
-        incomplete, and keeps the remaining bytes."""
+        """Answers the requests in `data`, up to one that has to wait or is incomplete, and
+        keeps the remaining bytes. After MOST_OF_A_TURN requests, it continues in the next turn."""
         self._is_active = True
         self._kept = b""
-        position, behind, size = -1, 0, len(data)
+        position, behind, size, requests = -1, 0, len(data), 0
         while position < behind < size and self._unread_at is None:
-            position = behind
+            if requests == MOST_OF_A_TURN:
+                self._loop.call_soon(self._read_kept)
+                break
+            position, requests = behind, requests + 1
             if self._state is _AT_HEAD:
                 behind = self._read_head(data, position)
             elif self._state is _IN_BODY or self._state is _SKIPPING:
