@@ -15,8 +15,7 @@ from app import logs
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
 from app.cluster.connect import looking_client
-from app.commands.configuration import configured
-from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options
+from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options, configured
 from app.config.schema import Configuration
 from app.kube.api import Client, ClusterError, Forbidden
 from app.objects.resource import NAMESPACE

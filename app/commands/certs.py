@@ -13,8 +13,7 @@ from app.certificates.inspect import address_of
 from app.certificates.report import Material, describe, read_live, validate_material
 from app.certificates.rotate import Terms, rotated
 from app.cluster.connect import api_client
-from app.commands.configuration import configured
-from app.commands.options import Command
+from app.commands.options import Command, configured
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError, NotFound
 from app.objects.names import is_subdomain

@@ -12,8 +12,7 @@ from pathlib import Path
 import uvloop
 
 from app import logs
-from app.commands.configuration import configured
-from app.commands.options import REFUSED, Command, add_cluster_options, port_number
+from app.commands.options import REFUSED, Command, add_cluster_options, configured, port_number
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster

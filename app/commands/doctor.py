@@ -4,6 +4,7 @@ Exit codes: 0 fine, 1 problems, 2 not everything could be looked at.
 """
 
 import argparse
+import functools
 import json
 import sys
 from datetime import UTC, datetime
@@ -11,10 +12,9 @@ from datetime import UTC, datetime
 import uvloop
 
 from app import logs
-from app.certificates.probe import Handshake, handshake
+from app.certificates.probe import handshake
 from app.cluster.connect import looking_client
-from app.commands.configuration import configured
-from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options
+from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options, configured
 from app.config.schema import Configuration
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, document, exit_code, lines
@@ -50,12 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
 async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> list[Check]:
     in_pod = is_in_cluster() and arguments.kubeconfig is None and arguments.context is None
     async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
-        checks = await examine(Patient(client, client.read, _shake, configuration, in_pod, datetime.now(UTC)))
+        shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
+        checks = await examine(Patient(client, client.read, shake, configuration, in_pod, datetime.now(UTC)))
         return checks if arguments.config else [_UNCONFIGURED, *checks]
-
-
-async def _shake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
-    return await handshake(host, port, name, ca_bundle, _HANDSHAKE_SECONDS)
 
 
 COMMAND = Command(

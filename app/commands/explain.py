@@ -18,8 +18,7 @@ import uvloop
 from app import logs
 from app.cluster.connect import reading_client
 from app.commands.files import documents_of
-from app.commands.options import UNUSABLE, Command, add_reading_options
-from app.commands.reading import unreadable
+from app.commands.options import UNUSABLE, Command, add_reading_options, unreadable
 from app.dry_run.documents import UnusableInput
 from app.explain.answer import Answer, explain
 from app.explain.facts import RESOURCES, Facts

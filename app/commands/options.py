@@ -1,9 +1,15 @@
-"""Options and exit codes that several commands have."""
+"""Options, exit codes and problems that several commands have."""
 
 import argparse
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # pydantic takes a tenth of a second, which commands that read no configuration need not spend
+    from app.config.schema import Configuration
 
 LIKE_KUBECTL = "that of this Pod; outside of one, kubectl's"
 
@@ -48,3 +54,24 @@ def port_number(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port number")
     return int(text)
+
+
+def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
+    """Returns the configuration in --config, or the defaults, with the overrides of the environment and of `flags`.
+    Raises ConfigurationError."""
+    from app.config.environment import with_overrides
+    from app.config.read import configuration_or_defaults
+
+    return with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
+
+
+def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
+    """Prints why a cluster cannot be read with the rights of the user, and how to renew rejected credentials. Returns
+    the exit code."""
+    from app.cluster.connect import how_to_renew  # loads aiohttp, which commands without a cluster don't need
+
+    print(f"{failure}: {problem}", file=sys.stderr)
+    command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
+    if command:
+        print(f"renew your credentials: {command}", file=sys.stderr)
+    return UNUSABLE

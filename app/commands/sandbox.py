@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
@@ -45,47 +44,30 @@ _LEVELS = {
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSettings:
-    """The options of the command. kubeconfig, certificates and, when all is ready, ready.json are written to
-    `state_dir`. `crds` is a folder with the CRDs of other systems, in place of the minimal ones. With `real`,
-    kube-apiserver runs in place of the sandbox; `fleet` adds nodes and workloads, `console` opens a console for the
-    user, and `readable` makes the log of verdicts one for people."""
-
-    configuration: Configuration
-    state_dir: Path
-    port: int = 0
-    crds: Path | None = None
-    real: bool = False
-    fleet: bool = False
-    console: bool = False
-    readable: bool = False
-
-
 def default_configuration() -> Configuration:
     """Topology support with four levels, those of `manifests/examples/facts`."""
     levels = tuple(TopologyLevel(domain=domain, key=key) for domain, key in _LEVELS.items())
     return Configuration().model_copy(update={"cluster_topology": ClusterTopology(enabled=True, levels=levels)})
 
 
-def api_server(settings: SandboxSettings) -> ApiServer:
-    """The API server that the settings ask for. Raises FileNotFoundError if its binaries are missing, and UnusableInput
+def api_server(arguments: argparse.Namespace) -> ApiServer:
+    """The API server that the options ask for. Raises FileNotFoundError if its binaries are missing, and UnusableInput
     if the libraries of the sandbox are not installed."""
     try:
         from app.sandbox.real import RealApiServer, find_binaries
         from app.sandbox.sandbox import Sandbox
     except ImportError as problem:
         raise UnusableInput(f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]") from None
-    options = {"port": settings.port, "state_dir": settings.state_dir, "crds": settings.crds}
-    if settings.real:
-        return RealApiServer(binaries=find_binaries(os.environ), report=_report, **options)  # type: ignore[arg-type]
-    return Sandbox(**options)  # type: ignore[arg-type]
+    options = {"port": arguments.port, "state_dir": arguments.state_dir, "crds": arguments.crds}
+    if arguments.real:
+        return RealApiServer(binaries=find_binaries(os.environ), report=_report, **options)
+    return Sandbox(**options)
 
 
-async def run_sandbox(settings: SandboxSettings) -> None:
+async def run_sandbox(configuration: Configuration, arguments: argparse.Namespace) -> None:
     """Runs until SIGTERM or SIGINT. If the signal arrives before all is ready, everything that was started is stopped.
     Raises OSError if a port is in use or binaries are missing."""
-    running = asyncio.create_task(_run(settings))
+    running = asyncio.create_task(_run(configuration, arguments))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.cancel)  # `signalled` takes over once all is ready
@@ -100,15 +82,15 @@ async def run_sandbox(settings: SandboxSettings) -> None:
         running.result()
 
 
-async def _run(settings: SandboxSettings) -> None:
-    with _alone_in(settings.state_dir):
-        ready = settings.state_dir / "ready.json"
+async def _run(configuration: Configuration, arguments: argparse.Namespace) -> None:
+    with _alone_in(arguments.state_dir):
+        ready = arguments.state_dir / "ready.json"
         ready.unlink(missing_ok=True)
-        api = api_server(settings)
+        api = api_server(arguments)
         try:
             await api.start()
             with alone(CreationFailed):
-                await _until_signalled(api, settings, ready)
+                await _until_signalled(api, configuration, arguments, ready)
         finally:
             ready.unlink(missing_ok=True)
             await api.stop()
@@ -130,14 +112,17 @@ def _alone_in(state_dir: Path) -> Iterator[None]:
         yield
 
 
-async def _until_signalled(api: ApiServer, settings: SandboxSettings, ready: Path) -> None:
-    async with beside(api, settings.configuration, settings.state_dir, settings.readable) as served:
+async def _until_signalled(
+    api: ApiServer, configuration: Configuration, arguments: argparse.Namespace, ready: Path
+) -> None:
+    readable = logs.is_readable(arguments.log_format, sys.stdout)
+    async with beside(api, configuration, arguments.state_dir, readable) as served:
         url = f"https://localhost:{served.listener.port}"
-        if settings.fleet:
-            await _apply_fleet(api, served.cluster, waits=settings.configuration.cluster_topology.enabled)
+        if arguments.fleet:
+            await _apply_fleet(api, served.cluster, waits=configuration.cluster_topology.enabled)
         _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
         print(f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True)
-        async with _console(api, settings):
+        async with _console(api, configuration) if arguments.console else contextlib.nullcontext():
             await signalled()
 
 
@@ -152,16 +137,13 @@ async def _apply_fleet(api: ApiServer, cluster: Cluster, *, waits: bool) -> None
 
 
 @contextlib.asynccontextmanager
-async def _console(api: ApiServer, settings: SandboxSettings) -> AsyncIterator[None]:
-    """Runs a console with the rights of the sandbox's user, if the settings ask for one."""
-    if not settings.console:
-        yield
-        return
+async def _console(api: ApiServer, configuration: Configuration) -> AsyncIterator[None]:
+    """Runs a console with the rights of the sandbox's user."""
     try:
         from app.console.app import ConsoleSettings, opened
     except ImportError as problem:
         raise UnusableInput(f"the console needs more packages ({problem}): install grove-admission[console]") from None
-    async with opened(ConsoleSettings(settings.configuration, api.kubeconfig, "user", "user")) as console:
+    async with opened(ConsoleSettings(configuration, api.kubeconfig, "user", "user")) as console:
         print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
         yield
 
@@ -195,18 +177,8 @@ def run(arguments: argparse.Namespace) -> int:
     flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
     configuration = load_configuration(arguments.config) if arguments.config else default_configuration()
     configuration = with_overrides(configuration, {}, flags)
-    settings = SandboxSettings(
-        configuration,
-        arguments.state_dir,
-        arguments.port,
-        arguments.crds,
-        arguments.real,
-        arguments.fleet,
-        arguments.console,
-        logs.is_readable(arguments.log_format, sys.stdout),
-    )
     try:
-        uvloop.run(run_sandbox(settings))
+        uvloop.run(run_sandbox(configuration, arguments))
     except (OSError, RuntimeError, ClusterError, CreationFailed) as problem:
         print(f"can't run the sandbox: {problem}", file=sys.stderr)
         return REFUSED

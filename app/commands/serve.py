@@ -7,14 +7,13 @@ from pathlib import Path
 import uvloop
 
 from app import logs
-from app.commands.configuration import configured
 from app.commands.files import documents_of
-from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, port_number
+from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, configured, port_number
 from app.config.error import ConfigurationError
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError
 from app.reconcilers.cluster_topology import CreationFailed
-from app.server.serve import ServeSettings, serve
+from app.server.serve import connected, serve
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,11 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
         return REFUSED
     objects = None
     if arguments.objects is not None:
-        objects = tuple(document for _, document in documents_of([str(arguments.objects)]))
+        objects = [document for _, document in documents_of([str(arguments.objects)])]
     readable = logs.is_readable(arguments.log_format, sys.stdout)
-    settings = ServeSettings(configuration, arguments.certs, objects, arguments.kubeconfig, arguments.context, readable)
+    cluster = connected(configuration, objects, arguments.kubeconfig, arguments.context)
     try:
-        uvloop.run(serve(settings))
+        uvloop.run(serve(configuration, arguments.certs, cluster, readable=readable))
     except (OSError, ClusterError, CreationFailed) as problem:
         print(f"can't serve: {problem}", file=sys.stderr)
         return REFUSED

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from app.certificates.source import CertificateSource
 from app.cluster import documents, watched
 from app.cluster.cluster import Cluster
 from app.cluster.connect import api_client, limits
-from app.config.schema import Configuration, Server
+from app.config.schema import Configuration
 from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.reconcilers.cluster_topology import CreationFailed
@@ -34,31 +34,30 @@ from app.webhooks.registry import routes_over
 
 FLUSH_SECONDS = 0.2
 
-
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class ServeSettings:
-    """The settings of the command. With `objects`, these are the facts, and there is no cluster. Otherwise the cluster
-    is that of `kubeconfig` and `context`, or of this Pod."""
-
-    configuration: Configuration
-    certificates: Path
-    objects: tuple[Object, ...] | None = None
-    kubeconfig: Path | None = None
-    context: str | None = None
-    readable: bool = False
-    """Whether the log of verdicts is for people."""
+Connection = contextlib.AbstractAsyncContextManager[tuple[Cluster, HttpClient | None]]
 
 
-async def serve(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or SIGINT. Raises OSError if the port is in use or the certificate is not usable,
-    ClusterError if there are no credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be
-    created. If any other task fails, the process ends."""
-    server = settings.configuration.server
+async def serve(configuration: Configuration, certificates: Path, connection: Connection, *, readable: bool) -> None:
+    """Serves until SIGTERM or SIGINT. `connection` is that of `connected`, and a `readable` log of verdicts is for
+    people. Raises OSError if the port is in use or the certificate is not usable, ClusterError if there are no
+    credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be created. If any other task
+    fails, the process ends."""
+    server = configuration.server
     with alone(CreationFailed):
-        await _serve(settings, server)
+        async with (
+            connection as (cluster, client),
+            serving(configuration, certificates, cluster, client, readable) as served,
+        ):
+            settle_garbage_collector()
+            logger.info("serving on https://%s:%d", server.host, served.listener.port)
+            await signalled()
+            served.readiness.draining = True
+            served.listener.drain()
+            await served.stop_leading()
+            logger.info("draining for %g s", server.drain_seconds)
+            await drain(server.drain_seconds)
 
 
 @contextlib.contextmanager
@@ -73,21 +72,6 @@ def alone(kind: type[Exception]) -> Iterator[None]:
         if isinstance(inner, kind):
             raise inner from None
         raise
-
-
-async def _serve(settings: ServeSettings, server: Server) -> None:
-    async with (
-        connected(settings) as (cluster, client),
-        serving(settings.configuration, settings.certificates, cluster, client, settings.readable) as served,
-    ):
-        settle_garbage_collector()
-        logger.info("serving on https://%s:%d", server.host, served.listener.port)
-        await signalled()
-        served.readiness.draining = True
-        served.listener.drain()
-        await served.stop_leading()
-        logger.info("draining for %g s", server.drain_seconds)
-        await drain(server.drain_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +162,15 @@ async def leading(
 
 
 @contextlib.asynccontextmanager
-async def connected(settings: ServeSettings) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
-    """The cluster of `settings` and its client, whose connections are closed at the end. Without a cluster, the facts
-    are documents, and there is no client."""
-    configuration = settings.configuration
-    if settings.objects is not None:
-        yield documents.cluster_of(configuration, settings.objects), None
+async def connected(
+    configuration: Configuration, objects: Sequence[Object] | None, kubeconfig: Path | None, context: str | None
+) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
+    """The cluster of `kubeconfig` and `context`, or of this Pod, and its client, whose connections are closed at the
+    end. With `objects`, these are the facts, and there is no cluster and no client."""
+    if objects is not None:
+        yield documents.cluster_of(configuration, objects), None
         return
-    async with api_client(configuration, settings.kubeconfig, settings.context) as client:
+    async with api_client(configuration, kubeconfig, context) as client:
         yield Cluster(client, configuration, client.discovery), client
 
 
