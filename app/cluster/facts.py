@@ -3,20 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
+from app.cluster import table
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
-from app.cluster.table import (
-    BINDINGS,
-    DEVICE_CLASSES,
-    KAI_TOPOLOGIES,
-    NODES,
-    OF_BINDING,
-    OF_NAMESPACE,
-    SETS,
-    TOPOLOGIES,
-    Levels,
-    Stores,
-)
 from app.kube.api import NotFound, Objects, Unavailable
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
@@ -46,10 +35,10 @@ class Facts:
     discovery, and for PodCliqueSets that the store lacks. A method raises Unavailable while the cache that it needs
     isn't ready, except for facts about nodes."""
 
-    def __init__(self, client: Objects, stores: Stores, *, topology_name: str, topology_enabled: bool) -> None:
+    def __init__(self, client: Objects, stores: table.Stores, *, topology_name: str, topology_enabled: bool) -> None:
         self._client = client
         self._stores = stores
-        self._node_groups = NodeGroups(stores[NODES])
+        self._node_groups = NodeGroups(stores[table.NODES])
         self._topology = Topology(topology_name, enabled=topology_enabled)
 
     def dialect(self) -> Dialect:
@@ -61,7 +50,7 @@ class Facts:
         name = self._topology.name
         if not self._topology.enabled:
             return self._topology
-        levels = ready(self._stores[TOPOLOGIES], "ClusterTopologies").get("", name)
+        levels = ready(self._stores[table.TOPOLOGIES], "ClusterTopologies").get("", name)
         if not levels:
             raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the operator '
@@ -71,25 +60,25 @@ class Facts:
             self._topology = Topology(name, enabled=True, levels=levels)
         return self._topology
 
-    def bindings(self) -> Mapping[str, Levels]:
+    def bindings(self) -> Mapping[str, table.Levels]:
         """Unavailable also if discovery has found the API of bindings and they are not listed yet."""
-        store = ready(self._stores[BINDINGS], "ClusterTopologyBindings")
+        store = ready(self._stores[table.BINDINGS], "ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
             raise Unavailable("the cache of ClusterTopologyBindings is not filled yet; try again in a few seconds")
         return {name: levels for _, name in store.known_keys() if (levels := store.get("", name)) is not None}
 
     def kai_topology(self, name: str) -> KaiTopology | None:
-        return ready(self._stores[KAI_TOPOLOGIES], "KAI Topologies").get("", name)
+        return ready(self._stores[table.KAI_TOPOLOGIES], "KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
-        sets = ready(self._stores[SETS], "PodCliqueSets").by_index(OF_BINDING, ("", binding))
+        sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(table.OF_BINDING, ("", binding))
         return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
 
     def nodes(self) -> Nodes:
         return self.nodes_with((*self.level_keys(), GPU_COUNT, NVLINK_DOMAIN))
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        return self._node_groups.by(keys) if self._stores[NODES].synced else Nodes()
+        return self._node_groups.by(keys) if self._stores[table.NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
         """Returns the problems of each topology that workloads may refer to, by its
@@ -106,7 +95,7 @@ class Facts:
             managed = self.topology().keys
         except Unavailable:
             managed = ()
-        bound = (level.key for levels in self._stores[BINDINGS].values() for level in levels)
+        bound = (level.key for levels in self._stores[table.BINDINGS].values() for level in levels)
         return tuple(dict.fromkeys((*managed, *bound)))
 
     def is_served(self, resource: Resource) -> bool:
@@ -115,15 +104,15 @@ class Facts:
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
         """Returns the cached sets of `namespace` with MNNVL groups of Grove."""
-        sets = ready(self._stores[SETS], "PodCliqueSets").by_index(OF_NAMESPACE, (namespace, ""))
+        sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(table.OF_NAMESPACE, (namespace, ""))
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
         """Returns a set from the cache, or None."""
-        return ready(self._stores[SETS], "PodCliqueSets").get(namespace, name)
+        return ready(self._stores[table.SETS], "PodCliqueSets").get(namespace, name)
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
-        sets = ready(self._stores[SETS], "PodCliqueSets").values()
+        sets = ready(self._stores[table.SETS], "PodCliqueSets").values()
         matching = [pcs for pcs in sets if not pcs.domains.isdisjoint(domains)]
         return sorted(matching, key=lambda pcs: (pcs.namespace, pcs.name))
 
@@ -139,9 +128,9 @@ class Facts:
 
     def device_classes(self) -> Collection[str]:
         """Returns the names of all DeviceClasses."""
-        return ready(self._stores[DEVICE_CLASSES], "DeviceClasses").values()
+        return ready(self._stores[table.DEVICE_CLASSES], "DeviceClasses").values()
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
         """Returns the cached labels of a node, or None if the cache lacks it."""
-        labels = ready(self._stores[NODES], "Nodes").get("", name)
+        labels = ready(self._stores[table.NODES], "Nodes").get("", name)
         return None if labels is None else labels.as_map()

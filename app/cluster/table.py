@@ -4,37 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from app.cluster import workloads
 from app.cluster.nodes import NodeLabels, read_node_labels
 from app.cluster.podgangs import StoredGang, read_stored_gang
-from app.cluster.workloads import (
-    StoredInstance,
-    StoredPod,
-    StoredPodGroup,
-    StoredWorkload,
-    read_instance,
-    read_pod,
-    read_pod_group,
-    read_workload,
-)
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
 from app.kube.watch import Selection
 from app.objects.resource import NODE, POD, Resource
-from app.rules.kinds import (
-    CLUSTER_TOPOLOGY,
-    CLUSTER_TOPOLOGY_BINDING,
-    COMPUTE_DOMAIN,
-    DEVICE_CLASS,
-    K8S_POD_GROUP,
-    KAI_TOPOLOGY,
-    POD_CLIQUE,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    POD_GROUP,
-    PRIORITY_CLASS,
-    RESOURCE_CLAIM,
-    WORKLOAD,
-)
+from app.rules import kinds
 from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED, Place
 from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.ownership import MnnvlResource, read_resource
@@ -118,16 +95,16 @@ BY_POD_GROUP = "pod group"
 
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
-DOMAINS: Fact[MnnvlResource] = Fact(COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
-CLAIMS: Fact[MnnvlResource] = Fact(RESOURCE_CLAIM, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
-TOPOLOGIES: Fact[Levels] = Fact(CLUSTER_TOPOLOGY, DESIGN.read_levels)
-BINDINGS: Fact[Levels] = Fact(CLUSTER_TOPOLOGY_BINDING, BINDINGS_DIALECT.read_levels)
-KAI_TOPOLOGIES: Fact[KaiTopology] = Fact(KAI_TOPOLOGY, read_kai_topology)
+DOMAINS: Fact[MnnvlResource] = Fact(kinds.COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+CLAIMS: Fact[MnnvlResource] = Fact(kinds.RESOURCE_CLAIM, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+TOPOLOGIES: Fact[Levels] = Fact(kinds.CLUSTER_TOPOLOGY, DESIGN.read_levels)
+BINDINGS: Fact[Levels] = Fact(kinds.CLUSTER_TOPOLOGY_BINDING, BINDINGS_DIALECT.read_levels)
+KAI_TOPOLOGIES: Fact[KaiTopology] = Fact(kinds.KAI_TOPOLOGY, read_kai_topology)
 GANGS: Fact[StoredGang] = Fact(
-    POD_GANG, read_stored_gang, {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)}
+    kinds.POD_GANG, read_stored_gang, {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)}
 )
 SETS: Fact[PodCliqueSet] = Fact(
-    POD_CLIQUE_SET,
+    kinds.POD_CLIQUE_SET,
     read_pod_clique_set,
     {
         OF_NAMESPACE: lambda pcs: [(pcs.namespace, "")] if pcs.mnnvl_groups else [],
@@ -135,9 +112,9 @@ SETS: Fact[PodCliqueSet] = Fact(
     },
 )
 NODES: Fact[NodeLabels] = Fact(NODE, read_node_labels, metadata_only=True)
-DEVICE_CLASSES: Fact[str] = Fact(DEVICE_CLASS, read_name, metadata_only=True)
+DEVICE_CLASSES: Fact[str] = Fact(kinds.DEVICE_CLASS, read_name, metadata_only=True)
 CLIQUES: Fact[Demand] = Fact(
-    POD_CLIQUE,
+    kinds.POD_CLIQUE,
     read_demand,
     {
         BY_SET: lambda demand: in_namespace(demand.member.namespace, demand.member.place.pcs),
@@ -160,34 +137,34 @@ FOR_VERDICTS: tuple[Fact[Any], ...] = (
 """The facts that verdicts need, in the order in which `listed` reads them: resources before the PodGangs and sets that
 should own them. An owner that is missing at the end was then already missing when its resource was read."""
 
-WORKLOADS: Fact[StoredWorkload] = Fact(WORKLOAD, read_workload)
-INSTANCES: Fact[StoredInstance] = Fact(
-    K8S_POD_GROUP,
-    read_instance,
+WORKLOADS: Fact[workloads.StoredWorkload] = Fact(kinds.WORKLOAD, workloads.read_workload)
+INSTANCES: Fact[workloads.StoredInstance] = Fact(
+    kinds.K8S_POD_GROUP,
+    workloads.read_instance,
     {
         BY_SHARED: lambda instance: in_namespace(instance.namespace, instance.shared_key),
         BY_WORKLOAD: lambda instance: in_namespace(instance.namespace, instance.workload),
     },
 )
-POD_GROUPS: Fact[StoredPodGroup] = Fact(
-    POD_GROUP,
-    read_pod_group,
+POD_GROUPS: Fact[workloads.StoredPodGroup] = Fact(
+    kinds.POD_GROUP,
+    workloads.read_pod_group,
     {BY_GROUP: lambda pod_group: in_namespace(pod_group.namespace, *pod_group.group_keys)},
     labels=f"{MANAGED_BY}={MANAGER}",
 )
-PRIORITY_CLASSES: Fact[str] = Fact(PRIORITY_CLASS, read_name, metadata_only=True)
+PRIORITY_CLASSES: Fact[str] = Fact(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
 
 
-def pods_of_scheduler(scheduler_name: str) -> Fact[StoredPod]:
+def pods_of_scheduler(scheduler_name: str) -> Fact[workloads.StoredPod]:
     """Returns the row of the Pods of `scheduler_name` that name a group. It and the
     rows above are the facts that only the leader needs, for Workloads."""
-    indexes: dict[str, IndexFunction[StoredPod]] = {
+    indexes: dict[str, IndexFunction[workloads.StoredPod]] = {
         BY_GROUP: lambda pod: in_namespace(pod.namespace, pod.ref.key),
         BY_SHARED: lambda pod: in_namespace(pod.namespace, pod.ref.shared_key),
         BY_WORKLOAD: lambda pod: in_namespace(pod.namespace, pod.ref.workload),
         BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
     }
-    return Fact(POD, read_pod, indexes, fields=f"spec.schedulerName={scheduler_name}")
+    return Fact(POD, workloads.read_pod, indexes, fields=f"spec.schedulerName={scheduler_name}")
 
 
 class Stores:

@@ -1,16 +1,6 @@
 """Caches for Workloads, with the joins between them. Only the leader has them."""
 
-from app.cluster.table import (
-    BY_GROUP,
-    BY_POD_GROUP,
-    BY_SHARED,
-    INSTANCES,
-    POD_GROUPS,
-    PRIORITY_CLASSES,
-    WORKLOADS,
-    Stores,
-    pods_of_scheduler,
-)
+from app.cluster import table
 from app.cluster.workloads import StoredPod, StoredPodGroup
 from app.kube.api import Key
 from app.rules.workload.groups import GroupRef, instance_key
@@ -21,10 +11,14 @@ class WorkloadCaches:
     KAI (`pod_groups`), and of the names of PriorityClasses. `watched.run_from_empty` fills them."""
 
     def __init__(self, scheduler_name: str) -> None:
-        pods = pods_of_scheduler(scheduler_name)
-        self.stores = Stores((WORKLOADS, INSTANCES, POD_GROUPS, pods, PRIORITY_CLASSES))
-        self.pods, self.workloads, self.instances = self.stores[pods], self.stores[WORKLOADS], self.stores[INSTANCES]
-        self.pod_groups, self.priority_classes = self.stores[POD_GROUPS], self.stores[PRIORITY_CLASSES]
+        pods = table.pods_of_scheduler(scheduler_name)
+        self.stores = table.Stores((table.WORKLOADS, table.INSTANCES, table.POD_GROUPS, pods, table.PRIORITY_CLASSES))
+        self.pods, self.workloads, self.instances = (
+            self.stores[pods],
+            self.stores[table.WORKLOADS],
+            self.stores[table.INSTANCES],
+        )
+        self.pod_groups, self.priority_classes = self.stores[table.POD_GROUPS], self.stores[table.PRIORITY_CLASSES]
 
     @property
     def synced(self) -> bool:
@@ -47,15 +41,15 @@ class WorkloadCaches:
 
     def pods_of(self, key: Key) -> list[StoredPod]:
         """Returns the Pods whose `key_of` is `key`."""
-        pods = self._of(key, BY_GROUP, key) + self._of(key, BY_SHARED, key)
-        for instance in self.instances.by_index(BY_SHARED, key):
-            pods += self._of(key, BY_GROUP, (instance.namespace, instance_key(instance.name)))
+        pods = self._of(key, table.BY_GROUP, key) + self._of(key, table.BY_SHARED, key)
+        for instance in self.instances.by_index(table.BY_SHARED, key):
+            pods += self._of(key, table.BY_GROUP, (instance.namespace, instance_key(instance.name)))
         return pods
 
     def has_pods(self, pod_group: StoredPodGroup) -> bool:
         """Whether a Pod, finished or not, is annotated with `pod_group` or names the group that it was made for."""
         namespace = pod_group.namespace
-        return bool(self.pods.by_index(BY_POD_GROUP, (namespace, pod_group.name))) or any(
+        return bool(self.pods.by_index(table.BY_POD_GROUP, (namespace, pod_group.name))) or any(
             self.pods_of((namespace, key)) for key in pod_group.group_keys
         )
 

@@ -1,28 +1,17 @@
-"""The APIs that we read and write: whether the cluster serves them in a known version."""
+"""The APIs that we read and write: whether the cluster serves them in a known version, and CRDs that are stored but not
+established, so that the API server does not serve what they define."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from app.doctor import definitions
 from app.doctor.report import Check, Status
 from app.kube.api import Client, NotFound, Object
 from app.objects.resource import CRD, Resource
-from app.rules.kinds import (
-    CLUSTER_TOPOLOGY,
-    CLUSTER_TOPOLOGY_BINDING,
-    COMPUTE_DOMAIN,
-    KAI_TOPOLOGY,
-    POD_CLIQUE,
-    POD_CLIQUE_SCALING_GROUP,
-    POD_CLIQUE_SET,
-    POD_GANG,
-    POD_GROUP,
-    RESOURCE_CLAIM,
-    WORKLOAD,
-)
+from app.rules import kinds
 
-SUBJECT = definitions.SUBJECT
+SUBJECT = "APIs"
 _MATCH_CONDITIONS = (1, 28)
 Read = Callable[[str], Awaitable[Object]]
 """Returns the JSON at a path of the API server."""
@@ -43,16 +32,16 @@ _KAI = "Install the KAI Scheduler, unless nothing here is to use it."
 _MNNVL = "PodCliques that ask for MNNVL are refused"
 
 APIS = (
-    Api(CLUSTER_TOPOLOGY, "problem", "topology constraints can't be checked", "Apply manifests/crds."),
-    Api(POD_CLIQUE_SET, "warning", "there is nothing to check", _GROVE),
-    Api(POD_CLIQUE, "warning", "there is nothing to inject into", _GROVE),
-    Api(POD_CLIQUE_SCALING_GROUP, "warning", "there are no scaling groups", _GROVE),
-    Api(POD_GANG, "warning", "there is nothing to translate for the scheduler", _GROVE),
-    Api(POD_GROUP, "warning", "SubGroup names are not checked, Workloads not mapped", _KAI),
-    Api(KAI_TOPOLOGY, "warning", "the scheduler doesn't learn the levels", _KAI),
-    Api(COMPUTE_DOMAIN, "warning", _MNNVL, "Install NVIDIA's DRA driver, unless nothing here is to use it."),
-    Api(RESOURCE_CLAIM, "warning", _MNNVL, "It needs a Kubernetes with resource.k8s.io (1.32 or later)."),
-    Api(WORKLOAD, "ok", "there are no Workloads to map", ""),
+    Api(kinds.CLUSTER_TOPOLOGY, "problem", "topology constraints can't be checked", "Apply manifests/crds."),
+    Api(kinds.POD_CLIQUE_SET, "warning", "there is nothing to check", _GROVE),
+    Api(kinds.POD_CLIQUE, "warning", "there is nothing to inject into", _GROVE),
+    Api(kinds.POD_CLIQUE_SCALING_GROUP, "warning", "there are no scaling groups", _GROVE),
+    Api(kinds.POD_GANG, "warning", "there is nothing to translate for the scheduler", _GROVE),
+    Api(kinds.POD_GROUP, "warning", "SubGroup names are not checked, Workloads not mapped", _KAI),
+    Api(kinds.KAI_TOPOLOGY, "warning", "the scheduler doesn't learn the levels", _KAI),
+    Api(kinds.COMPUTE_DOMAIN, "warning", _MNNVL, "Install NVIDIA's DRA driver, unless nothing here is to use it."),
+    Api(kinds.RESOURCE_CLAIM, "warning", _MNNVL, "It needs a Kubernetes with resource.k8s.io (1.32 or later)."),
+    Api(kinds.WORKLOAD, "ok", "there are no Workloads to map", ""),
 )
 
 
@@ -60,7 +49,7 @@ async def check_apis(client: Client, read: Read) -> list[Check]:
     """The version of Kubernetes, a check for each API, and one for each CRD of their groups that is not established.
     Raises ClusterError."""
     crds = (await client.list(CRD, limit=0)).items
-    broken = definitions.check_definitions(crds, {api.resource.group for api in APIS})
+    broken = check_definitions(crds, {api.resource.group for api in APIS})
     checks = [check for api in APIS for check in await _check(client, read, api, broken)]
     return [*await _check_version(read), *checks, *broken.values()]
 
@@ -88,9 +77,9 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
         return [Check(SUBJECT, "ok", f"{resource}: {version}")]
     if str(resource) in broken:
         return []
-    bindings = client.served_version(CLUSTER_TOPOLOGY_BINDING)
-    if resource is CLUSTER_TOPOLOGY and bindings is not None:
-        return [Check(SUBJECT, "ok", f"{CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}")]
+    bindings = client.served_version(kinds.CLUSTER_TOPOLOGY_BINDING)
+    if resource is kinds.CLUSTER_TOPOLOGY and bindings is not None:
+        return [Check(SUBJECT, "ok", f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}")]
     others = await _other_versions(read, resource)
     if others:
         message = f"{resource} is served as {', '.join(others)}; this version knows {', '.join(resource.versions)}"
@@ -110,3 +99,68 @@ async def _other_versions(read: Read, resource: Resource) -> list[str]:
         if any(item.get("name") == resource.plural for item in listed.get("resources") or []):
             served.append(version)
     return served
+
+
+# Definitions.
+
+
+def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:
+    """A problem for each CRD of `groups` that is not established, by the name of the CRD, and a warning for each one
+    that is established with fewer names than its spec has."""
+    in_groups = [crd for crd in crds if crd["spec"]["group"] in groups]
+    checks = {crd["metadata"]["name"]: _check_crd(crd, in_groups) for crd in in_groups}
+    return {name: check for name, check in checks.items() if check is not None}
+
+
+def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
+    name, conditions = crd["metadata"]["name"], _conditions(crd)
+    if not conditions:
+        return None
+    served = (conditions.get("Established") or {}).get("status") == "True"
+    accepted = conditions.get("NamesAccepted") or {}
+    if accepted.get("status") == "False":
+        taken_by = _conflicts(crd, others)
+        by = f" by {', '.join(taken_by)}" if taken_by else ""
+        state = "is served without all of its names" if served else "is not established, and its API is not served"
+        message = f"CRD {name} {state}: {accepted.get('message')}{by} ({accepted.get('reason')})"
+        return Check(SUBJECT, "warning" if served else "problem", message, _remedy(name, taken_by, accepted))
+    if served:
+        return None
+    reasons = "; ".join(f"{kind}={item.get('status')}: {item.get('message')}" for kind, item in conditions.items())
+    remedy = f"See kubectl describe crd {name}. If it is being deleted, its objects wait for their finalizers."
+    return Check(SUBJECT, "problem", f"CRD {name} is not established, and its API is not served: {reasons}", remedy)
+
+
+def _conditions(crd: Object) -> dict[str, Object]:
+    return {condition["type"]: condition for condition in (crd.get("status") or {}).get("conditions") or ()}
+
+
+def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
+    """The CRDs of the same group that have a name of the spec of `crd`."""
+    requested = set(_names(crd["spec"]["names"]))
+    return [
+        other["metadata"]["name"]
+        for other in others
+        if other["spec"]["group"] == crd["spec"]["group"]
+        and other["metadata"]["name"] != crd["metadata"]["name"]
+        and requested & set(_names((other.get("status") or {}).get("acceptedNames") or {}))
+    ]
+
+
+def _names(names: Mapping[str, Any]) -> Iterator[str]:
+    yield from (str(names[field]) for field in ("plural", "singular", "kind", "listKind") if names.get(field))
+    yield from names.get("shortNames") or ()
+
+
+def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:
+    """How to correct a CRD. If another CRD gives up a name, the API server examines a CRD whose spec has names that
+    were not accepted. If the CRD itself gives up the name, it is not examined again, and has to be created anew."""
+    if accepted.get("reason") != "ShortNamesConflict":
+        return f"Delete the CRD that is not used: kubectl delete crd {name}, or {' or '.join(taken_by) or 'the other'}."
+    anew = f"kubectl delete crd {name} (it was never served, and so has no objects)"
+    if name == str(kinds.CLUSTER_TOPOLOGY):
+        return f"Create it anew without short names: {anew}; kubectl apply -k manifests/prerequisites."
+    if not taken_by:
+        return f"Create it anew: {anew}; then apply it again."
+    patch = '[{"op": "remove", "path": "/spec/names/shortNames"}]'
+    return f"Remove the short names of the other one: kubectl patch crd {taken_by[0]} --type=json -p '{patch}'"

@@ -11,17 +11,9 @@ from app.kube.rewrites import Rewrites
 from app.objects.conditions import Condition, has_condition, with_condition
 from app.reconcilers.status import status_patch, timestamp, utc_now
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
+from app.rules.topology import kai
 from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
-from app.rules.topology.kai import (
-    desired_kai_topology,
-    is_orphan,
-    is_owned,
-    last_errors,
-    level_labels,
-    mapping_problem,
-    ready_condition,
-)
 
 AGAIN_SECONDS = 2.0
 """The time until the next try if an object is being deleted."""
@@ -97,10 +89,10 @@ class KaiTopologyReconciler:
 
     async def _sync(self, topology: Object) -> Outcome:
         levels = DESIGN.read_levels(topology)
-        problem = mapping_problem(levels)
+        problem = kai.mapping_problem(levels)
         if problem is not None:
             return Outcome(problem)
-        desired = desired_kai_topology(topology, levels)
+        desired = kai.desired_kai_topology(topology, levels)
         try:
             stored = await self._client.get(KAI_TOPOLOGY, self._name)
         except NotFound as missing:
@@ -111,14 +103,14 @@ class KaiTopologyReconciler:
 
     async def _compare(self, topology: Object, stored: Object, desired: Object) -> Outcome:
         name, uid = self._name, topology["metadata"]["uid"]
-        if not is_owned(stored, uid):
-            if is_orphan(stored, name, uid):
+        if not kai.is_owned(stored, uid):
+            if kai.is_orphan(stored, name, uid):
                 text = f'KAI Topology "{name}" belongs to a former ClusterTopology and will be collected'
                 return Outcome(text, pending=True, again=AGAIN_SECONDS)
             return Outcome(f'KAI Topology "{name}" exists, but is not controlled by this ClusterTopology: left alone')
         if stored["metadata"].get("deletionTimestamp"):
             return Outcome(f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS)
-        if level_labels(stored) == level_labels(desired):
+        if kai.level_labels(stored) == kai.level_labels(desired):
             return Outcome()
         return await self._replace(topology, stored, desired)
 
@@ -150,7 +142,7 @@ class KaiTopologyReconciler:
 
     async def _report(self, topology: Object, outcome: Outcome) -> None:
         generation = topology["metadata"].get("generation", 0)
-        condition = ready_condition(outcome.problem, generation, pending=outcome.pending)
+        condition = kai.ready_condition(outcome.problem, generation, pending=outcome.pending)
         status = topology.get("status") or {}
         if has_condition(status.get("conditions"), condition) and status.get("observedGeneration") == generation:
             return
@@ -186,5 +178,5 @@ class KaiTopologyReconciler:
         return {
             "observedGeneration": condition.generation,
             "conditions": with_condition(stored.get("conditions"), condition, now),
-            "lastErrors": last_errors(condition, stored.get("lastErrors"), now) or None,
+            "lastErrors": kai.last_errors(condition, stored.get("lastErrors"), now) or None,
         }

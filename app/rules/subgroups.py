@@ -7,16 +7,8 @@ messages. The CRD validates the rest of the spec.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.objects.fields import (
-    REASON_DUPLICATE,
-    REASON_INVALID,
-    REASON_NOT_FOUND,
-    REASON_REQUIRED,
-    FieldError,
-    FieldPath,
-    quote,
-    wrong_type,
-)
+from app.objects import fields
+from app.objects.fields import FieldError, FieldPath
 from app.objects.names import is_label, label_problem
 
 _PATH = FieldPath("spec.subGroups")
@@ -30,12 +22,12 @@ def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
     order, then duplicate names, parents that don't exist, and cycles."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
-        return [] if spec is None else [wrong_type(FieldPath("spec"), spec, "a map")]
+        return [] if spec is None else [fields.wrong_type(FieldPath("spec"), spec, "a map")]
     subgroups = spec.get("subGroups")
     if subgroups is None:
         return []
     if not isinstance(subgroups, list):
-        return [wrong_type(_PATH, subgroups, "a list")]
+        return [fields.wrong_type(_PATH, subgroups, "a list")]
     return [] if _is_plainly_valid(subgroups) else _find_problems(subgroups)
 
 
@@ -60,7 +52,7 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
     members: list[_Member] = []
     for position, subgroup in enumerate(subgroups):
         if not isinstance(subgroup, dict):
-            findings.append(wrong_type(_PATH.index(position), subgroup, "a map"))
+            findings.append(fields.wrong_type(_PATH.index(position), subgroup, "a map"))
             continue
         name, parent = subgroup.get("name", ""), subgroup.get("parent")
         findings += _name_problems(position, name)
@@ -70,12 +62,14 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
     parents: dict[str, str | None] = {}
     for position, name, parent in members:
         if name in parents:  # the first entry counts
-            findings.append(_finding(position, "name", REASON_DUPLICATE, f"duplicate subgroup name {name}"))
+            findings.append(_finding(position, "name", fields.REASON_DUPLICATE, f"duplicate subgroup name {name}"))
         else:
             parents[name] = parent
     for position, name, parent in members:
         if parent is not None and parent not in parents and is_label(parent):
-            findings.append(_finding(position, "parent", REASON_NOT_FOUND, f"parent {parent} of {name} was not found"))
+            findings.append(
+                _finding(position, "parent", fields.REASON_NOT_FOUND, f"parent {parent} of {name} was not found")
+            )
     _validate_cycles(members, parents, findings)
     return findings
 
@@ -86,20 +80,20 @@ def _finding(position: int, field: str, reason: str, text: str, message: str = "
 
 def _name_problems(position: int, name: Any) -> Iterator[FieldError]:
     if not isinstance(name, str):
-        yield wrong_type(_PATH.index(position).child("name"), name, "a string")
+        yield fields.wrong_type(_PATH.index(position).child("name"), name, "a string")
     elif (problem := label_problem(name)) is not None:
-        text = f"invalid subgroup name {quote(name)}: {problem}"
-        yield _finding(position, "name", REASON_INVALID if name else REASON_REQUIRED, text)
+        text = f"invalid subgroup name {fields.quote(name)}: {problem}"
+        yield _finding(position, "name", fields.REASON_INVALID if name else fields.REASON_REQUIRED, text)
 
 
 def _parent_problems(position: int, name: Any, parent: Any) -> Iterator[FieldError]:
     if parent is None:
         return
     if not isinstance(parent, str):
-        yield wrong_type(_PATH.index(position).child("parent"), parent, "a string")
+        yield fields.wrong_type(_PATH.index(position).child("parent"), parent, "a string")
     elif (problem := label_problem(parent)) is not None:
-        text = f"invalid parent name {quote(parent)} for subgroup {quote(name)}: {problem}"
-        yield _finding(position, "parent", REASON_INVALID, text)
+        text = f"invalid parent name {fields.quote(parent)} for subgroup {fields.quote(name)}: {problem}"
+        yield _finding(position, "parent", fields.REASON_INVALID, text)
 
 
 def _validate_cycles(members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]) -> None:
@@ -117,5 +111,5 @@ def _validate_cycles(members: list[_Member], parents: dict[str, str | None], fin
             cycle = names[names.index(name) :]
             first, text = min(position_of[member] for member in cycle), "cycle detected in subgroups"
             message = f"{text}: {' -> '.join([*cycle, name])}"
-            findings.append(_finding(first, "parent", REASON_INVALID, text, message))
+            findings.append(_finding(first, "parent", fields.REASON_INVALID, text, message))
         done.update(trail)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.doctor.definitions import check_definitions
+from app.doctor.apis import check_definitions
 from app.doctor.report import Check
 
 Object = dict[str, Any]

@@ -13,18 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.objects import fields
 from app.objects.edits import value_at
-from app.objects.fields import (
-    FieldError,
-    FieldPath,
-    duplicate,
-    forbidden,
-    invalid,
-    listed,
-    walk_list,
-    walk_map,
-    walk_maps,
-)
+from app.objects.fields import FieldError, FieldPath
 from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
@@ -83,9 +74,9 @@ def validate_binding(
     are the PodCliqueSets that refer to the binding. If an update does not change the spec, its problems are warnings.
     """
     findings: list[FieldError] = []
-    spec = walk_map(obj, "spec", FieldPath(""), findings)
-    levels = walk_list(spec, "levels", _SPEC, findings)
-    references = walk_list(spec, "schedulerTopologyBindings", _SPEC, findings)
+    spec = fields.walk_map(obj, "spec", FieldPath(""), findings)
+    levels = fields.walk_list(spec, "levels", _SPEC, findings)
+    references = fields.walk_list(spec, "schedulerTopologyBindings", _SPEC, findings)
     if findings:
         return findings, []
     findings = [*validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize), *_validate_references(references)]
@@ -95,7 +86,7 @@ def validate_binding(
         metadata = map_of(obj.get("metadata"))
         conflict = _name_conflict(kai, str(metadata.get("uid", "")))
         if conflict is not None and (old is None or _refers_to_kai(old)):
-            findings.append(invalid(FieldPath("metadata.name"), metadata.get("name", ""), conflict))
+            findings.append(fields.invalid(FieldPath("metadata.name"), metadata.get("name", ""), conflict))
         elif conflict is not None:
             warnings.append(f"metadata.name: {conflict}")
     if findings and old is not None and old.get("spec") == obj.get("spec"):
@@ -105,7 +96,7 @@ def validate_binding(
     if refusal is not None and is_allowed_in_use(obj):
         warnings.append(refusal)
     elif refusal is not None:
-        findings.append(forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}"))
+        findings.append(fields.forbidden(_LEVELS, f"{refusal}. {_HOW_TO_ALLOW}"))
     return findings, warnings
 
 
@@ -126,7 +117,7 @@ def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
     using = [pcs for pcs in users if not pcs.deleting and not pcs.levels.isdisjoint(domains)]
     if not using:
         return None
-    names = listed([f"{pcs.namespace}/{pcs.name}" for pcs in using], _SHOWN)
+    names = fields.listed([f"{pcs.namespace}/{pcs.name}" for pcs in using], _SHOWN)
     used = sorted(set().union(*(pcs.levels & domains for pcs in using)))
     levels = ", ".join(f'"{domain}"' for domain in used)
     return f"the constraints on {levels} would vanish from the PodGangs of PodCliqueSets {names}"
@@ -140,7 +131,7 @@ def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
     if _DOMAIN.fullmatch(domain) and len(domain) <= MAX_DOMAIN:
         return None
     text = f"must be lowercase letters, digits and '-', begin with a letter, and have at most {MAX_DOMAIN} characters"
-    return invalid(at, domain, text)
+    return fields.invalid(at, domain, text)
 
 
 _DOMAIN_RULE = TextRule("a name for this level, such as rack", _validate_domain)
@@ -149,10 +140,10 @@ _DOMAIN_RULE = TextRule("a name for this level, such as rack", _validate_domain)
 def _validate_references(references: Sequence[Any]) -> list[FieldError]:
     findings: list[FieldError] = []
     seen: set[str] = set()
-    for at, reference in walk_maps(references, _SPEC.child("schedulerTopologyBindings"), findings):
+    for at, reference in fields.walk_maps(references, _SPEC.child("schedulerTopologyBindings"), findings):
         name = reference.get("schedulerName")
         if isinstance(name, str) and name in seen:
-            findings.append(duplicate(at.child("schedulerName"), name))
+            findings.append(fields.duplicate(at.child("schedulerName"), name))
         elif isinstance(name, str):
             seen.add(name)
     return findings
@@ -166,11 +157,13 @@ def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
         "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet"
     )
     if len(levels) > MAX_KAI_LEVELS:
-        findings.append(invalid(_LEVELS, len(levels), f"KAI allows at most {MAX_KAI_LEVELS} levels: {consequence}"))
+        findings.append(
+            fields.invalid(_LEVELS, len(levels), f"KAI allows at most {MAX_KAI_LEVELS} levels: {consequence}")
+        )
     for position, level in enumerate(levels[:-1]):
         if isinstance(level, dict) and level.get("key") == HOSTNAME_KEY:
             text = f"KAI allows this key only at the last level: {consequence}"
-            findings.append(invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text))
+            findings.append(fields.invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text))
     return findings
 
 

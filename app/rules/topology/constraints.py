@@ -8,16 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.objects.fields import (
-    FieldError,
-    FieldPath,
-    forbidden,
-    invalid,
-    not_supported,
-    walk_list,
-    walk_map,
-    wrong_type,
-)
+from app.objects import fields
+from app.objects.fields import FieldError, FieldPath
 from app.rules.topology.levels import DOMAINS, Topology
 from app.rules.topology.owners import Owner, narrowest_above, owner_text, owners_above, walk_owners
 
@@ -78,7 +70,7 @@ def read_constraints(obj: Mapping[str, Any], findings: list[FieldError]) -> Cons
     for owner, at, content in walk_owners(obj, findings):
         constraints += _read_constraint(content, owner, at, findings)
         kind, name = owner
-        for clique in walk_list(content, "cliqueNames", at, findings) if kind == "group" else ():
+        for clique in fields.walk_list(content, "cliqueNames", at, findings) if kind == "group" else ():
             groups_of.setdefault(str(clique), []).append(name)
     return Constraints(tuple(constraints), groups_of)
 
@@ -87,13 +79,13 @@ def _read_constraint(
     content: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]
 ) -> list[Constraint]:
     """Returns the constraint of `owner`, if it has one."""
-    domain = walk_map(content, "topologyConstraint", at, findings).get("packDomain")
+    domain = fields.walk_map(content, "topologyConstraint", at, findings).get("packDomain")
     if domain is None or domain == "":
         return []
     path = at.child("topologyConstraint", "packDomain")
     if isinstance(domain, str):
         return [Constraint(owner, path, domain)]
-    findings.append(wrong_type(path, domain, "a string"))
+    findings.append(fields.wrong_type(path, domain, "a string"))
     return []
 
 
@@ -101,16 +93,16 @@ def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
     """Returns all findings about the constraints, in the order of the lists: for each constraint,
     whether its level exists, then whether it is as strict as the constraints above it."""
     if not topology.enabled:
-        return [forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
+        return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
     domains = {constraint.owner: constraint.domain for constraint in constraints.all if constraint.domain in DOMAINS}
     findings: list[FieldError] = []
     for constraint in constraints.all:
         if constraint.domain not in DOMAINS:
-            findings.append(not_supported(constraint.path, constraint.domain, DOMAINS))
+            findings.append(fields.not_supported(constraint.path, constraint.domain, DOMAINS))
         elif topology.key_of(constraint.domain) is None:
             levels = ", ".join(level.domain for level in topology.levels)
             detail = f'topology level not found in ClusterTopology "{topology.name}", which has: {levels}'
-            findings.append(invalid(constraint.path, constraint.domain, detail))
+            findings.append(fields.invalid(constraint.path, constraint.domain, detail))
         above = owners_above(constraint.owner, constraints.groups_of)
         pairs = [(owner, domains[owner]) for owner in above if owner in domains]
         strictest = narrowest_above(constraint.domain, pairs, DOMAINS)
@@ -118,5 +110,5 @@ def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
             owner, domain = strictest
             allowed = ", ".join(DOMAINS[DOMAINS.index(domain) :])
             text = f'must be as strict as packDomain "{domain}" of {owner_text(owner)}, or stricter; allowed: {allowed}'
-            findings.append(invalid(constraint.path, constraint.domain, text))
+            findings.append(fields.invalid(constraint.path, constraint.domain, text))
     return findings

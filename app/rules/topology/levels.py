@@ -5,18 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.objects.fields import (
-    FieldError,
-    FieldPath,
-    duplicate,
-    invalid,
-    not_supported,
-    required,
-    walk_list,
-    walk_map,
-    walk_maps,
-    wrong_type,
-)
+from app.objects import fields
+from app.objects.fields import FieldError, FieldPath
 from app.objects.names import label_key_problem
 from app.objects.shape import maps_of
 
@@ -81,20 +71,20 @@ def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
     label name and unique. Levels may be in any order. `refusal_to_write` decides who may write it."""
     findings: list[FieldError] = []
     root = FieldPath("")
-    spec = walk_map(obj, "spec", root, findings)
-    levels = walk_list(spec, "levels", root.child("spec"), findings)
+    spec = fields.walk_map(obj, "spec", root, findings)
+    levels = fields.walk_list(spec, "levels", root.child("spec"), findings)
     if not findings:
         findings = validate_levels(levels, root.child("spec", "levels"))
     return findings
 
 
 def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
-    return None if domain in DOMAINS else not_supported(at, domain, DOMAINS)
+    return None if domain in DOMAINS else fields.not_supported(at, domain, DOMAINS)
 
 
 def _validate_key(at: FieldPath, key: str) -> FieldError | None:
     problem = f"must be no more than {MAX_KEY} characters" if len(key) > MAX_KEY else label_key_problem(key)
-    return None if problem is None else invalid(at, key, problem)
+    return None if problem is None else fields.invalid(at, key, problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +107,14 @@ def validate_levels(
     and `key`. `path` is the path of the list."""
     findings: list[FieldError] = []
     if not levels:
-        return [required(path, "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}")]
+        return [
+            fields.required(path, "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}")
+        ]
     if len(levels) > most:
-        findings.append(invalid(path, len(levels), f"must have at most {most} levels"))
+        findings.append(fields.invalid(path, len(levels), f"must have at most {most} levels"))
     domains: set[str] = set()
     keys: set[str] = set()
-    for at, level in walk_maps(levels, path, findings):
+    for at, level in fields.walk_maps(levels, path, findings):
         _validate_text(level.get("domain"), at.child("domain"), domain_rule, domains, findings)
         _validate_text(level.get("key"), at.child("key"), _KEY_RULE, keys, findings)
     return findings
@@ -131,13 +123,13 @@ def validate_levels(
 def _validate_text(value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: list[FieldError]) -> None:
     """Adds a problem of `value` to `findings`, or the valid value to `seen`."""
     if value is None or value == "":
-        findings.append(required(at, rule.hint))
+        findings.append(fields.required(at, rule.hint))
     elif not isinstance(value, str):
-        findings.append(wrong_type(at, value, "a string"))
+        findings.append(fields.wrong_type(at, value, "a string"))
     elif (finding := rule.validate(at, value)) is not None:
         findings.append(finding)
     elif value in seen:
-        findings.append(duplicate(at, value))
+        findings.append(fields.duplicate(at, value))
     else:
         seen.add(value)
 
