@@ -10,7 +10,7 @@ from app.explain.facts import TITLES
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodClique
 from app.explain.facts.pods import Pod
-from app.explain.joins import CLIQUES_OF_SET, PODS_OF_SET
+from app.explain.index import Index
 from app.explain.json import reason_document
 from app.explain.room import Room
 from app.explain.subject import KINDS
@@ -80,7 +80,7 @@ def _given(ref: Ref) -> str:
 
 def _sets(snapshot: Snapshot, namespace: str, text: str) -> list[dict[str, Any]]:
     index = snapshot.index
-    placed, expected = index.groups(PODS_OF_SET).each(_placed), index.groups(CLIQUES_OF_SET).each(_expected)
+    placed, expected = index.groups(Index.pods_of_set).each(_placed), index.groups(Index.cliques_of_set).each(_expected)
     known = not {"pods", "cliques"} & index.facts.unseen.keys()
     rows = []
     for pcs in index.facts.sets:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from app.explain.devices import asked_gpus
+from app.explain.amounts import asked_gpus
 from app.explain.facts.common import UNBOUND, Told
 from app.explain.facts.grove import GangPart, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, SubGroup

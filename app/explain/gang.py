@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.explain.devices import PREFIX
+from app.explain.amounts import PREFIX
 from app.explain.facts.common import UNBOUND, Ref, Told
 from app.explain.facts.grove import PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup

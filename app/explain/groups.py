@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -15,11 +15,21 @@ _FEW = 1000
 
 @dataclass(frozen=True)
 class Join(Generic[K, T]):
-    """How facts are grouped: the field of `Facts` that has them, the keys of each fact, and the order in a group."""
+    """How facts are grouped: the field of `Facts` that has them, the keys of each fact, and the order in a group. As an
+    attribute of an index, it is the groups by key."""
 
     field: str
     keys: Callable[[T], Iterable[K]]
     order: Callable[[T], Any]
+
+    @overload
+    def __get__(self, index: None, of: object) -> "Join[K, T]": ...
+
+    @overload
+    def __get__(self, index: Any, of: object) -> Mapping[K, Sequence[T]]: ...
+
+    def __get__(self, index: Any, of: object) -> "Join[K, T] | Mapping[K, Sequence[T]]":
+        return self if index is None else index.groups(self).by_key
 
 
 class Change(NamedTuple):

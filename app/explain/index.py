@@ -5,29 +5,52 @@ from dataclasses import fields
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from app.explain import joins
-from app.explain.devices import current, taken_gpus, with_gpus
+from app.explain import amounts
+from app.explain.amounts import current, taken_gpus, with_gpus
 from app.explain.domains import Domains
 from app.explain.facts import CHANNELS, ROOM, Facts
-from app.explain.facts.common import Amounts
+from app.explain.facts.common import Amounts, Namespaced
 from app.explain.facts.devices import DeviceClass, Event, ResourceClaim, ResourceSlice
 from app.explain.facts.grove import PodClique, PodGang
 from app.explain.facts.kai import KaiPodGroup, Queue
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod
 from app.explain.groups import Change, Groups, Join, change
-from app.explain.joins import Key, Named
 from app.explain.levels import Topology, topology_called
 from app.explain.words import gpus_of
 
-N = TypeVar("N", bound=Named)
+Key = tuple[str, str]
+"""(namespace, name)"""
+
+
+def key_of(obj: Namespaced) -> Key:
+    return obj.namespace, obj.name
+
+
+def _key(namespace: str, name: str) -> Sequence[Key]:
+    return [(namespace, name)] if name else ()
+
+
+def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
+    return _key(obj.namespace, obj.place.pcs)
+
+
+def _node_of(pod: Pod) -> Sequence[str]:
+    return [pod.node] if pod.node and not pod.finished else ()
+
+
+def _latest_first(event: Event) -> tuple[float, str, str]:
+    return -(event.time or 0.0), event.reason, event.message
+
+
+N = TypeVar("N", bound=Namespaced)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
 def _by_key(of: Callable[[Facts], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
     """A property of Index: facts of one kind by (namespace, name)."""
-    return cached_property(lambda index: {joins.key_of(obj): obj for obj in of(index.facts)})
+    return cached_property(lambda index: {key_of(obj): obj for obj in of(index.facts)})
 
 
 class Index:
@@ -63,7 +86,7 @@ class Index:
     def _take_over(self, earlier: "Index") -> None:
         """Everything that does not depend on a changed field, and all groups."""
         same = {f.name for f in fields(Facts) if getattr(self.facts, f.name) is getattr(earlier.facts, f.name)}
-        if {"nodes", "slices"} <= same or joins.have_the_same(self.nodes, earlier.nodes):
+        if {"nodes", "slices"} <= same or amounts.have_the_same(self.nodes, earlier.nodes):
             same.add(_CAPACITY)
         changes: dict[str, Change] = {}
         for join, groups in list(earlier._groups.items()):
@@ -79,9 +102,9 @@ class Index:
             self._domains = earlier._domains
         if _CAPACITY in same:
             self._free = dict(earlier._free)
-        for name, made_of in _LOOKUPS.items():
-            if made_of <= same and name in earlier.__dict__:
-                self.__dict__[name] = earlier.__dict__[name]
+        for name, value in list(earlier.__dict__.items()):
+            if _MADE_OF.get(name, {name}) <= same:
+                self.__dict__[name] = value
 
     @property
     def room_is_known(self) -> bool:
@@ -111,8 +134,8 @@ class Index:
     def gpus(self) -> list[int]:
         """GPUs of each node, in thousandths."""
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
-        amounts = {kind: gpus_of(allocatable) for kind, allocatable in kinds.items()}
-        return [amounts[id(node.allocatable)] for node in self.nodes]
+        by_kind = {kind: gpus_of(allocatable) for kind, allocatable in kinds.items()}
+        return [by_kind[id(node.allocatable)] for node in self.nodes]
 
     def allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """What each node has of these resources, without any pod."""
@@ -141,7 +164,7 @@ class Index:
             free = [
                 kept
                 if before.get(node.name) is used.get(node.name)
-                else joins.left(has, used.get(node.name, {}), names)
+                else amounts.left(has, used.get(node.name, {}), names)
                 for node, has, kept in zip(self.nodes, self.allocatable(names), free, strict=True)
             ]
             self._free[key] = used, free
@@ -180,33 +203,36 @@ class Index:
 
     # Who belongs to whom: by labels and owner references.
 
-    @property
-    def gangs_of_set(self) -> Mapping[Key, Sequence[PodGang]]:
-        return self.groups(joins.GANGS_OF_SET).by_key
-
-    @property
-    def cliques_of_set(self) -> Mapping[Key, Sequence[PodClique]]:
-        return self.groups(joins.CLIQUES_OF_SET).by_key
+    gangs_of_set: Join[Key, PodGang] = Join("gangs", _set_of, key_of)
+    cliques_of_set: Join[Key, PodClique] = Join("cliques", _set_of, key_of)
+    pods_of_set: Join[Key, Pod] = Join("pods", _set_of, key_of)
+    _pods_of_clique: Join[Key, Pod] = Join("pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of)
+    _pods_of_owner: Join[str, Pod] = Join(
+        "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
+    )
+    pods_of_group: Join[Key, Pod] = Join("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
+    """By the annotation that names the KAI PodGroup."""
+    pods_of_claim: Join[Key, Pod] = Join(
+        "pods", lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim], key_of
+    )
+    events: Join[str, Event] = Join("events", lambda event: [event.uid] if event.uid else (), _latest_first)
+    """By the uid of their object, the latest first."""
+    pods_on: Join[str, Pod] = Join("pods", _node_of, key_of)
+    """By node name, without those that have finished."""
+    _terminating_on: Join[str, Pod] = Join(
+        "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
+    )
 
     def pods_of_clique(self, namespace: str, name: str) -> Sequence[Pod]:
         """By the label that names the PodClique; pods without it by their owner."""
-        labelled = self.groups(joins.PODS_OF_CLIQUE).by_key.get((namespace, name), ())
+        labelled = self._pods_of_clique.get((namespace, name), ())
         clique = self.cliques.get((namespace, name))
-        owned = self.groups(joins.PODS_OF_OWNER).by_key.get(clique.uid, ()) if clique is not None and clique.uid else ()
-        return sorted((*labelled, *owned), key=joins.key_of) if owned else labelled
-
-    @property
-    def pods_of_group(self) -> Mapping[Key, Sequence[Pod]]:
-        """By the annotation that names the KAI PodGroup."""
-        return self.groups(joins.PODS_OF_GROUP).by_key
-
-    @property
-    def pods_of_claim(self) -> Mapping[Key, Sequence[Pod]]:
-        return self.groups(joins.PODS_OF_CLAIM).by_key
+        owned = self._pods_of_owner.get(clique.uid, ()) if clique is not None and clique.uid else ()
+        return sorted((*labelled, *owned), key=key_of) if owned else labelled
 
     @cached_property
     def _group_of_owner(self) -> Mapping[str, KaiPodGroup]:
-        return {uid: group for group in sorted(self.facts.pod_groups, key=joins.key_of) for uid in group.owners if uid}
+        return {uid: group for group in sorted(self.facts.pod_groups, key=key_of) for uid in group.owners if uid}
 
     def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
         """The KAI PodGroup that a PodGang owns, or the one that its pods name."""
@@ -216,28 +242,18 @@ class Index:
             (self.pod_groups[gang.namespace, n] for n in named if (gang.namespace, n) in self.pod_groups), None
         )
 
-    @property
-    def events(self) -> Mapping[str, Sequence[Event]]:
-        """By the uid of their object, the latest first."""
-        return self.groups(joins.EVENTS_OF_OBJECT).by_key
-
-    # Nodes.
-
-    @property
-    def pods_on(self) -> Mapping[str, Sequence[Pod]]:
-        """By node name, without those that have finished."""
-        return self.groups(joins.PODS_ON_NODE).by_key
+    # What is taken of nodes.
 
     @cached_property
     def used(self) -> Mapping[str, Amounts]:
         """What the pods on each node ask for, and the GPUs that claims are allocated there, by node name; finished pods
         ask for nothing."""
-        return joins.added(self.groups(joins.PODS_ON_NODE).each(joins.requests), self._taken)
+        return amounts.added(self.groups(Index.pods_on).each(amounts.requests), self._taken)
 
     @property
     def used_gpus(self) -> Mapping[str, int]:
         """GPUs that are used on each node, in thousandths, by node name."""
-        return joins.added_gpus(self.groups(joins.PODS_ON_NODE).each(joins.gpus), self._taken)
+        return amounts.added_gpus(self.groups(Index.pods_on).each(amounts.gpus), self._taken)
 
     @cached_property
     def _taken(self) -> Mapping[str, Amounts]:
@@ -246,14 +262,14 @@ class Index:
     @property
     def _claims_of_terminating(self) -> Sequence[ResourceClaim]:
         """The claims that only terminating pods have reserved."""
-        ending = {joins.key_of(pod) for pod in self.terminating}
+        ending = {key_of(pod) for pod in self.terminating}
         claims = (claim for claim in self.facts.claims if claim.consumers)
         return [claim for claim in claims if all((claim.namespace, user.name) in ending for user in claim.consumers)]
 
     @property
     def terminating(self) -> Sequence[Pod]:
         """The pods on nodes that are being deleted."""
-        return [pod for pods in self.groups(joins.TERMINATING_ON_NODE).by_key.values() for pod in pods]
+        return [pod for pods in self._terminating_on.values() for pod in pods]
 
     @cached_property
     def used_by_lasting(self) -> Mapping[str, Amounts]:
@@ -261,13 +277,13 @@ class Index:
             return self.used
         ending = {id(claim) for claim in self._claims_of_terminating}
         taken = taken_gpus((claim for claim in self.facts.claims if id(claim) not in ending), self.slices)
-        return joins.added(self.groups(joins.PODS_ON_NODE).each(joins.requests_of_lasting), taken)
+        return amounts.added(self.groups(Index.pods_on).each(amounts.requests_of_lasting), taken)
 
     @property
     def terminating_gpus(self) -> Mapping[str, int]:
         """GPUs of pods that are being deleted, in thousandths, by node name."""
-        leaving = self.groups(joins.TERMINATING_ON_NODE).each(joins.gpus)
-        return joins.added_gpus(leaving, taken_gpus(self._claims_of_terminating, self.slices))
+        leaving = self.groups(Index._terminating_on).each(amounts.gpus)
+        return amounts.added_gpus(leaving, taken_gpus(self._claims_of_terminating, self.slices))
 
     def domains(self, keys: Sequence[str]) -> Domains:
         """The tree of `nodes` that these labels make."""
@@ -281,14 +297,12 @@ class Index:
         return topology_called(self.facts, name)
 
 
-_NAMED = (
-    "sets cliques gangs pod_groups pods claims claim_templates compute_domains workloads workload_groups "
-    "queues device_classes"
-)
 _CAPACITY = "capacity"
 """Stands for the names of all nodes and what they have: less than the fields `nodes` and `slices`."""
-_OF_NODES = {"nodes": {"nodes", "slices"}, "open_nodes": {"nodes", "slices"}}
-_OF_CAPACITY = {"gpus": {_CAPACITY}}
-_OTHERS = {"_group_of_owner": {"pod_groups"}, "slices": {"slices"}}
-_LOOKUPS = {name: {name} for name in _NAMED.split()} | _OF_NODES | _OF_CAPACITY | _OTHERS
-"""The lookups that are cached properties, and the fields that each is made of."""
+_MADE_OF = {
+    "nodes": {"nodes", "slices"},
+    "open_nodes": {"nodes", "slices"},
+    "gpus": {_CAPACITY},
+    "_group_of_owner": {"pod_groups"},
+}
+"""The fields that a lookup is made of, if not of the field of its name."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from app.explain.devices import PREFIX
+from app.explain.amounts import PREFIX
 from app.explain.domains import Domain
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod, Shape

@@ -1,15 +1,17 @@
-"""GPUs that are allocated by DRA: how many nodes have, how many are taken, and how many pods ask for.
+"""What nodes have and what pods and claims take of it: amounts of resources by node name.
 
-They are counted as a resource of nodes and pods that is called after their driver, such as `gpu.nvidia.com/gpu`.
+GPUs that are allocated by DRA are a resource that is called after their driver, such as `gpu.nvidia.com/gpu`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.explain.facts.common import Amounts
 from app.explain.facts.devices import DeviceClass, ResourceClaim, ResourceSlice
 from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Pod
+from app.explain.words import gpus_of
 
 PREFIX = "gpu."
 """Vendors call the drivers of GPUs so: gpu.nvidia.com."""
@@ -59,3 +61,45 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
     """The amounts that devices of these classes come to; classes of other devices come to nothing."""
     drivers = (known[name].gpus for name in classes if name in known)
     return Counter({resource_of(driver): 1000 * count for driver, count in Counter(drivers).items() if driver})
+
+
+def requests(pods: Iterable[Pod]) -> dict[str, int]:
+    """What pods ask for together."""
+    total: dict[str, int] = {}
+    for pod in pods:
+        for name, amount in pod.shape.requests:
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def requests_of_lasting(pods: Iterable[Pod]) -> dict[str, int]:
+    return requests(pod for pod in pods if pod.deleting is None)
+
+
+def gpus(pods: Iterable[Pod]) -> int:
+    return gpus_of(requests(pods))
+
+
+def added(requested: Mapping[str, Amounts], devices: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
+    """Requests of pods and amounts of devices together, by node name."""
+    sums = {node: Counter(amounts) + Counter(requested.get(node, {})) for node, amounts in devices.items()}
+    return {**requested, **sums} if sums else requested
+
+
+def added_gpus(requested: Mapping[str, int], devices: Mapping[str, Amounts]) -> Mapping[str, int]:
+    """Like `added`, of GPUs only."""
+    sums = {node: requested.get(node, 0) + gpus_of(amounts) for node, amounts in devices.items()}
+    return {**requested, **sums} if sums else requested
+
+
+def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
+    """Whether they are the same nodes with the same resources; labels, taints and conditions may differ."""
+    if len(nodes) != len(earlier):
+        return False
+    pairs = zip(nodes, earlier, strict=True)
+    return all(node.name == other.name and node.allocatable == other.allocatable for node, other in pairs)
+
+
+def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
+    """What is left of the amounts `has` of the resources `names`."""
+    return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])
