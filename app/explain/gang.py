@@ -124,7 +124,6 @@ class Gang:
         """Whether pods are missing or not placed."""
         return len(self.placed) < self.whole.expected
 
-    @property
     def may_wait(self) -> bool:
         """Like `waits`; if pods can't be seen, every gang may wait."""
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
@@ -135,8 +134,7 @@ class Gang:
         names = {name for member in self.members for name, _ in member.shape.requests}
         return any(name.startswith(PREFIX) for name in names)
 
-    @cached_property
-    def constrained(self) -> bool:
+    def is_constrained(self) -> bool:
         """Whether the scheduler is told a constraint, or the set asks for one."""
         asked = [asked for _, asked in self.pcs.constraints] if self.pcs is not None else []
         return any(part.told for part in self.whole.parts()) or any(map(bool, asked))

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import ClusterTopology, PodCliqueSet
 from app.explain.facts.kai import KaiTopology
+from app.explain.gang import Gang, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.reason import Reason
-from app.explain.reasons.topology import missing_labels, twice_in_the_tree
+from app.explain.reasons.topology import level_label_missing, not_a_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     by_name = sorted(affected, key=lambda pcs: (pcs.namespace, pcs.name))
     effects = [effect for pcs in by_name for effect in _effects(pcs, before, after)]
     topology = Topology(after, KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels)))
-    reasons = (*missing_labels(index, topology), *twice_in_the_tree(index, topology))
+    no_gang = Gang(index, after.ref, Unit(""), topology)
+    reasons = (*level_label_missing(no_gang), *not_a_tree(no_gang))
     return Preview(after, tuple(effects), reasons)
 
 

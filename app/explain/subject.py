@@ -1,6 +1,6 @@
 """From the object that was asked about to its PodCliqueSet and gangs."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from app.explain.assembly import gang_of, gang_of_pod, gang_of_pod_group, gangs_of_set
@@ -27,12 +27,21 @@ class Subject:
 
 @dataclass(frozen=True)
 class _Match:
-    """An object that exists. `place` names its set, `contains` tells which gangs of the set it is part of, and `alone`
-    gives its gangs if there is no such set or none of the set's gangs contains it."""
+    """An object that exists. `place` names its set. It stands for a gang, for pods or for PodCliques (names); without
+    any of them, for the whole set."""
 
     place: Place
-    contains: Callable[[Gang], bool] = lambda gang: True
-    alone: Callable[[], tuple[Gang, ...]] = tuple
+    pods: Collection[Pod] = ()
+    cliques: Collection[str] = ()
+    gang: Gang | None = None
+
+    def is_part_of(self, gang: Gang) -> bool:
+        if self.gang is not None:
+            return gang.ref == self.gang.ref
+        if self.pods:
+            names = {pod.name for pod in self.pods}
+            return any(pod.name in names for pod in gang.pods)
+        return not self.cliques or any(member.name in self.cliques for member in gang.members)
 
 
 def subject(index: Index, ref: Ref) -> Subject | None:
@@ -42,11 +51,11 @@ def subject(index: Index, ref: Ref) -> Subject | None:
         return None
     pcs = index.sets.get((ref.namespace, match.place.pcs))
     siblings = gangs_of_set(index, pcs) if pcs is not None else ()
-    gangs = tuple(gang for gang in siblings if match.contains(gang))
-    alone = match.alone() if not gangs else ()
-    if pcs is None or alone:
-        return Subject(ref, None, alone, alone)
-    return Subject(ref, pcs, gangs, siblings)
+    gangs = tuple(gang for gang in siblings if match.is_part_of(gang))
+    if gangs:
+        return Subject(ref, pcs, gangs, siblings)
+    alone = (match.gang,) if match.gang is not None else _gangs_of_pods(index, match.pods)
+    return Subject(ref, None, alone, alone) if pcs is None or alone else Subject(ref, pcs, (), siblings)
 
 
 def _of_set(index: Index, ref: Ref) -> _Match | None:
@@ -55,14 +64,12 @@ def _of_set(index: Index, ref: Ref) -> _Match | None:
 
 def _of_gang(index: Index, ref: Ref) -> _Match | None:
     pod_gang = index.gangs.get((ref.namespace, ref.name))
-    if pod_gang is None:
-        return None
-    return _Match(pod_gang.place, lambda gang: gang.ref == ref, lambda: (gang_of(index, pod_gang),))
+    return _Match(pod_gang.place, gang=gang_of(index, pod_gang)) if pod_gang is not None else None
 
 
 def _of_clique(index: Index, ref: Ref) -> _Match | None:
     clique = index.cliques.get((ref.namespace, ref.name))
-    return _Match(clique.place, _has_member({ref.name})) if clique is not None else None
+    return _Match(clique.place, cliques=[clique.name]) if clique is not None else None
 
 
 def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
@@ -73,25 +80,23 @@ def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
         if clique.namespace == ref.namespace
         and ref.name in (clique.place.group, f"{clique.place.pcs}-{clique.place.replica}-{clique.place.group}")
     ]
-    return _Match(cliques[0].place, _has_member({clique.name for clique in cliques})) if cliques else None
+    return _Match(cliques[0].place, cliques=[clique.name for clique in cliques]) if cliques else None
 
 
 def _of_pod(index: Index, ref: Ref) -> _Match | None:
     pod = index.pods.get((ref.namespace, ref.name))
-    if pod is None:
-        return None
-    return _Match(pod.place, _has_pod({ref.name}), lambda: _gangs_of_pods(index, [pod]))
+    return _Match(pod.place, [pod]) if pod is not None else None
 
 
 def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
     group = index.pod_groups.get((ref.namespace, ref.name))
     if group is None:
         return None
-    gangs = (gang_of(index, pod_gang) for pod_gang in sorted(index.facts.gangs, key=lambda gang: gang.name))
-    owner = next((gang for gang in gangs if gang.pod_group == group), None)
-    if owner is None or owner.pod_gang is None:
-        return _Match(NOWHERE, alone=lambda: (gang_of_pod_group(index, group),))
-    return _Match(owner.pod_gang.place, lambda gang: gang.ref == owner.ref, lambda: (owner,))
+    for pod_gang in sorted(index.facts.gangs, key=lambda gang: gang.name):
+        gang = gang_of(index, pod_gang)
+        if gang.pod_group == group:
+            return _Match(pod_gang.place, gang=gang)
+    return _Match(NOWHERE, gang=gang_of_pod_group(index, group))
 
 
 def _of_workload(index: Index, ref: Ref) -> _Match | None:
@@ -101,15 +106,13 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
         for pod in index.facts.pods
         if pod.namespace == ref.namespace and (pod.workload == ref.name or pod.workload_group in groups)
     ]
-    if not pods and (ref.namespace, ref.name) not in index.workloads:
-        return None
-    return _Match(NOWHERE, alone=lambda: _gangs_of_pods(index, pods))
+    return _Match(NOWHERE, pods) if pods or (ref.namespace, ref.name) in index.workloads else None
 
 
 def _of_claim(index: Index, ref: Ref) -> _Match | None:
     claim = index.claims.get((ref.namespace, ref.name))
     pods = index.pods_of_claim.get((ref.namespace, ref.name), ())
-    return _of_users(index, claim.place, pods) if claim is not None else None
+    return _of_users(claim.place, pods) if claim is not None else None
 
 
 def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
@@ -118,27 +121,15 @@ def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
         return None
     template = domain.template or None
     pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace)
-    users = [pod for pod in pods if any(claim.template == template for claim in pod.claims)]
-    return _of_users(index, domain.place, users)
+    return _of_users(domain.place, [pod for pod in pods if any(claim.template == template for claim in pod.claims)])
 
 
-def _of_users(index: Index, place: Place, pods: Collection[Pod]) -> _Match:
+def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
     """The gangs of the pods that use an object; without such pods, the gangs of the set that it is labelled with."""
-    if not pods:
-        return _Match(place)
-    labelled = next((pod.place for pod in pods if pod.place.pcs), place)
-    return _Match(labelled, _has_pod({pod.name for pod in pods}), lambda: _gangs_of_pods(index, pods))
+    return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
 
 
-def _has_member(names: Collection[str]) -> Callable[[Gang], bool]:
-    return lambda gang: any(member.name in names for member in gang.members)
-
-
-def _has_pod(names: Collection[str]) -> Callable[[Gang], bool]:
-    return lambda gang: any(pod.name in names for pod in gang.pods)
-
-
-def _gangs_of_pods(index: Index, pods: Iterable[Pod]) -> tuple[Gang, ...]:
+def _gangs_of_pods(index: Index, pods: Collection[Pod]) -> tuple[Gang, ...]:
     """The KAI PodGroups that pods name, and each other pod by itself."""
     gangs: dict[tuple[str, str], Gang] = {}
     for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name)):

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 
 from app.explain.domains import Domain, Path
 from app.explain.facts import Facts
+from app.explain.facts.common import Ref
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.kai import KaiTopology
 from app.explain.facts.pods import Shape
+from app.explain.gang import Gang, Unit
 from app.explain.index import Index
 from app.explain.levels import Topology
 from app.explain.places import Places
 from app.explain.reason import Reason
 from app.explain.reasons import RULES, Unknown
 from app.explain.reasons.topology import (
-    difference,
     guessed_labels,
-    missing_labels,
+    level_label_missing,
+    not_a_tree,
     outside_nodes,
-    twice_in_the_tree,
+    topology_differs,
 )
 from app.explain.room import Demand, Room
 from app.rules.topology.levels import Level
@@ -103,9 +105,10 @@ def survey(index: Index, name: str = "") -> Survey:
 def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
     unseen = index.facts.unseen.keys()
     kai_known = not {"topologies", "kai_topologies"} & (unseen | index.facts.absent)
-    reasons = [*difference(topology)] if kai_known else []
+    no_gang = Gang(index, Ref("Topology", "", ""), Unit(""), topology)
+    reasons = [*topology_differs(no_gang)] if kai_known else []
     if "nodes" not in unseen:
-        reasons += [*missing_labels(index, topology), *twice_in_the_tree(index, topology)]
+        reasons += [*level_label_missing(no_gang), *not_a_tree(no_gang)]
     return tuple(reasons)
 
 

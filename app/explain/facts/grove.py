@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.explain.facts.common import Condition, Namespaced, Object, Place, Told, place
+from app.explain.facts.common import Condition, Namespaced, Object, Place, Ref, Told, place
 from app.explain.facts.fields import each, number, read, texts_at
 from app.explain.facts.pods import PodClaim, Shape, pod_claims, shape
 from app.explain.facts.values import at, seconds_since_1970, text, texts
@@ -27,6 +27,10 @@ class ClusterTopology:
     kai: str = ""
     external: bool = False
     drift: str = ""
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(self.kind, "", self.name)
 
     def key_of(self, domain: str) -> str | None:
         return next((level.key for level in self.levels if level.domain == domain), None)

@@ -27,9 +27,10 @@ def _owners(references: Any) -> tuple[tuple[str, str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class KaiTopology:
+class KaiTopology(Named):
     """`owners` are the (kind, name, uid) of its owner references. `aliases` maps an alias to its node label."""
 
+    kind = "Topology"
     name: str = read("metadata", "name")
     keys: tuple[str, ...] = read("spec", "levels", of=_keys)
     owners: tuple[tuple[str, str, str], ...] = read("metadata", "ownerReferences", of=_owners)

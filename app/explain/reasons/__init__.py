@@ -12,25 +12,17 @@ from app.explain.reason import Reason, Rule, merged
 from app.explain.reasons import claims, constraints, gates, placement, queue, topology
 
 
-def _waits(gang: Gang) -> bool:
-    return gang.may_wait
-
-
-def _constrained(gang: Gang) -> bool:
-    return gang.constrained
-
-
 def _waits_constrained(gang: Gang) -> bool:
-    return gang.may_wait and gang.constrained
+    return gang.may_wait() and gang.is_constrained()
 
 
 def _placed_constrained(gang: Gang) -> bool:
-    return not gang.may_wait and gang.constrained
+    return not gang.may_wait() and gang.is_constrained()
 
 
 def _grouped(gang: Gang) -> bool:
     """Gangs that KAI has a PodGroup of, or may have one."""
-    return gang.may_wait and ("pod_groups" in gang.index.facts.unseen or gang.pod_group is not None)
+    return gang.may_wait() and ("pod_groups" in gang.index.facts.unseen or gang.pod_group is not None)
 
 
 def _references(gang: Gang) -> bool:
@@ -42,7 +34,7 @@ def _named(gang: Gang) -> bool:
 
 
 def _claims_and_waits(gang: Gang) -> bool:
-    return gang.may_wait and claims.uses_claims(gang)
+    return gang.may_wait() and claims.uses_claims(gang)
 
 
 TOPOLOGY = ("topologies", "kai_topologies")
@@ -50,19 +42,19 @@ SLICES = "slices"
 """Needed only for gangs that ask for GPUs by claims."""
 
 RULES: tuple[Rule, ...] = (
-    Rule("WrongScheduler", gates.wrong_scheduler, ("pods",), _constrained),
-    Rule("LevelUnknown", constraints.level_unknown, ("topologies",), _constrained),
+    Rule("WrongScheduler", gates.wrong_scheduler, ("pods",), Gang.is_constrained),
+    Rule("LevelUnknown", constraints.level_unknown, ("topologies",), Gang.is_constrained),
     Rule("MinAboveReplicas", constraints.min_above_replicas, ("cliques",)),
     Rule("WorkloadMissing", gates.workload_missing, ("pods", "workloads", "workload_groups"), _references),
     Rule("WorkloadMissing", gates.pod_group_missing, ("pods", "pod_groups"), _named),
-    Rule("GangIncomplete", gates.gang_incomplete, ("pods", "cliques"), _waits),
-    Rule("GateBaseGang", gates.gate_base_gang, ("pods", "gangs", "cliques"), _waits),
-    Rule("GateNotInGang", gates.gate_not_in_gang, ("pods", "gangs"), _waits),
-    Rule("GateForeign", gates.gate_foreign, ("pods",), _waits),
-    Rule("TopologyUnnamed", constraints.topology_unnamed, ("gangs",), _constrained),
-    Rule("NotGrouped", gates.not_grouped, ("pods",), _waits),
+    Rule("GangIncomplete", gates.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
+    Rule("GateBaseGang", gates.gate_base_gang, ("pods", "gangs", "cliques"), Gang.may_wait),
+    Rule("GateNotInGang", gates.gate_not_in_gang, ("pods", "gangs"), Gang.may_wait),
+    Rule("GateForeign", gates.gate_foreign, ("pods",), Gang.may_wait),
+    Rule("TopologyUnnamed", constraints.topology_unnamed, ("gangs",), Gang.is_constrained),
+    Rule("NotGrouped", gates.not_grouped, ("pods",), Gang.may_wait),
     Rule("QueueMissing", queue.queue_missing, ("pod_groups", "queues"), _grouped),
-    Rule("NeverFits", placement.never_fits, ("nodes", *TOPOLOGY, "cliques", SLICES), _waits),
+    Rule("NeverFits", placement.never_fits, ("nodes", *TOPOLOGY, "cliques", SLICES), Gang.may_wait),
     Rule("QueueLimit", queue.queue_limit, ("pod_groups", "queues"), _grouped),
     Rule("QueueQuota", queue.queue_quota, ("pod_groups",), _grouped),
     Rule("ClaimMissing", claims.claim_missing, ("pods", "claims", "claim_templates"), _claims_and_waits),
@@ -71,18 +63,18 @@ RULES: tuple[Rule, ...] = (
     Rule("ClaimHeld", claims.claim_held, ("pods", "claims"), _claims_and_waits),
     Rule("ClaimFull", claims.claim_full, ("pods", "claims"), _claims_and_waits),
     Rule("OutsidePool", queue.outside_pool, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
-    Rule("BoundToDomain", placement.bound_to_domain, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
-    Rule("NoDomainFits", placement.no_domain_fits, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
-    Rule("OtherResource", placement.other_resource, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
+    Rule("BoundToDomain", placement.bound_to_domain, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
+    Rule("NoDomainFits", placement.no_domain_fits, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
+    Rule("OtherResource", placement.other_resource, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
     Rule("FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
     Rule("PreemptionDelay", queue.preemption_delay, ("pod_groups",), _grouped),
-    Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM, SLICES), _waits),
+    Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
     Rule("ChannelTaken", claims.channel_taken, ("pods", "claims", "nodes", ROOM, CHANNELS), _claims_and_waits),
     Rule("DomainDeleted", claims.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
     Rule("DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
-    Rule("BindingFailed", placement.binding_failed, ("pods", "events"), _waits),
-    Rule("GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), _constrained),
-    Rule("TopologyDiffers", topology.topology_differs, TOPOLOGY, _constrained),
+    Rule("BindingFailed", placement.binding_failed, ("pods", "events"), Gang.may_wait),
+    Rule("GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), Gang.is_constrained),
+    Rule("TopologyDiffers", topology.topology_differs, TOPOLOGY, Gang.is_constrained),
     Rule("LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained),
     Rule("NotATree", topology.not_a_tree, ("nodes", *TOPOLOGY), _waits_constrained),
     Rule("NotAsPreferred", placement.not_as_preferred, ("pods", "nodes", *TOPOLOGY), _placed_constrained),

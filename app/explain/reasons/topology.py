@@ -21,23 +21,19 @@ Labels = Mapping[str, str]
 
 
 def level_label_missing(gang: Gang) -> Iterator[Reason]:
-    """In explain, only for gangs with a constraint: KAI leaves these nodes out for them alone."""
-    helps = gang.index.room_is_known and not gang.places.now.fits and _would_fit(gang)
-    yield from missing_labels(gang.index, gang.topology, helps=helps)
-
-
-def missing_labels(index: Index, topology: Topology, *, helps: bool = False) -> Iterator[Reason]:
-    """One reason for each set of missing labels and place where the nodes belong. `helps`: with the labels that are
-    suggested, the gang that waits would fit."""
-    if not outside_nodes(index, topology):
-        return
+    """One reason for each set of missing labels and place where the nodes belong. KAI leaves these nodes out for gangs
+    with a constraint alone."""
+    index, topology, places = gang.index, gang.topology, gang.places
+    outside = outside_nodes(index, topology)
+    guesses = guessed_labels(index, topology) if outside else {}
+    waits = bool(guesses) and index.room_is_known and not places.now.fits
+    would_fit = waits and places.with_labels(guesses).fit(places.demand).fits
     groups: dict[tuple[tuple[str, ...], str], list[Node]] = defaultdict(list)
-    guesses = guessed_labels(index, topology)
-    for node in outside_nodes(index, topology):
+    for node in outside:
         keys = tuple(key for key in topology.keys if key not in node.labels)
         groups[keys, guesses.get(node.name, {}).get(keys[-1], "")].append(node)
     for (keys, value), nodes in sorted(groups.items()):
-        yield _missing_label(keys, value, nodes, helps=helps and bool(value))
+        yield _missing_label(keys, value, nodes, helps=would_fit and bool(value))
 
 
 def outside_nodes(index: Index, topology: Topology) -> list[Node]:
@@ -45,6 +41,7 @@ def outside_nodes(index: Index, topology: Topology) -> list[Node]:
 
 
 def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, helps: bool) -> Reason:
+    """`helps`: with the labels that are suggested, the gang that waits would fit."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
     whose = f" of {value}" if value else ""
     cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
@@ -104,20 +101,10 @@ def _agree(node: Node, before: Node | None, after: Node | None, keys: tuple[str,
     return all(node.labels.get(key) == other.labels.get(key) for key in compared for other in (before, after))
 
 
-def _would_fit(gang: Gang) -> bool:
-    """Whether the gang fits if the nodes outside had the labels that their neighbours suggest."""
-    guesses = guessed_labels(gang.index, gang.topology) if outside_nodes(gang.index, gang.topology) else {}
-    return bool(guesses) and gang.places.with_labels(guesses).fit(gang.places.demand).fits
-
-
 def not_a_tree(gang: Gang) -> Iterator[Reason]:
-    yield from twice_in_the_tree(gang.index, gang.topology)
-
-
-def twice_in_the_tree(index: Index, topology: Topology) -> Iterator[Reason]:
     """Values of a level under two parents. If a fifth of the values or more are, names that repeat are a habit: then
     one note for the level."""
-    domains = index.domains(topology.keys)
+    topology, domains = gang.topology, gang.index.domains(gang.topology.keys)
     paths = {path for path in domains.paths if path is not None}
     for depth in range(len(topology.keys), 1, -1):
         paths = {path[:depth] for path in paths}
@@ -165,39 +152,34 @@ def _two_parents(domains: Domains, level: str, key: str, value: str, parents: li
 
 
 def topology_differs(gang: Gang) -> Iterator[Reason]:
-    yield from difference(gang.topology)
-
-
-def _owner(owner: tuple[str, str, str], cluster: ClusterTopology) -> str:
-    kind, name, uid = owner
-    former = "a former " if (kind, name) == (cluster.kind, cluster.name) and uid != cluster.uid else ""
-    return f"{former}{kind} {name}"
-
-
-def difference(topology: Topology) -> Iterator[Reason]:
     """How KAI's Topology differs from Grove's."""
-    cluster, kai = topology.cluster, topology.kai
+    cluster, kai = gang.topology.cluster, gang.topology.kai
     if cluster is None:
         return
-    ref = Ref(cluster.kind, "", cluster.name)
+    ref = cluster.ref
     levels = listed(level.domain for level in cluster.levels)
     remedy = "run `grove-admission doctor`, and check who owns the Topology"
     if kai is None:
         text = f"KAI has no Topology {cluster.kai}, so no gang can be placed by {levels}"
         yield Reason("TopologyDiffers", (ref,), text, remedy, "platform", (Evidence(ref, "spec.levels", levels),))
         return
-    kai_ref = Ref("Topology", "", kai.name)
     if kai.keys != tuple(level.key for level in cluster.levels):
-        known = listed(topology.name_of(key) for key in kai.keys)
+        known = listed(gang.topology.name_of(key) for key in kai.keys)
         text = f"KAI knows the levels {known}; the {cluster.kind} says {levels}"
-        both = (Evidence(kai_ref, "spec.levels", listed(kai.keys, 16)), Evidence(ref, "spec.levels", levels))
-        yield Reason("TopologyDiffers", (kai_ref,), text, remedy, "platform", both)
+        both = (Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)), Evidence(ref, "spec.levels", levels))
+        yield Reason("TopologyDiffers", (kai.ref,), text, remedy, "platform", both)
     elif not cluster.external and (cluster.kind, cluster.name, cluster.uid) not in kai.owners:
         owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
         text = f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind} {cluster.name}: it is not kept"
-        evidence = (Evidence(kai_ref, "metadata.ownerReferences", owners),)
-        yield Reason("TopologyDiffers", (kai_ref,), text, remedy, "platform", evidence, severity="warning")
+        evidence = (Evidence(kai.ref, "metadata.ownerReferences", owners),)
+        yield Reason("TopologyDiffers", (kai.ref,), text, remedy, "platform", evidence, severity="warning")
     elif cluster.drift:
         evidence = (Evidence(ref, "status.schedulerTopologyStatuses", cluster.drift),)
         text = f"Grove finds the Topology {kai.name} out of step: {cluster.drift}"
         yield Reason("TopologyDiffers", (ref,), text, remedy, "platform", evidence)
+
+
+def _owner(owner: tuple[str, str, str], cluster: ClusterTopology) -> str:
+    kind, name, uid = owner
+    former = "a former " if (kind, name) == (cluster.kind, cluster.name) and uid != cluster.uid else ""
+    return f"{former}{kind} {name}"
