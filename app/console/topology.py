@@ -10,7 +10,6 @@ from app.explain.assembly import gang_of, gangs_of_set
 from app.explain.domains import Path
 from app.explain.facts import TITLES
 from app.explain.index import Index
-from app.explain.json import level_document, reason_document
 from app.explain.levels import Topology
 from app.explain.topology import DomainReport, RoomAnswer, Survey, domain_reports, find_room, survey
 from app.explain.topology_text import room_text
@@ -36,8 +35,8 @@ def _read(snapshot: Snapshot, query: Query) -> dict[str, Any]:
     gang_nodes = _nodes_of(index, query.get("gang", ""))
     return {
         "headline": _headline(index, examined, topology, at),
-        "levels": [{**level_document(report), "total": report.total} for report in examined.levels],
-        "reasons": [reason_document(reason) for reason in examined.reasons] if not at else [],
+        "levels": examined.levels,
+        "reasons": examined.reasons if not at else (),
         "outside": examined.outside[:MOST_OUTSIDE],
         "outside_count": len(examined.outside),
         "unseen": _unseen(examined, index),

@@ -11,7 +11,6 @@ from app.explain.facts.common import Ref
 from app.explain.facts.grove import PodClique
 from app.explain.facts.pods import Pod
 from app.explain.index import Index
-from app.explain.json import reason_document
 from app.explain.room import Room
 from app.explain.subject import KINDS
 from app.explain.text import folded, without_pods
@@ -118,7 +117,7 @@ def _shown(answer: Answer) -> dict[str, Any]:
         "headline": answer.headline,
         "state": answer.state,
         "words": _WORDS[answer.state],
-        "reasons": [reason_document(reason) for reason in answer.reasons],
+        "reasons": answer.reasons,
         "said": answer.said[:5],
         "rows": rows[:MOST_ROWS],
         "more": max(0, len(rows) - MOST_ROWS),
@@ -150,13 +149,12 @@ _BLANK: dict[str, Any] = {
 
 
 def _row(branch: Branch, level: int, parent: str) -> dict[str, Any]:
-    ref = branch.ref
-    within = parent and ref.kind in ("PodClique", "Pod") and ref.name.startswith(f"{parent}-")
+    kind, name = branch.label(parent)
     counts = branch.placed is not None and branch.total is not None
     return {
         "level": level,
-        "kind": "replica" if ref.kind == "Replica" else ref.kind,
-        "name": f"…{ref.name[len(parent) :]}" if within else ref.name,
+        "kind": kind,
+        "name": name,
         "asked": branch.asked,
         "where": branch.where,
         "pods": f"{branch.placed:,} of {branch.total:,}" if counts else "",
@@ -165,7 +163,7 @@ def _row(branch: Branch, level: int, parent: str) -> dict[str, Any]:
         "reasons": branch.reasons,
         "marked": branch.marked,
         "leaf": not branch.children,
-        "link": _given(ref) if ref.kind in KINDS.values() and not branch.marked else "",
+        "link": _given(branch.ref) if branch.ref.kind in KINDS.values() and not branch.marked else "",
     }
 
 

@@ -9,22 +9,12 @@ from app.explain.answer import Answer
 from app.explain.domains import Domain
 from app.explain.facts import Facts
 from app.explain.preview import Preview
-from app.explain.reason import Reason
-from app.explain.topology import DomainReport, LevelReport, RoomAnswer, Survey
+from app.explain.topology import DomainReport, RoomAnswer, Survey
 
 
 def document(answer: Answer) -> dict[str, Any]:
     """One answer. `placed` and `total` are null if they are not known."""
     return {**_map(answer), "unseen": dict(answer.unseen or {})}
-
-
-def reason_document(reason: Reason) -> dict[str, Any]:
-    return _map(reason)
-
-
-def level_document(report: LevelReport) -> dict[str, Any]:
-    counts = {"nodes": report.nodes, "domains": report.domains, "findings": report.findings}
-    return {**_map(report.level), **counts}
 
 
 def survey_document(survey: Survey, facts: Facts, domains: Sequence[DomainReport]) -> dict[str, Any]:
@@ -34,7 +24,9 @@ def survey_document(survey: Survey, facts: Facts, domains: Sequence[DomainReport
         "topology": {"kind": survey.cluster.kind, "name": survey.cluster.name} if survey.cluster else None,
         "kaiTopology": survey.kai.name if survey.kai else None,
         "nodes": survey.nodes,
-        "levels": [level_document(report) for report in survey.levels],
+        "levels": [
+            {**_map(r.level), "nodes": r.nodes, "domains": r.domains, "findings": r.findings} for r in survey.levels
+        ],
         "outside": list(survey.outside),
         "reasons": _plain(survey.reasons),
         "unknown": _plain(survey.unknown),

@@ -107,10 +107,7 @@ def _rows(
 
 
 def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
-    ref = branch.ref
-    kind = "replica" if ref.kind == "Replica" else ref.kind
-    within = parent and ref.kind in ("PodClique", "Pod") and ref.name.startswith(f"{parent}-")
-    name = f"…{ref.name[len(parent) :]}" if within else ref.name
+    kind, name = branch.label(parent)
     pods = "?" if branch.placed is None and branch.total is None else f"{branch.placed}/{branch.total}"
     count = "" if branch.placed is None and branch.state != "unknown" else pods
     numbers = ", ".join(map(str, branch.reasons))

@@ -39,6 +39,12 @@ class Branch:
     reasons: tuple[int, ...] = ()
     marked: bool = False
 
+    def label(self, parent: str) -> tuple[str, str]:
+        """Its kind and name for people. The name is shortened if it begins with that of the branch above."""
+        kind, name = self.ref.kind, self.ref.name
+        within = parent and kind in ("PodClique", "Pod") and name.startswith(f"{parent}-")
+        return "replica" if kind == "Replica" else kind, f"…{name[len(parent) :]}" if within else name
+
 
 class _Grower:
     """Makes branches for one subject, with the numbers of the reasons that are about each."""
