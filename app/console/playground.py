@@ -17,10 +17,9 @@ from app.console.snapshot import Snapshot
 from app.console.source import difference, line_of, masked, roots
 from app.dry_run.documents import UnusableInput, read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
-from app.explain.answer import explain
-from app.explain.facts.common import Ref
 from app.explain.index import Index
 from app.explain.planned import PLACEMENT, planned
+from app.explain.reasons import examine
 from app.kube.api import Client, Object
 from app.rules.kinds import POD_CLIQUE_SET
 from app.webhooks.registry import routes_over
@@ -176,11 +175,7 @@ def placement(index: Index, document: Object) -> dict[str, Any] | None:
     """Whether a PodCliqueSet would have room now, and what prevents it. None if nodes or pods can't be seen."""
     if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
         return None
-    facts, pcs = planned(index, document)
-    answer = explain(Index(facts), Ref("PodCliqueSet", pcs.namespace, pcs.name))
-    if answer is None:
-        return None
-    reasons = [reason.text for reason in answer.reasons if reason.id in PLACEMENT]
+    reasons = [reason.text for reason in examine(planned(index, document)).reasons if reason.id in PLACEMENT]
     return {"fits": not reasons, "reasons": reasons}
 
 

@@ -1,26 +1,17 @@
-"""A PodCliqueSet that does not exist yet, as the facts that there would be if Grove had made its objects."""
+"""The gangs of a PodCliqueSet that does not exist yet, as Grove would make them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.explain.facts import Facts
-from app.explain.facts.common import Place, Told
+from app.explain.assembly import gang_to_come
+from app.explain.facts.common import UNBOUND, Ref, Told
 from app.explain.facts.fields import reader
-from app.explain.facts.grove import (
-    Asked,
-    CliqueTemplate,
-    GangGroup,
-    GangPart,
-    GroupTemplate,
-    PodClique,
-    PodCliqueSet,
-    PodGang,
-)
+from app.explain.facts.grove import Asked, CliqueTemplate, PodClique, PodCliqueSet
 from app.explain.facts.pods import Shape, shape
 from app.explain.facts.values import at, text
+from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
-from app.explain.levels import Topology
 from app.objects.shape import maps_of
 
 PLACEMENT = ("LevelUnknown", "MinAboveReplicas", "NeverFits", "NoDomainFits", "OtherResource", "NodesUnfit")
@@ -29,80 +20,54 @@ MOST_REPLICAS = 20
 """Gangs are made for so many replicas of the set and of each group; more are like them."""
 
 
-def planned(index: Index, document: Mapping[str, Any]) -> tuple[Facts, PodCliqueSet]:
-    """The facts of `index` with the PodCliqueSet of a document, in place of the one of its name, and with the
-    PodCliques and PodGangs that Grove would make. It has no pods, so all of it has to be placed."""
+def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
+    """The gangs of the PodCliqueSet of a document, by name. The set of this name has no pods, so all of it has to be
+    placed."""
     pcs = reader(PodCliqueSet)(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")
-    plan = _Plan(index, pcs, _shapes(document))
-    facts = index.facts
-    key = (pcs.namespace, pcs.name)
-    return (
-        replace(
-            facts,
-            sets=(*(s for s in facts.sets if (s.namespace, s.name) != key), pcs),
-            cliques=(*(c for c in facts.cliques if (c.namespace, c.place.pcs) != key), *plan.cliques),
-            gangs=(*(g for g in facts.gangs if (g.namespace, g.place.pcs) != key), *plan.gangs),
-            pods=tuple(p for p in facts.pods if (p.namespace, p.place.pcs) != key),
-        ),
-        pcs,
-    )
-
-
-def _shapes(document: Mapping[str, Any]) -> dict[str, Shape]:
-    """What a pod of each clique template asks of a node."""
-    templates = maps_of(at(document, "spec", "template").get("cliques"))
-    return {text(item, "name"): shape(at(item, "spec").get("podSpec")) for item in templates}
+    pods = tuple(p for p in index.facts.pods if (p.namespace, p.place.pcs) != (pcs.namespace, pcs.name))
+    plan = _Plan(Index(replace(index.facts, pods=pods)), pcs, document)
+    replicas = [f"{pcs.name}-{number}" for number in range(min(pcs.replicas, MOST_REPLICAS))]
+    gangs = [gang for replica in replicas for gang in plan.gangs(replica)]
+    return sorted(gangs, key=lambda gang: gang.ref.name) or [gang_to_come(plan.index, pcs)]
 
 
 class _Plan:
-    """PodCliques and PodGangs as Grove makes them: a base gang for each replica, with the first minAvailable replicas
-    of each scaling group, and a gang of its own for each further replica of a group."""
+    def __init__(self, index: Index, pcs: PodCliqueSet, document: Mapping[str, Any]) -> None:
+        self.index, self._pcs = index, pcs
+        self._cluster = index.topology(pcs.asked.topology).cluster
+        self._topology = index.topology(self._cluster.name if self._cluster else pcs.topology)
+        templates = maps_of(at(document, "spec", "template").get("cliques"))
+        self._shapes: dict[str, Shape] = {text(t, "name"): shape(at(t, "spec").get("podSpec")) for t in templates}
 
-    def __init__(self, index: Index, pcs: PodCliqueSet, shapes: Mapping[str, Shape]) -> None:
-        self.cliques: list[PodClique] = []
-        self.gangs: list[PodGang] = []
-        self._pcs, self._shapes = pcs, shapes
-        self._topology: Topology = index.topology(pcs.asked.topology)
-        self._templates = {clique.name: clique for clique in pcs.cliques}
-        for replica in range(min(pcs.replicas, MOST_REPLICAS)):
-            self._add(replica)
-
-    def _add(self, replica: int) -> None:
-        base = f"{self._pcs.name}-{replica}"
+    def gangs(self, base: str) -> Iterator[Gang]:
+        """Those of one replica of the set: a base gang, with the first minAvailable replicas of each scaling group, and
+        a gang of its own for each further replica of a group."""
         grouped = {name for group in self._pcs.groups for name in group.cliques}
-        parts = [self._part(f"{base}-{c.name}", c, base, replica) for c in self._pcs.cliques if c.name not in grouped]
-        groups: list[GangGroup] = []
+        members = [self._member(base, clique) for clique in self._pcs.cliques if clique.name not in grouped]
+        units = []
         for group in self._pcs.groups:
+            cliques = {clique.name: clique for clique in self._pcs.cliques if clique.name in group.cliques}
             for number in range(min(group.replicas, MOST_REPLICAS)):
                 name = f"{base}-{group.name}-{number}"
-                inside = self._group_parts(name, group, base if number < group.minimum else name, replica)
-                told = self._told(group.asked)
-                unit = GangGroup(name, tuple(part.name for part in inside), told)
+                inside = [self._member(name, cliques[clique]) for clique in group.cliques if clique in cliques]
+                unit = Unit(name, self._told(group.asked), tuple(inside))
                 if number < group.minimum:
-                    parts += inside
-                    groups.append(unit)
+                    units.append(unit)
                 else:
-                    self._gang(name, tuple(inside), (unit,))
-        self._gang(base, tuple(parts), tuple(groups))
+                    yield self._gang(name, (), (unit,))
+        yield self._gang(base, tuple(members), tuple(units))
 
-    def _group_parts(self, name: str, group: GroupTemplate, gang: str, replica: int) -> list[GangPart]:
-        templates = [self._templates[clique] for clique in group.cliques if clique in self._templates]
-        return [self._part(f"{name}-{template.name}", template, gang, replica) for template in templates]
+    def _gang(self, name: str, members: tuple[Member, ...], units: tuple[Unit, ...]) -> Gang:
+        whole = Unit(name, self._told(self._pcs.asked), members, units)
+        return Gang(self.index, Ref("PodGang", self._pcs.namespace, name), whole, self._topology, pcs=self._pcs)
 
-    def _part(self, name: str, template: CliqueTemplate, gang: str, replica: int) -> GangPart:
-        place = Place(self._pcs.name, str(replica), gang=gang)
-        made = PodClique(self._pcs.namespace, name, "", place, template.replicas, template.minimum)
-        self.cliques.append(replace(made, shape=self._shapes.get(template.name, made.shape)))
-        return GangPart(name, template.minimum, told=self._told(template.asked))
-
-    def _gang(self, name: str, parts: tuple[GangPart, ...], groups: tuple[GangGroup, ...]) -> None:
-        topology = self._topology.cluster.name if self._topology.cluster else ""
-        place, told = Place(self._pcs.name), self._told(self._pcs.asked)
-        self.gangs.append(PodGang(self._pcs.namespace, name, "", place, topology, told, parts, groups))
+    def _member(self, owner: str, template: CliqueTemplate) -> Member:
+        name, told, own = f"{owner}-{template.name}", self._told(template.asked), self._shapes[template.name]
+        clique = PodClique(self._pcs.namespace, name, replicas=template.replicas, minimum=template.minimum)
+        return Member(name, template.minimum, template.replicas, own, (), told, clique)
 
     def _told(self, asked: Asked) -> Told:
-        cluster = self._topology.cluster
-        if cluster is None:
-            return Told()
-        return Told(cluster.key_of(asked.required) or "", cluster.key_of(asked.preferred) or "")
+        if self._cluster is None:
+            return UNBOUND
+        return Told(self._cluster.key_of(asked.required) or "", self._cluster.key_of(asked.preferred) or "")

@@ -39,10 +39,6 @@ class Reason:
     parts: tuple[str, ...] = ()
 
     @property
-    def object(self) -> Ref:
-        return self.objects[0]
-
-    @property
     def count(self) -> int:
         return len(self.objects)
 
