@@ -11,8 +11,7 @@ from app.explain.facts import Facts
 from app.explain.facts.common import Ref
 from app.explain.facts.pods import Pod
 from app.explain.index import Index
-from app.explain.read import facts_of, read_all, read_for
-from app.explain.reading import cause, collector_paused
+from app.explain.read import cause, collector_paused, facts_of, read_all, read_for
 from app.explain.text import text
 from app.kube.api import Forbidden, NotFound, NotServed, Object, Page, Unavailable, WatchEvent
 from app.objects.resource import NODE, POD, Resource
