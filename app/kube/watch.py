@@ -44,7 +44,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The times of watches in seconds, and the numbers of objects in a page and in one step of the event loop."""
+    """The times of watches in seconds, and the numbers of objects in a page and in one step of the event loop.
+
+    A watch that breaks after `steady_after` is tried again soon: some proxies end connections that are silent for
+    half a minute, which is sooner than a bookmark comes.
+    """
 
     page_size: int = 500
     slice_size: int = 40
@@ -52,6 +56,7 @@ class Pace:
     quiet_after: float = 40.0
     probe_timeout: int = 30
     retry_most: float = 30.0
+    steady_after: float = 10.0
     not_served_retry: float = 120.0
     random: Callable[[], float] = system_random.random
 
@@ -136,7 +141,9 @@ async def follow(
     version. Raises Gone if this is too old, and NotFound if the resource is no longer served."""
     timeout = pace.next_watch_timeout()
     probing = False
+    clock = asyncio.get_running_loop().time
     while True:
+        begun = clock()
         try:
             async with aclosing(events_of_connection(client, selection, version, timeout, pace)) as events:
                 async for event in events:
@@ -157,6 +164,8 @@ async def follow(
             raise
         except ClusterError as error:
             store.fail(f"{selection.resource}: {error}", error)
+            if clock() - begun > pace.steady_after:
+                backoff.reset()
             await asyncio.sleep(backoff.next(error.retry_after))
         timeout = pace.probe_timeout if probing else pace.next_watch_timeout()
 
