@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 import uvloop
 
 from app import logs
-from app.certificates.probe import handshake
 from app.cluster.connect import looking_client
 from app.commands.options import LIKE_KUBECTL, UNUSABLE, Command, add_cluster_options, configured
 from app.config.schema import Configuration
+from app.doctor.certificate import handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, document, exit_code, lines
 from app.kube.api import ClusterError

@@ -11,12 +11,12 @@ from typing import Any
 from app.audit.auditor import Auditor
 from app.audit.finding import Finding, Tally
 from app.audit.progress import Progress
-from app.certificates.probe import Handshake
 from app.config.schema import Configuration
 from app.console.live import Live
 from app.console.page import Page, Query
 from app.console.snapshot import Snapshot
 from app.doctor.apis import Read
+from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
 from app.explain.reason import Reason

@@ -1,15 +1,17 @@
 """The serving certificate: whether it is valid, and whether the caBundles of the webhooks verify it."""
 
+import asyncio
 import base64
 import binascii
+import contextlib
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from app.certificates.inspect import check_certificate, inspect, split_bundle
-from app.certificates.probe import Handshake
 from app.config.schema import CertificateMode
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
@@ -17,9 +19,6 @@ from app.kube.api import Client, ClusterError, NotFound
 from app.objects.resource import SECRET
 
 SUBJECT = "certificate"
-Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
-"""Connects to an address and port, and verifies the certificate for a name with a CA bundle (PEM)."""
-
 _KEEPER = (
     "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
 )
@@ -29,6 +28,19 @@ _STORED: Mapping[CertificateMode, str] = {
     "files": "Whoever keeps the certificate writes it. cert-manager: see kubectl -n {namespace} describe certificate. "
     "If another Secret is mounted, set certificates.secretName to it.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """The result of a handshake. `refused` means that the certificate was not verified, and `unreachable` that no TLS
+    server answered, each with the reason."""
+
+    outcome: Literal["trusted", "refused", "unreachable"]
+    reason: str = ""
+
+
+Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
+"""Connects to an address and port, and verifies the certificate for a name with a CA bundle (PEM)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +190,21 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
         f"{bundle.what} verifies tls.crt of the Secret as {bundle.target.name} (no server was reached: {unreached})"
     )
     return Check(SUBJECT, "ok", message)
+
+
+async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: float) -> Handshake:
+    """Connects to `host`, and verifies its certificate for `name` with the CAs in `ca_bundle` (PEM)."""
+    context = ssl.create_default_context(cadata=ca_bundle.decode("ascii"))
+    try:
+        async with asyncio.timeout(seconds):
+            _, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
+    except ssl.SSLCertVerificationError as error:
+        return Handshake("refused", error.verify_message)
+    except TimeoutError:
+        return Handshake("unreachable", f"no answer within {seconds:g} s")
+    except OSError as error:
+        return Handshake("unreachable", error.strerror or str(error))
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return Handshake("trusted")

@@ -9,8 +9,7 @@ from contextlib import aclosing
 from typing import Any, Self
 from urllib.parse import quote
 
-from app.kube.answers import error_from_status
-from app.kube.api import NotServed, Object, Page, Patch, PatchKind, Unavailable, WatchEvent
+from app.kube.api import NotServed, Object, Page, Patch, PatchKind, Unavailable, WatchEvent, error_from_status
 from app.kube.credentials import Credentials
 from app.kube.discovery import Discovery
 from app.kube.gauge import Gauge

@@ -14,8 +14,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from app.kube.answers import error_from
-from app.kube.api import Object, Unavailable
+from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
 from app.objects.resource import LEASE
 

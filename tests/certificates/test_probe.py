@@ -11,7 +11,7 @@ import pytest
 
 from app.certificates.inspect import Pair
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.probe import Handshake, handshake
+from app.doctor.certificate import Handshake, handshake
 
 NOW = datetime.now(UTC)
 BEGIN, END = NOW - timedelta(days=2), NOW + timedelta(days=1)

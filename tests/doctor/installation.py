@@ -10,8 +10,8 @@ import yaml
 
 from app import __version__
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.probe import Handshake
 from app.config.read import read_configuration
+from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
 from app.rules.kinds import CLUSTER_TOPOLOGY

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.probe import Handshake
-from app.doctor.certificate import Bundle, Shown, Target, bundles_of, check_bundle, read_shown
+from app.doctor.certificate import Bundle, Handshake, Shown, Target, bundles_of, check_bundle, read_shown
 from app.doctor.service import Endpoint
 from app.kube.api import Forbidden
 from app.objects.resource import SECRET

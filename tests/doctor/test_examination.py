@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.probe import Handshake
 from app.config.schema import Configuration
+from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check, exit_code, lines, summary
 from app.kube.api import Forbidden, NotFound, Object, Unavailable

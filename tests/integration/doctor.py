@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.certificates.probe import Handshake, handshake
 from app.cluster.connect import looking_client
 from app.commands.beside import ApiServer
 from app.config.read import read_configuration
+from app.doctor.certificate import Handshake, handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import document
 

@@ -53,13 +53,7 @@ class Bindings(Dialect):
         return facts.bindings()
 
     def validate_levels(
-        self,
-        obj: Mapping[str, Any],
-        old: Mapping[str, Any] | None,
-        operation: str,
-        facts: TopologyFacts,
-        *,
-        managed: bool,
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, operation: str, facts: TopologyFacts, managed: bool
     ) -> LevelsVerdict:
         name = str(map_of(obj.get("metadata")).get("name", ""))
         if operation == "DELETE":

@@ -40,13 +40,7 @@ class Unserved(Dialect):
         return {topology.name: topology.levels} if topology.enabled else {}
 
     def validate_levels(
-        self,
-        obj: Mapping[str, Any],
-        old: Mapping[str, Any] | None,
-        operation: str,
-        facts: TopologyFacts,
-        *,
-        managed: bool,
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, operation: str, facts: TopologyFacts, managed: bool
     ) -> LevelsVerdict:
         findings = [] if operation == "DELETE" else validate_cluster_topology(obj)
         if findings:

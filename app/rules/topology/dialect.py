@@ -80,13 +80,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def validate_levels(
-        self,
-        obj: Mapping[str, Any],
-        old: Mapping[str, Any] | None,
-        operation: str,
-        facts: TopologyFacts,
-        *,
-        managed: bool,
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, operation: str, facts: TopologyFacts, managed: bool
     ) -> LevelsVerdict:
         """Validates `operation` on an object of `resource`. `obj` is the object that is written or deleted, and `old`
         the one that an UPDATE replaces. `managed` is true for the managed topology."""

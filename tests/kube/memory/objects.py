@@ -5,8 +5,7 @@ from typing import Any
 
 import orjson
 
-from app.kube.answers import error_from_status
-from app.kube.api import Conflict, Forbidden, Key, Object, Patch, PatchKind
+from app.kube.api import Conflict, Forbidden, Key, Object, Patch, PatchKind, error_from_status
 from app.objects.resource import Resource
 from app.sandbox.objects import patching, selectors
 from app.sandbox.objects.errors import ApiError
