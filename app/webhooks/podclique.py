@@ -45,7 +45,7 @@ class PodCliqueWebhook:
         member = read_member(request.object, request.namespace)
         name = member.place.pcs
         pcs = self._facts.cached_set(request.namespace, name)
-        if pcs is None and name and own.enabled is None:
+        if pcs is None and name and None in (own.enabled, own.scope, own.device_class):
             return self._with_set(request, member, own)
         return self._judge(request, member, own, pcs, [])
 
@@ -125,8 +125,8 @@ def _incomplete(plan: Plan, problem: ClusterError | TimeoutError) -> str:
 
 def _unread(name: str, problem: ClusterError | TimeoutError) -> str:
     return (
-        f'PodCliqueSet "{name}" could not be read ({_text(problem)}): if it asks for MNNVL, the claim is injected at '
-        f"the next update"
+        f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations count from the next update '
+        f"on"
     )
 
 

@@ -111,6 +111,23 @@ async def test_annotations_of_the_set_count_cached_or_read_once(cached: bool) ->
     assert len(reads) == (0 if cached else 1)
 
 
+@pytest.mark.parametrize(
+    ("own", "reads"),
+    [
+        ({"enabled": "true"}, 1),
+        ({"enabled": "true", "device_class": "a"}, 1),
+        ({"enabled": "true", "scope": "clique", "device_class": "a"}, 0),
+    ],
+)
+async def test_a_scope_of_the_set_counts_if_the_cache_lacks_the_set(own: dict[str, str], reads: int) -> None:
+    caller, review = Caller(cluster(annotated_set(scope="clique"))), bare(load(WORKER), **own)
+    forget_sets(caller)
+    response = await caller.ask("/mutate/podclique", review)
+    claim = {"name": "mnnvl", "resourceClaimName": "distributed-training-0-worker-mnnvl-claim"}
+    assert claims_of(review, response) == [claim]
+    assert len([call for call in caller.cluster.client.calls if call.resource == POD_CLIQUE_SET]) == reads
+
+
 async def test_a_clique_that_opts_out_is_left_alone() -> None:
     caller = Caller(cluster(annotated_set(enabled="true")))
     response = await caller.ask("/mutate/podclique", bare(load(WORKER), enabled="false"))

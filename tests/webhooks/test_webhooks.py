@@ -307,7 +307,7 @@ async def test_labels_that_can_not_be_stored_make_nothing() -> None:
         status = (await caller.ask("/mutate/podclique", review))["status"]
         found = f'metadata.labels[grove.io/pcs-name]: Invalid value: "{long}": must be no more than 63 characters'
         assert (status["code"], status["message"]) == (422, found)
-    assert caller.cluster.client.calls == []
+    assert caller.cluster.client.writes() == []
 
 
 async def test_an_owner_without_a_uid_is_looked_up() -> None:
