@@ -81,12 +81,12 @@ def plan_injection(
     spec = walk_map(obj, "spec", _ROOT, findings)
     pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
     gpu_containers = _gpu_containers(pod_spec, findings)
+    if not gpu_containers and not findings:
+        return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
     stored = _claim_entry(dict(map_of(value_at(old, ("spec", "podSpec")))), [])[1]
     plan, warnings = _plan(member, annotations, stored, findings)
     if plan is None or findings:
         return Injection(findings=tuple(findings))
-    if not gpu_containers:
-        return Injection(warnings=(_no_gpu(member.name),) if is_annotated else ())
     position, entry = _claim_entry(pod_spec, findings)
     if findings:
         return Injection(findings=tuple(findings))

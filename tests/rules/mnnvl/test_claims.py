@@ -244,6 +244,20 @@ def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:
     assert "no claim was injected and no ComputeDomain created" in warning
 
 
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(clique(containers=[CPU], scope="galaxy", device_class="a b"), id="invalid annotations"),
+        pytest.param(clique(containers=[CPU], scope="scalingGroupReplica"), id="in no scaling group"),
+        pytest.param(clique("other-0-worker", containers=[CPU]), id="a name of another set"),
+    ],
+)
+def test_without_gpus_nothing_has_to_be_valid(obj: dict[str, Any]) -> None:
+    """The set is allowed too: an annotation that is inherited is made for cliques with GPUs."""
+    injection = injection_into(obj, "ns", "shared")
+    assert (injection.plan, injection.findings, len(injection.warnings)) == (None, (), 1)
+
+
 def test_every_gpu_container_uses_the_claim_and_no_other() -> None:
     after = patched(clique(containers=[GPU, CPU, GPU], initContainers=[CPU, GPU]))["spec"]["podSpec"]
     assert after["resourceClaims"] == [{"name": "mnnvl", "resourceClaimName": "pcs-0-mnnvl-claim"}]
