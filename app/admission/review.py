@@ -60,9 +60,12 @@ class Request:
 
     @property
     def is_deleting(self) -> bool:
-        """Whether the object is being deleted and waits for its finalizers. An update of it is never rejected."""
-        metadata = self.object.get("metadata")
-        return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
+        """Whether the object is being deleted and waits for its finalizers. An update of it is never rejected.
+        The new object may lack the deletionTimestamp, because an API server restores it after mutating webhooks."""
+        return any(
+            isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
+            for metadata in (self.object.get("metadata"), self.old and self.old.get("metadata"))
+        )
 
 
 def parse(body: bytes) -> Request:
