@@ -59,7 +59,7 @@ def _domains(template: Template) -> dict[str, list[Member]]:
     If each replica of the set has a ComputeDomain, the pods of one replica are counted."""
     domains: dict[str, list[Member]] = {}
     for clique in template.asking:
-        group = template.group_of(clique)
+        group = clique.group
         replicas = group.replicas if group is not None else 1
         if clique.mnnvl_group:
             name, pods = f'{MNNVL_GROUP} "{clique.mnnvl_group}"', clique.pods * replicas

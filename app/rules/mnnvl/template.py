@@ -44,13 +44,21 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingGroup:
+    name: str
+    layer: Layer
+    replicas: int
+    min_available: int
+
+
+@dataclass(frozen=True, slots=True)
 class CliqueTemplate:
     """A clique.
 
     `pods` is their number in one replica of the set or of the scaling group. `gpus` are
     those of one pod, with MIG devices; `whole_gpus` are only those called nvidia.com/gpu,
     which Grove counts. `layers` are its annotations, the most specific first. `group` is
-    its scaling group or "". `mnnvl_group` is the group of Grove that it is in, or "".
+    its scaling group or None. `mnnvl_group` is the group of Grove that it is in, or "".
     `claims` are the names in its resourceClaims, with their paths.
     """
 
@@ -59,7 +67,7 @@ class CliqueTemplate:
     gpus: int
     whole_gpus: int
     layers: tuple[Layer, ...]
-    group: str
+    group: ScalingGroup | None
     mnnvl_group: str
     claims: tuple[tuple[FieldPath, str], ...]
 
@@ -78,14 +86,6 @@ class CliqueTemplate:
         """The scope of our annotations, if MNNVL is enabled for this clique. It may be invalid."""
         layer = self.layer_with(MNNVL_SCOPE)
         return str(layer.annotations[MNNVL_SCOPE] or "replica") if layer is not None else "replica"
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingGroup:
-    name: str
-    layer: Layer
-    replicas: int
-    min_available: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,6 @@ class Template:
             for clique in self.cliques
             if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
         ]
-
-    def group_of(self, clique: CliqueTemplate) -> ScalingGroup | None:
-        return next((group for group in self.groups if group.name == clique.group), None)
 
 
 def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Template:
@@ -163,7 +160,7 @@ def _read_clique(
     pods = int_of(spec.get("replicas"), 1)
     gpus, whole = _gpus_of_pod(pod_spec, is_gpu), _gpus_of_pod(pod_spec, lambda resource: resource == GPU)
     mnnvl_group = next((layer.group for layer in layers if layer.group is not None), "") if groups_read else ""
-    return CliqueTemplate(name, pods, gpus, whole, layers, group.name if group else "", mnnvl_group, claims)
+    return CliqueTemplate(name, pods, gpus, whole, layers, group, mnnvl_group, claims)
 
 
 def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> int:

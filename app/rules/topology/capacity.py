@@ -1,6 +1,7 @@
 """Warnings about required domains that have too few GPUs for the pods of a PodCliqueSet, by the labels of the nodes."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from app.rules.mnnvl.template import CliqueTemplate, Template
 from app.rules.topology.coverage import Nodes
@@ -14,11 +15,11 @@ def capacity_warnings(
     """Returns warnings about required domains that are too small. `required` has the domain that each replica of an
     owner must fit into. `levels` are those of the topology."""
     domains = {level.domain for level in levels}
+    members = _members(template) if required else {}
     warnings: list[str] = []
     for owner, domain in required.items():
-        cliques = _members(template, owner)
-        if domain in domains and cliques:
-            warnings += _too_small(owner, domain, cliques, levels, nodes)
+        if domain in domains and owner in members:
+            warnings += _too_small(owner, domain, members[owner], levels, nodes)
     return warnings
 
 
@@ -28,22 +29,24 @@ def required_levels(template: Template, required: dict[Owner, str], levels: Sequ
     order = [level.domain for level in levels]
     narrowest: dict[str, Level] = {}
     for clique in template.cliques:
-        owners = (SET, ("group", clique.group), ("clique", clique.name))
+        owners = (SET, ("group", clique.group.name if clique.group else ""), ("clique", clique.name))
         positions = [order.index(required[owner]) for owner in owners if required.get(owner) in order]
         if positions:
             narrowest[clique.name] = levels[max(positions)]
     return narrowest
 
 
-def _members(template: Template, owner: Owner) -> list[tuple[CliqueTemplate, int]]:
-    """Returns the cliques that one replica of `owner` has in one PodGang, each with its number of pods. The PodGang of
-    the set contains `minAvailable` replicas of a scaling group. Further replicas have PodGangs of their own."""
-    kind, name = owner
-    if owner == SET:
-        groups = [(clique, template.group_of(clique)) for clique in template.cliques]
-        return [(clique, clique.pods * (group.min_available if group is not None else 1)) for clique, group in groups]
-    cliques = [clique for clique in template.cliques if name == (clique.name if kind == "clique" else clique.group)]
-    return [(clique, clique.pods) for clique in cliques]
+def _members(template: Template) -> Mapping[Owner, list[tuple[CliqueTemplate, int]]]:
+    """Returns the cliques that one replica of each owner has in one PodGang, each with its number of pods. The PodGang
+    of the set contains `minAvailable` replicas of a scaling group. Further replicas have PodGangs of their own."""
+    members: dict[Owner, list[tuple[CliqueTemplate, int]]] = defaultdict(list)
+    for clique in template.cliques:
+        group = clique.group
+        members[SET].append((clique, clique.pods * (group.min_available if group is not None else 1)))
+        members["clique", clique.name].append((clique, clique.pods))
+        if group is not None:
+            members["group", group.name].append((clique, clique.pods))
+    return members
 
 
 def _too_small(

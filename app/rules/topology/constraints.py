@@ -11,7 +11,7 @@ from typing import Any
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath
 from app.rules.topology.levels import DOMAINS, Topology
-from app.rules.topology.owners import Owner, narrowest_above, owner_text, owners_above, walk_owners
+from app.rules.topology.owners import Owner, is_broader, owner_text, owners_above, walk_owners
 
 NOT_ENABLED = "topology support is not enabled in the operator"
 
@@ -95,20 +95,28 @@ def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
     if not topology.enabled:
         return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
     domains = {constraint.owner: constraint.domain for constraint in constraints.all if constraint.domain in DOMAINS}
+    strictest = {owner: _strictest_above(owner, domains, constraints.groups_of) for owner in domains}
     findings: list[FieldError] = []
     for constraint in constraints.all:
         if constraint.domain not in DOMAINS:
             findings.append(fields.not_supported(constraint.path, constraint.domain, DOMAINS))
-        elif topology.key_of(constraint.domain) is None:
+            continue
+        if topology.key_of(constraint.domain) is None:
             levels = ", ".join(level.domain for level in topology.levels)
             detail = f'topology level not found in ClusterTopology "{topology.name}", which has: {levels}'
             findings.append(fields.invalid(constraint.path, constraint.domain, detail))
-        above = owners_above(constraint.owner, constraints.groups_of)
-        pairs = [(owner, domains[owner]) for owner in above if owner in domains]
-        strictest = narrowest_above(constraint.domain, pairs, DOMAINS)
-        if strictest is not None:
-            owner, domain = strictest
+        above = strictest[constraint.owner]
+        if above is not None and is_broader(constraint.domain, above[1], DOMAINS):
+            owner, domain = above
             allowed = ", ".join(DOMAINS[DOMAINS.index(domain) :])
             text = f'must be as strict as packDomain "{domain}" of {owner_text(owner)}, or stricter; allowed: {allowed}'
             findings.append(fields.invalid(constraint.path, constraint.domain, text))
     return findings
+
+
+def _strictest_above(
+    owner: Owner, domains: Mapping[Owner, str], groups_of: Mapping[str, Sequence[str]]
+) -> tuple[Owner, str] | None:
+    """Returns the owner above `owner` with the strictest of `domains`, and that domain."""
+    pairs = [(above, domains[above]) for above in owners_above(owner, groups_of) if above in domains]
+    return max(pairs, key=lambda pair: DOMAINS.index(pair[1]), default=None)

@@ -1,5 +1,6 @@
 """Warnings about MNNVL that would not work as it is meant, in both vocabularies, and about too small domains."""
 
+import time
 from typing import Any
 
 import pytest
@@ -197,3 +198,15 @@ def test_the_narrowest_required_level_of_each_clique() -> None:
     required = {OF_SET: "zone", ("group", "pool"): "rack", ("clique", "w"): "galaxy"}
     assert required_levels(read_template(POOLED), required, LEVELS) == {"w": LEVELS[0], "l": LEVELS[1]}
     assert required_levels(read_template(POOLED), {}, LEVELS) == {}
+
+
+@pytest.mark.untraced
+def test_thousands_of_cliques_and_groups_are_looked_at_at_once() -> None:
+    names = [f"w{number}" for number in range(8000)]
+    groups = [{"name": name, "cliqueNames": [name]} for name in names]
+    obj = pcs(*(clique(name) for name in names), groups=groups, enabled="true", scope="clique")
+    required = {("clique", name): "rack" for name in names}
+    begin = time.process_time()
+    assert warned(obj, required, []) == []
+    assert capacity_warnings(read_template(obj), required, LEVELS, Nodes()) == []
+    assert time.process_time() - begin < 2

@@ -1,5 +1,6 @@
 """Topology constraints of a PodCliqueSet: set -> scaling group -> clique."""
 
+import time
 from typing import Any
 
 import pytest
@@ -162,3 +163,12 @@ def test_a_clique_in_two_groups_answers_to_both() -> None:
     ]
     found, _ = judged(pcs(None, None, "zone", podCliqueScalingGroups=groups))
     assert [str(one) for one in found if 'scaling group "h"' in str(one)] == list(map(str, found))
+
+
+@pytest.mark.untraced
+def test_thousands_of_cliques_and_groups_of_one_name_are_judged_at_once() -> None:
+    constraint = {"topologyConstraint": {"packDomain": "rack"}}
+    groups = [{"name": f"g{number}", "cliqueNames": ["a"], **constraint} for number in range(3000)]
+    begin = time.process_time()
+    assert judged(pcs(cliques=[{"name": "a", **constraint}] * 3000, podCliqueScalingGroups=groups)) == ([], [])
+    assert time.process_time() - begin < 2
