@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.config.environment import with_overrides
-from app.config.read import read_configuration
+from app.config.read import read_configuration, with_overrides
 from app.config.schema import Configuration
 
 Object = dict[str, Any]

@@ -14,8 +14,7 @@ from app.commands.files import documents_of, files_in
 from app.commands.options import REFUSED, UNUSABLE, Command
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
-from app.dry_run.judge import Asker, Judgement, judge
-from app.dry_run.text import describe
+from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
 from app.webhooks.registry import routes_over
 

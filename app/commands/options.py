@@ -59,8 +59,7 @@ def port_number(text: str) -> int:
 def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
     """Returns the configuration in --config, or the defaults, with the overrides of the environment and of `flags`.
     Raises ConfigurationError."""
-    from app.config.environment import with_overrides
-    from app.config.read import configuration_or_defaults
+    from app.config.read import configuration_or_defaults, with_overrides
 
     return with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
 

@@ -24,8 +24,7 @@ from app.cluster.table import TOPOLOGIES
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announcement
 from app.commands.options import REFUSED, Command, add_log_level, port_number
-from app.config.environment import with_overrides
-from app.config.read import load_configuration
+from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError

@@ -6,7 +6,7 @@ from dataclasses import asdict, astuple, dataclass, field
 
 from app.admission.verdict import Verdict
 from app.dry_run.audit_log import Write
-from app.dry_run.text import with_field
+from app.dry_run.judge import with_field
 from app.kube.api import Object
 
 OUTCOMES = ("rejected", "changed", "warned")

@@ -5,7 +5,7 @@ defaults and webhooks of other programs are not applied, because only an API ser
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import jsonpatch
 from app.admission.decide import Route, decided
 from app.admission.review import API_VERSION, KIND, BadReview, dumps, parse
 from app.admission.verdict import Verdict, bad_request
+from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import map_of
 from app.rules.kinds import ALL
@@ -164,3 +165,47 @@ async def _decide(route: Route, review: dict[str, Any]) -> Verdict:
         return await decided(route, parse(dumps(review)), _TIMEOUT)
     except BadReview as bad:
         return bad_request(bad.message, bad.code)
+
+
+def describe(judgement: Judgement) -> Sequence[str]:
+    """Returns the judgement as lines for people."""
+    api_version, kind, namespace, name = identify(judgement.document)
+    title = f"{kind or 'document'} {namespace + '/' if namespace else ''}{name or '(no name)'}"
+    verdict = judgement.verdict
+    if verdict is None:
+        operation_of = f"the {judgement.operation} of " if judgement.operation else ""
+        return [f"-        {title}: no webhook looks at {operation_of}{api_version or 'this'} {kind}".rstrip()]
+    mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[verdict.outcome]
+    code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
+    lines = [f"{mark}  {title}{code}"]
+    lines += [f"           {with_field(cause)}" for cause in verdict.causes] or (
+        [f"           {verdict.message}"] * (not verdict.allowed)
+    )
+    lines += [f"           warning: {warning}" for warning in verdict.warnings]
+    for operation in verdict.patch:
+        value = f" = {dumps(operation['value']).decode()}" if "value" in operation else ""
+        lines.append(f"           {operation['op']:7} {_readable(operation['path'])}{value}")
+    for effect in verdict.effects:
+        kind, metadata = effect.object["kind"], effect.object["metadata"]
+        verb = "would create" if effect.action == "create" else "would adopt"
+        lines.append(f"           {verb} {kind} {metadata['namespace']}/{metadata['name']}")
+    return lines
+
+
+def with_field(cause: FieldError) -> str:
+    """Returns the finding with its field, which is missing in the texts of some findings."""
+    return f"{cause.field}: {cause.text}" if cause.text else str(cause)
+
+
+def _readable(pointer: str) -> str:
+    """Returns a JSON pointer as a field path."""
+    path = FieldPath("")
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if name.isdecimal():
+            path = path.index(int(name))
+        elif name == "-":
+            path = path.key("+")
+        else:
+            path = path.key(name) if "/" in name else path.child(name)
+    return str(path)

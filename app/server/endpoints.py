@@ -24,8 +24,7 @@ from app.admission.review import Request as AdmissionRequest
 from app.admission.review import dumps
 from app.admission.verdict import Verdict
 from app.dry_run.documents import UnusableInput, read_documents
-from app.dry_run.judge import Asker, Judgement, judge
-from app.dry_run.text import describe
+from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog

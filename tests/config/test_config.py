@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.config.environment import with_overrides
 from app.config.error import ConfigurationError
-from app.config.read import load_configuration, read_configuration
+from app.config.read import load_configuration, read_configuration, with_overrides
 from app.config.schema import Configuration
 from app.rules.topology.levels import Level
 

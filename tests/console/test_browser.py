@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from app.commands.beside import beside
 from app.commands.sandbox import default_configuration
-from app.config.environment import with_overrides
+from app.config.read import with_overrides
 from app.console.app import ConsoleSettings, Opened, opened
 from app.kube.client import HttpClient
 from app.objects.resource import NODE

@@ -7,8 +7,7 @@ import pytest
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Effect, Verdict, patched
 from app.dry_run.documents import UnusableInput, read_documents
-from app.dry_run.judge import Asker, Judgement, identify, judge
-from app.dry_run.text import describe
+from app.dry_run.judge import Asker, Judgement, describe, identify, judge
 from app.objects.fields import FieldError
 from app.rules.kinds import ALL
 from app.webhooks.registry import WEBHOOKS

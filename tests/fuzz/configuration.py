@@ -8,9 +8,8 @@ from random import Random
 import yaml
 
 from app.cluster.documents import cluster_of
-from app.config.environment import with_overrides
 from app.config.error import ConfigurationError
-from app.config.read import read_configuration
+from app.config.read import read_configuration, with_overrides
 from app.webhooks.registry import routes_over
 from tests.fuzz.documents import TOKENS
 from tests.fuzz.mutation import Vocabulary, changed_bytes

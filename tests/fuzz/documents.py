@@ -11,8 +11,7 @@ import yaml
 from app.cluster.documents import cluster_of
 from app.config.read import configuration_or_defaults
 from app.dry_run.documents import MAX_DOCUMENTS, UnusableInput, read_documents
-from app.dry_run.judge import Asker, judge
-from app.dry_run.text import describe
+from app.dry_run.judge import Asker, describe, judge
 from app.server.endpoints import pretty
 from app.webhooks.registry import routes_over
 from tests.fuzz.mutation import Vocabulary, changed_bytes

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from app.sandbox import pki
 from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transport, hooks_of
-from app.sandbox.serving import LoopbackServer
+from app.sandbox.sandbox import LoopbackServer
 from tests.sandbox.api import Object
 
 REQUEST = {"uid": "u-1", "operation": "CREATE"}

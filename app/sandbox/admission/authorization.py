@@ -1,4 +1,5 @@
-"""RBAC, and the admission plugin OwnerReferencesPermissionEnforcement, which checks owner references by RBAC.
+"""RBAC, access reviews, and the admission plugin OwnerReferencesPermissionEnforcement, which checks owner references
+by RBAC.
 
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/auth/authorizer/rbac/rbac.go and
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc_admission.go
@@ -7,11 +8,15 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Object, User, key_of, metadata
-from app.sandbox.objects.resources import Registry
+from app.sandbox.objects import errors, lifecycle
+from app.sandbox.objects.objects import Object, User, copy, key_of, metadata
+from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.storage.storage import Storage
 
+REVIEWS = "authorization.k8s.io"
+"""The API group of access reviews, which are answered and not stored."""
+
+REVIEWS_OF_SELF = (REVIEWS, "selfsubjectaccessreviews")
 _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 
@@ -109,3 +114,25 @@ def _finalizers(access: Access, owner: Object, registry: Registry) -> Access:
         why = f"cannot set blockOwnerDeletion: no RESTMapping for APIVersion {version} Kind {kind}"
         raise errors.forbidden(access.group, access.resource, access.name, why)
     return Access("update", served.group, f"{served.plural}/finalizers", access.namespace, owner["name"])
+
+
+def answered(review: Object, served: Served, caller: User, authorizer: Authorizer) -> Object:
+    """A review with its status. Raises 400 for another kind, and without `resourceAttributes` or without a user."""
+    review = copy(review)
+    lifecycle.check_identity(served, review, "", "")
+    spec = review.get("spec") or {}
+    user = caller
+    if served.table != REVIEWS_OF_SELF:
+        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
+        if not user.name and not user.groups:
+            raise errors.bad_request("spec.user: at least one of user or group must be specified")
+    return {**review, "status": {"allowed": authorizer.may(user, _access(spec))}}
+
+
+def _access(spec: Object) -> Access:
+    attributes = spec.get("resourceAttributes")
+    if not isinstance(attributes, dict):
+        raise errors.bad_request("spec.resourceAttributes: the sandbox reviews access to resources only")
+    resource = "/".join(filter(None, (attributes.get("resource"), attributes.get("subresource"))))
+    group, namespace, name = (attributes.get(key) or "" for key in ("group", "namespace", "name"))
+    return Access(attributes.get("verb") or "", group, resource, namespace, name)

@@ -7,27 +7,29 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from app.sandbox.admission import authorization
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.http import discovery
 from app.sandbox.http.messages import (
     Target,
     access_of,
+    delete_options,
     find_target,
     json_response,
+    list_query,
     media_type_of,
     read_body,
     representation_of,
     require_object,
     warning,
+    write_options,
 )
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Caller, Object, User, is_deleting, key_of, metadata
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
-from app.sandbox.requests import access_reviews
 from app.sandbox.requests.binding import Binder, scale_of, scaled
-from app.sandbox.requests.options import delete_options, list_query, write_options
 from app.sandbox.requests.reads import Reader, Representation
 from app.sandbox.requests.writes import Writer
 
@@ -81,7 +83,7 @@ class Api:
                 raise errors.not_served()
             return json_response(document)
         target = find_target(self.registry, parts)
-        if target.served.table != access_reviews.OF_SELF:  # every user may review their own access
+        if target.served.table != authorization.REVIEWS_OF_SELF:  # every user may review their own access
             self.authorizer.check(caller.user, access_of(request.method, request.query_params, target))
         if request.method not in _methods(target):
             raise errors.method_not_allowed()
@@ -108,8 +110,8 @@ class Api:
 
     async def _post(self, request: Request, target: Target, caller: Caller) -> Response:
         body = require_object(await read_body(request))
-        if target.served.group == access_reviews.GROUP:
-            return json_response(access_reviews.answered(body, target.served, caller.user, self.authorizer), 201)
+        if target.served.group == authorization.REVIEWS:
+            return json_response(authorization.answered(body, target.served, caller.user, self.authorizer), 201)
         if target.subresource == "binding":
             await self.binder.bind(target.served, target.key, body, caller)
             return json_response({**_SUCCESS, "code": 201}, 201)
@@ -161,7 +163,7 @@ def _methods(target: Target) -> tuple[str, ...]:
     """The methods that the target allows."""
     if target.subresource:
         return ("POST",) if target.subresource in discovery.CREATED_ONLY else ("GET", "PUT", "PATCH")
-    if target.served.group == access_reviews.GROUP:
+    if target.served.group == authorization.REVIEWS:
         return ("POST",)
     if target.name:
         return ("GET", "PUT", "PATCH", "DELETE")

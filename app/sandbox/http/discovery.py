@@ -6,9 +6,9 @@ kubectl reads in OpenAPI v3 whether PATCH has the parameter `fieldValidation`. I
 import re
 from collections.abc import Iterable, Iterator
 
+from app.sandbox.admission import authorization
 from app.sandbox.objects.objects import Object
 from app.sandbox.objects.resources import Registry, Served
-from app.sandbox.requests import access_reviews
 
 VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0+grove-admission-sandbox", "platform": "sandbox"}
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -81,7 +81,7 @@ def _resources(item: Served) -> Iterator[Object]:
         "name": item.plural,
         "singularName": item.singular,
         **common,
-        "verbs": ("create",) if item.group == access_reviews.GROUP else _VERBS,
+        "verbs": ("create",) if item.group == authorization.REVIEWS else _VERBS,
         **({"shortNames": item.short_names} if item.short_names else {}),
     }
     for name in item.subresources:

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from app.sandbox.admission import authorization
 from app.sandbox.objects import conversion
 from app.sandbox.objects.resources import CRDS, Served
-from app.sandbox.requests import access_reviews
 
 _OF_1_37 = ("v1beta1", "v1alpha3")
 """Versions of scheduling.k8s.io of a later Kubernetes, which are served only on request."""
@@ -38,8 +38,8 @@ def _resources() -> Iterator[Served]:
     yield from _kind("", "Event", "events", "ev")
     yield from _kind("events.k8s.io", "Event", "events", "ev")
     yield from _kind("discovery.k8s.io", "EndpointSlice", "endpointslices")
-    yield from _kind(access_reviews.GROUP, "SubjectAccessReview", "subjectaccessreviews", **_CLUSTER)
-    yield from _kind(access_reviews.GROUP, "SelfSubjectAccessReview", "selfsubjectaccessreviews", **_CLUSTER)
+    yield from _kind(authorization.REVIEWS, "SubjectAccessReview", "subjectaccessreviews", **_CLUSTER)
+    yield from _kind(authorization.REVIEWS, "SelfSubjectAccessReview", "selfsubjectaccessreviews", **_CLUSTER)
     yield from _kind("apps", "Deployment", "deployments", "deploy", subresources=("status", "scale"), **_GENERATION)
     yield from _kind("networking.k8s.io", "NetworkPolicy", "networkpolicies", "netpol", **_GENERATION)
     yield from _kind("policy", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", **_SPEC_AND_STATUS)
