@@ -46,23 +46,6 @@ class Regarding:
         return reference | {key: value for key, value in (("namespace", self.namespace), ("uid", self.uid)) if value}
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """The content of an Event: `reason` is a CamelCase word, `note` a sentence for people."""
-
-    regarding: Regarding
-    type: EventType
-    reason: str
-    note: str
-
-    @property
-    def name(self) -> str:
-        """The name of the Event. It is the same for the same content, in all replicas and after a restart."""
-        parts = (self.regarding.kind, self.regarding.uid, self.type, self.reason, self.note)
-        digest = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
-        return f"{self.regarding.name[:200].rstrip('-.')}.{digest}"
-
-
 class Recorder:
     """Writes Events (events.k8s.io/v1). The same content again increases the count of the series of the Event.
 
@@ -75,11 +58,12 @@ class Recorder:
     ) -> None:
         self.lost = 0
         self._client, self._identity, self._now = client, identity, now
-        self._waiting: asyncio.Queue[Happening] = asyncio.Queue(QUEUE_LIMIT)
+        self._waiting: asyncio.Queue[Object] = asyncio.Queue(QUEUE_LIMIT)
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> None:
-        """Logs a message and adds an Event to the queue, without waiting. If the queue is full, the Event is lost."""
+        """Logs a message and adds an Event to the queue, without waiting. If the queue is full, the Event is lost.
+        `reason` is a CamelCase word, and `note` a sentence for people."""
         logger.log(
             logging.INFO if kind == "Normal" else logging.WARNING,
             "%s %s: %s: %s",
@@ -89,19 +73,20 @@ class Recorder:
             note,
         )
         try:
-            self._waiting.put_nowait(Happening(regarding, kind, reason, _shortened(note)))
+            self._waiting.put_nowait(self._event(regarding, kind, reason, _shortened(note)))
         except asyncio.QueueFull:
             self.lost += 1
 
     async def run(self) -> Never:
         """Writes the Events in the queue until it is cancelled."""
         while True:
-            happening = await self._waiting.get()
+            event = await self._waiting.get()
             try:
-                await self._write(happening)
+                await self._write(event)
             except ClusterError as error:
                 self.lost += 1
-                logger.info("event %s on %s not written: %s", happening.reason, happening.regarding.name, error.message)
+                regarding = event["regarding"]["name"]
+                logger.info("event %s on %s not written: %s", event["reason"], regarding, error.message)
             finally:
                 self._waiting.task_done()
 
@@ -109,26 +94,27 @@ class Recorder:
         """Waits until the queue is empty."""
         await self._waiting.join()
 
-    async def _write(self, happening: Happening) -> None:
-        if happening.name in self._counts and await self._counted_up(happening):
+    async def _write(self, event: Object) -> None:
+        name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
+        if name in self._counts and await self._counted_up(name, namespace):
             return
         try:
-            await self._client.create(EVENT, self._event(happening), _namespace(happening))
+            await self._client.create(EVENT, event, namespace)
         except Conflict:
-            await self._counted_up(happening)
+            await self._counted_up(name, namespace)
         else:
-            self._remember(happening.name, 1)
+            self._remember(name, 1)
 
-    async def _counted_up(self, happening: Happening) -> bool:
+    async def _counted_up(self, name: str, namespace: str) -> bool:
         """Increases the count of an Event. Returns False if the Event has been deleted, as Events are after an hour."""
-        count = self._counts.get(happening.name, 1) + 1
+        count = self._counts.get(name, 1) + 1
         series = {"count": count, "lastObservedTime": self._stamp()}
         try:
-            await self._client.patch(EVENT, happening.name, {"series": series}, _namespace(happening))
+            await self._client.patch(EVENT, name, {"series": series}, namespace)
         except NotFound:
-            self._counts.pop(happening.name, None)
+            self._counts.pop(name, None)
             return False
-        self._remember(happening.name, count)
+        self._remember(name, count)
         return True
 
     def _remember(self, name: str, count: int) -> None:
@@ -137,27 +123,27 @@ class Recorder:
         while len(self._counts) > SERIES_LIMIT:
             self._counts.popitem(last=False)
 
-    def _event(self, happening: Happening) -> Object:
+    def _event(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> Object:
+        """The Event. Its name is the same for the same content, in all replicas and after a restart."""
+        content = "\0".join((regarding.kind, regarding.uid, kind, reason, note))
+        digest = sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
+        name = f"{regarding.name[:200].rstrip('-.')}.{digest}"
         return {
             "apiVersion": EVENT.api_version(),
             "kind": EVENT.kind,
-            "metadata": {"name": happening.name, "namespace": _namespace(happening)},
+            "metadata": {"name": name, "namespace": regarding.namespace or "default"},
             "eventTime": self._stamp(),
             "reportingController": CONTROLLER,
             "reportingInstance": self._identity[:128],
             "action": "Reconcile",
-            "type": happening.type,
-            "reason": happening.reason,
-            "note": happening.note,
-            "regarding": happening.regarding.reference(),
+            "type": kind,
+            "reason": reason,
+            "note": note,
+            "regarding": regarding.reference(),
         }
 
     def _stamp(self) -> str:
         return self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _namespace(happening: Happening) -> str:
-    return happening.regarding.namespace or "default"
 
 
 def _shortened(note: str) -> str:
