@@ -25,7 +25,7 @@ from app.sandbox.requests.builtins import builtins
 from app.sandbox.requests.collector import Collector
 from app.sandbox.requests.reads import Reader
 from app.sandbox.requests.writes import Writer
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 

@@ -17,7 +17,7 @@ from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests.builtins import builtins
 from app.sandbox.requests.writes import Writer
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 from tests.sandbox.api import NAMESPACE, Object, bare, configmap, definition
 
 YES = Answer(allowed=True)

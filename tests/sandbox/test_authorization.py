@@ -10,7 +10,7 @@ from app.sandbox.objects.errors import ApiError
 from app.sandbox.objects.objects import ADMIN, ALICE, OPERATOR, Object
 from app.sandbox.objects.resources import Registry
 from app.sandbox.requests.builtins import builtins
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 PODS = Access("get", "", "pods", "ours", "p")
 

@@ -24,7 +24,7 @@ from app.sandbox.objects.resources import Registry
 from app.sandbox.requests.builtins import builtins
 from app.sandbox.requests.collector import Collector
 from app.sandbox.requests.writes import Writer
-from app.sandbox.storage.storage import Change, Storage, Watcher
+from app.sandbox.storage import Change, Storage, Watcher
 from tests.sandbox.api import configmap, definition, namespace, widget
 
 HOME = "home"

@@ -12,7 +12,7 @@ from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.objects.selectors import label_selector
 from app.sandbox.requests.builtins import builtins
 from app.sandbox.requests.reads import Query, Reader, Representation
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 from tests.kube import virtual
 from tests.sandbox.api import CONFIGMAPS, NAMESPACE, WIDGETS, Api, Object, configmap, namespace, widget
 

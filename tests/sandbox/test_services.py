@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.sandbox.admission.webhook import Services
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 SERVICE = ("", "services")
 SLICE = ("discovery.k8s.io", "endpointslices")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.sandbox.objects.errors import ApiError
-from app.sandbox.storage.storage import Change, Storage, Watcher
+from app.sandbox.storage import Change, Storage, Watcher
 
 TABLE, OTHER = ("", "configmaps"), ("", "secrets")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from app.sandbox.objects import errors, lifecycle
 from app.sandbox.objects.objects import Object, User, copy, key_of, metadata
 from app.sandbox.objects.resources import Registry, Served
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 REVIEWS = "authorization.k8s.io"
 """The API group of access reviews, which are answered and not stored."""

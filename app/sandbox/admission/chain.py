@@ -10,7 +10,7 @@ from app.sandbox.admission.webhook import Answer, CallFailedError, Hook, Transpo
 from app.sandbox.objects import cel, errors, patching
 from app.sandbox.objects.objects import Caller, Object
 from app.sandbox.objects.resources import Registry, Served
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 _GROUP = "admissionregistration.k8s.io"
 MUTATING, VALIDATING = (_GROUP, "mutatingwebhookconfigurations"), (_GROUP, "validatingwebhookconfigurations")

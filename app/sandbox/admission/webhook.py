@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Json, ValidationErr
 
 from app.sandbox.objects.objects import Object, labels
 from app.sandbox.objects.selectors import Matches, object_selector
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 FindService = Callable[[str, str, int], str]
 """Returns `<address>:<port>` for namespace, name and port of a Service. Raises LookupError if it has no endpoint."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from app.sandbox.objects.objects import Key, Object, User, copy, metadata, service_account, timestamp
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 _ACCOUNTS = ("", "serviceaccounts")
 _SECONDS = 3600

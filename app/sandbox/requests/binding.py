@@ -19,7 +19,7 @@ from app.sandbox.objects.objects import (
 )
 from app.sandbox.objects.patching import STRATEGIC, apply_patch
 from app.sandbox.objects.resources import Served
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 _TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 

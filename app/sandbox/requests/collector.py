@@ -12,7 +12,7 @@ from app.sandbox.objects.errors import ApiError
 from app.sandbox.objects.objects import COLLECTOR, Caller, Key, Object, TableId, is_deleting, metadata
 from app.sandbox.objects.resources import CRDS, Registry
 from app.sandbox.requests.writes import Writer
-from app.sandbox.storage.storage import Change, Place, Storage
+from app.sandbox.storage import Change, Place, Storage
 
 _LOG = logging.getLogger(__name__)
 _NAMESPACES: TableId = ("", "namespaces")

@@ -10,7 +10,7 @@ from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Key, Object, metadata
 from app.sandbox.objects.resources import Served
 from app.sandbox.objects.selectors import Matches
-from app.sandbox.storage.storage import Change, Storage, Watcher
+from app.sandbox.storage import Change, Storage, Watcher
 
 _SNAPSHOTS = 64
 

@@ -15,7 +15,7 @@ from app.sandbox.objects import errors, lifecycle, objectmeta, patching, resourc
 from app.sandbox.objects.errors import cause
 from app.sandbox.objects.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
 from app.sandbox.objects.resources import CRDS, Registry, Served
-from app.sandbox.storage.storage import Storage
+from app.sandbox.storage import Storage
 
 _NAMESPACES = ("", "namespaces")
 _IMMORTAL = ("default", "kube-system", "kube-public")

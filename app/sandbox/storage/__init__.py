@@ -1,1 +1,0 @@
-"""Objects in memory, with their history."""
