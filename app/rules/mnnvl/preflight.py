@@ -43,7 +43,7 @@ def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Itera
             f'clique "{clique.name}": its pods ask for {clique.gpus} of {most} GPUs of a node, but a node has one '
             f"NVLink channel and takes one pod with such a claim: the other GPUs can't be used by this clique"
         )
-    elif clique.gpus == 1:
+    elif clique.gpus == 1 and most is None:
         yield (
             f'clique "{clique.name}": each of its {clique.pods} pods asks for one GPU and needs a node of its own, '
             f"because a node has one NVLink channel; ask for all GPUs of a node in one pod"

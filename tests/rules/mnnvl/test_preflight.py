@@ -91,6 +91,13 @@ LOOSE = (
             id="single GPUs",
         ),
         pytest.param(
+            pcs(clique("w", gpus=1), group="train"),
+            RACK,
+            [node(4, clique="a", count="1")],
+            [],
+            id="single GPUs on nodes that have one GPU each",
+        ),
+        pytest.param(
             pcs(clique("w", replicas=19), enabled="true", scope="clique"),
             RACK,
             [],
