@@ -42,6 +42,7 @@ class Group:
     pack_domain: str | None
     pack: Pack | None = None
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
                 pack_domain(item),
                 read_pack(item),
                 read_mnnvl(map_of(item.get("annotations"))),
+                int_of(item.get("replicas"), 1),
             )
             for item in _named(template.get("podCliqueScalingGroups"))
         ),

@@ -75,7 +75,7 @@ class PodCliqueWebhook:
         if plan is None:
             return judged(injection.findings, [*injection.warnings, *warnings])
         of_plan = (
-            reservation_warning(injection, pcs),
+            reservation_warning(injection, pcs, member.place.group),
             allocation_warning(injection.mode, plan.claim, plan.device_class, classes),
         )
         warnings = [*warnings, *injection.warnings, *filter(None, of_plan)]

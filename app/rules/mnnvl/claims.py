@@ -10,11 +10,11 @@ from math import ceil
 from typing import Any
 
 from app.objects.edits import value_at
-from app.objects.fields import FieldError, FieldPath, as_map, invalid, walk_list, walk_map
+from app.objects.fields import FieldError, FieldPath, as_map, invalid, quote, walk_list, walk_map
 from app.objects.jsonpatch import Operation
 from app.objects.shape import int_of, map_of
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.rules.labels import MNNVL_ENABLED, MNNVL_SCOPE, PCSG_NAME
+from app.rules.labels import MNNVL_ENABLED, MNNVL_SCOPE
 from app.rules.mnnvl.annotations import MnnvlAnnotations
 from app.rules.mnnvl.plan import (
     DEFAULT_DEVICE_CLASS,
@@ -214,17 +214,21 @@ def claim_entry(plan: Plan, mode: ClaimMode) -> Entry:
 
 
 def _name_taken(claim: Entry, position: int, entry: Entry) -> FieldError:
-    detail = f'a different claim is already called "{CLAIM}"; rename it, or make it {claim} to share this one'
+    detail = f'a different claim is already called "{CLAIM}"; rename it, or make it {quote(claim)} to share this one'
     return invalid(_POD_SPEC.child("resourceClaims").index(position), entry, detail)
 
 
-def reservation_warning(injection: Injection, pcs: PodCliqueSet | None) -> str | None:
-    """Returns a warning if more pods would share one claim than can reserve it. If
-    `pcs` is None, only the pods of this PodClique are counted."""
+def reservation_warning(injection: Injection, pcs: PodCliqueSet | None, group: str) -> str | None:
+    """Returns a warning if more pods would share one claim than can reserve it. If `pcs` is None, only
+    the pods of this PodClique are counted. `group` is the name of its scaling group, or ""."""
     plan = injection.plan
     if plan is None or injection.mode != "shared":
         return None
-    pods = max(injection.replicas, _pods_sharing(plan, injection.replicas, pcs)) if pcs else injection.replicas
+    pods = (
+        max(injection.replicas, _pods_sharing(plan.scope, injection.replicas, pcs, group))
+        if pcs
+        else injection.replicas
+    )
     if pods <= MAX_RESERVED:
         return None
     return (
@@ -233,16 +237,21 @@ def reservation_warning(injection: Injection, pcs: PodCliqueSet | None) -> str |
     )
 
 
-def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
-    if plan.scope == "clique":
+def _pods_sharing(scope: Scope, replicas: int, pcs: PodCliqueSet, own_group: str) -> int:
+    """Returns the number of pods that share a claim of `scope`. With scope `replica`, these are the cliques
+    in no scaling group, those of `own_group`, and those of groups that inherit that scope."""
+    if scope == "clique":
         return replicas
+    replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
     grouped = {name for group in pcs.groups for name in group.cliques}
-    if plan.scope == "scalingGroupReplica":
-        group = pcs.group_of(plan.labels.get(PCSG_NAME, ""))
-        members = set(group.cliques) if group else set()
-    else:
-        members = {clique.name for clique in pcs.cliques} - grouped
-    return sum(clique.replicas for clique in pcs.cliques if clique.name in members)
+    pods = 0 if scope == "scalingGroupReplica" else sum(replicas_of[name] for name in replicas_of.keys() - grouped)
+    for group in pcs.groups:
+        inherited = group.mnnvl.over(pcs.mnnvl)
+        shares = inherited.enables and (inherited.scope or "replica") == "replica"
+        if group.name == own_group or (scope == "replica" and shares):
+            of_replica = sum(replicas_of.get(name, 0) for name in group.cliques)
+            pods += of_replica if scope == "scalingGroupReplica" else of_replica * group.replicas
+    return pods
 
 
 def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.rules.mnnvl.annotations import MnnvlAnnotations
+from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.rules.mnnvl.claims import Injection, desired_compute_domain, is_gpu, reservation_warning
-from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.plan import Plan, read_member
 from app.rules.mnnvl.template import read_template
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from tests.builders import injection_into
@@ -188,6 +188,11 @@ def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
     injection = injection_into(obj, "ns", "shared")
     assert [one.field for one in injection.findings] == findings
     assert injection.plan is None
+
+
+def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None:
+    (finding,) = injection_into(clique(resourceClaims=[{"name": "mnnvl"}]), "ns", "shared").findings
+    assert 'make it {"name": "mnnvl", "resourceClaimName": "pcs-0-mnnvl-claim"} to share' in finding.message
 
 
 @pytest.mark.parametrize(
@@ -392,9 +397,15 @@ def test_the_owner_is_the_set(references: Any, uid: str) -> None:
     assert planned(obj).owner.uid == uid
 
 
-def pcs(replicas: int) -> PodCliqueSet:
+def pcs(replicas: int, group_replicas: int = 1, **annotations: MnnvlAnnotations) -> PodCliqueSet:
+    """A set with a scaling group `pool`. `annotations` are those of the set (`mnnvl`) and of the group (`pool`)."""
     cliques = (Clique("worker", replicas, None), Clique("leader", 1, None), Clique("pooled", replicas, None))
-    return PodCliqueSet("ns", "pcs", "u", 1, False, None, cliques, (Group("pool", ("pooled",), None),))
+    mnnvl, of_group = (annotations.get(name, NO_ANNOTATIONS) for name in ("mnnvl", "pool"))
+    pool = Group("pool", ("pooled",), None, mnnvl=of_group, replicas=group_replicas)
+    return PodCliqueSet("ns", "pcs", "u", 1, False, None, cliques, (pool,), mnnvl=mnnvl)
+
+
+ENABLED, NARROW = MnnvlAnnotations("true"), MnnvlAnnotations("true", "scalingGroupReplica")
 
 
 @pytest.mark.parametrize(
@@ -418,11 +429,26 @@ def pcs(replicas: int) -> PodCliqueSet:
             None,
             id="a group that the set doesn't have",
         ),
+        pytest.param(
+            clique("pcs-0-pool-2-pooled", "replica", GROVE), pcs(60, 4), "shared", 301, id="all replicas of its group"
+        ),
+        pytest.param(clique(), pcs(60, 4, mnnvl=ENABLED), "shared", 301, id="groups that inherit the scope"),
+        pytest.param(clique(), pcs(60, 4, pool=ENABLED), "shared", 301, id="groups that are annotated"),
+        pytest.param(clique(), pcs(60, 4, mnnvl=ENABLED, pool=NARROW), "shared", None, id="groups of another scope"),
+        pytest.param(clique(), pcs(60, 4), "shared", None, id="groups without MNNVL"),
+        pytest.param(
+            clique("pcs-0-pool-2-pooled", "scalingGroupReplica", GROVE),
+            pcs(100, 4),
+            "shared",
+            None,
+            id="one replica of its group",
+        ),
         pytest.param(clique(), None, "shared", None, id="an unknown set counts this clique alone"),
     ],
 )
 def test_a_claim_can_be_reserved_by_256_pods(obj: Any, known: Any, mode: Any, pods: int | None) -> None:
-    warning = reservation_warning(injection_into(obj, "ns", mode), known)
+    group = read_member(obj, "ns").place.group
+    warning = reservation_warning(injection_into(obj, "ns", mode), known, group)
     assert (warning is not None) is (pods is not None)
     assert warning is None or f"by {pods} pods" in warning
 
