@@ -40,6 +40,17 @@ def take_in(cluster: Cluster, document: Object) -> None:
             store.apply(WatchEvent("MODIFIED", stored))
 
 
+def take_out(cluster: Cluster, group: str, plural: str, namespace: str, name: str) -> None:
+    """Removes a document from a cluster that `cluster_of` returned."""
+    objects = cluster.client
+    assert isinstance(objects, DocumentObjects)
+    resource = next(resource for resource in ALL if (resource.group, resource.plural) == (group, plural))
+    removed = objects.remove(resource, name, namespace)
+    for fact, store in cluster.stores:
+        if removed is not None and fact.resource == resource:
+            store.apply(WatchEvent("DELETED", removed))
+
+
 def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object]]) -> None:
     """Fills every store with the objects that `objects_of` returns for its resource."""
     for fact, store in cluster.stores:
@@ -58,7 +69,8 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
 
 class DocumentObjects:
     """`Objects` over documents in memory. Documents are left out if their kind is not used here, or if no API server
-    would store their metadata, for example without a name. Created objects are kept."""
+    would store their metadata, for example without a name. A document without a namespace is in `default`. Created
+    objects are kept."""
 
     def __init__(self, documents: Iterable[Object]) -> None:
         self._objects: dict[Resource, dict[Key, Object]] = {}
@@ -73,7 +85,11 @@ class DocumentObjects:
         resource, metadata = _resource_of(document), map_of(document.get("metadata"))
         if resource is None or not _can_be_stored(metadata):
             return None
-        return self._store(resource, document, metadata.get("namespace") or "")
+        return self._store(resource, document, metadata.get("namespace") or "default")
+
+    def remove(self, resource: Resource, name: str, namespace: str) -> Object | None:
+        """Removes a document. Returns it, or None if there is none."""
+        return self._objects.get(resource, {}).pop((namespace if resource.namespaced else "", name), None)
 
     def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
         return (namespace, name) in self._objects.get(resource, {})

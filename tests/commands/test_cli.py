@@ -51,6 +51,25 @@ def test_json_is_for_programs(capsys: Any) -> None:
     assert [cause["field"] for cause in result["causes"]] == ["spec.subGroups[0].name", "spec.subGroups[1].parent"]
 
 
+@pytest.mark.parametrize("of_set", [{}, {"namespace": "default"}], ids=["no namespace", "default"])
+@pytest.mark.parametrize("of_clique", [{}, {"namespace": "default"}], ids=["no namespace", "default"])
+def test_a_document_without_a_namespace_is_in_default(
+    of_set: dict[str, str], of_clique: dict[str, str], tmp_path: Path, capsys: Any
+) -> None:
+    labels = {"app.kubernetes.io/part-of": "train", "grove.io/podcliqueset-replica-index": "0"}
+    gpus = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}
+    annotations = {"grove.io/mnnvl-enabled": "true"}
+    documents = [
+        {"kind": "PodCliqueSet", "metadata": {"name": "train", "annotations": annotations, **of_set}},
+        {"kind": "PodClique", "metadata": {"name": "train-0-w", "labels": labels, **of_clique}},
+    ]
+    documents[1]["spec"] = {"podSpec": gpus}
+    file = tmp_path / "documents.yaml"
+    file.write_text(yaml.safe_dump_all([{"apiVersion": "grove.io/v1alpha1", **document} for document in documents]))
+    assert run(str(file)) == 0
+    assert "would create ComputeDomain default/train-0-cd" in capsys.readouterr().out
+
+
 def test_standard_input_is_a_file(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO((EXAMPLES / "podgroup-refused.yaml").read_text()))
     assert run("-") == 1
