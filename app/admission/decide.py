@@ -30,6 +30,11 @@ class Route:
     handler: Handler
     also: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def plurals(self) -> tuple[str, ...]:
+        """The plurals of all its resources."""
+        return (self.resource, *(plural for _, plural in self.also))
+
     def takes(self, kind: str, resource: str) -> bool:
         """Whether objects of `kind` are judged. `resource` is the plural, or "" if it is not known."""
         if kind == self.kind and resource in (self.resource, ""):

@@ -63,7 +63,11 @@ async def report_on(names: Sequence[str], facts: Sequence[Object], configuration
     report, progress = Report(), Progress(sys.stderr)
     cluster = documents.cluster_of(configuration, facts)
     routes = routes_over(configuration, cluster)
-    targets = {(route.group, route.resource, route.subresource): route.operations for route in routes.values()}
+    targets = {
+        (route.group, plural, route.subresource): route.operations
+        for route in routes.values()
+        for plural in route.plurals
+    }
     history = History(targets, (EXEMPT_NAMESPACE, configuration.certificates.namespace))
     for name in names:
         for event in _events(name, report, progress):
@@ -78,6 +82,8 @@ async def report_on(names: Sequence[str], facts: Sequence[Object], configuration
                     report.add(write, verdict)
             if write.stored is not None:
                 documents.take_in(cluster, write.stored)
+            elif write.is_deletion:
+                documents.take_out(cluster, *write.target[:2], write.namespace, write.name)
     progress.clear()
     return report
 

@@ -33,6 +33,7 @@ class Write:
     the reason in `problem`, or, if `problem` is "", because no webhook is called for the operation.
     `stored` is the object after the write. It is None after a deletion, or if it is not known."""
 
+    target: Target
     user: str
     namespace: str
     kind: str
@@ -42,6 +43,11 @@ class Write:
     review: dict[str, Any] | None = None
     problem: str = ""
     stored: dict[str, Any] | None = None
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether the write has deleted its object, or has begun to."""
+        return self.operation == "DELETE" and not self.target[2] and self.problem in ("", NO_OLD_OBJECT)
 
 
 class History:
@@ -61,13 +67,14 @@ class History:
             return None
         if verb not in (*OPERATIONS, "deletecollection") or _text(ref, "namespace") in self._exempt:
             return None
-        write = _write(event, ref, OPERATIONS.get(verb, "DELETE"))
+        write = _write(event, ref, target, OPERATIONS.get(verb, "DELETE"))
         problem = _problem(event, verb)
         if problem:
             return replace(write, problem=problem)
-        return self._judgeable(event, write, target, verb)
+        return self._judgeable(event, write, verb)
 
-    def _judgeable(self, event: Mapping[str, Any], write: Write, target: Target, verb: str) -> Write:
+    def _judgeable(self, event: Mapping[str, Any], write: Write, verb: str) -> Write:
+        target = write.target
         key = (*target[:2], write.namespace, write.name)
         before = self._objects.get(key)
         response = _object_in(event, "responseObject")
@@ -85,17 +92,19 @@ class History:
             return replace(write, problem=NO_OLD_OBJECT, stored=stored)
         if write.operation != "DELETE" and obj is None:
             return replace(write, problem=_missing(event, verb), stored=stored)
-        return replace(write, review=_review(event, write, target, obj, before), stored=stored)
+        kind = _text(obj or before or {}, "kind") or write.kind
+        return replace(write, kind=kind, review=_review(event, write, obj, before), stored=stored)
 
 
-def _write(event: Mapping[str, Any], ref: Mapping[str, Any], operation: str) -> Write:
+def _write(event: Mapping[str, Any], ref: Mapping[str, Any], target: Target, operation: str) -> Write:
     response = map_of(map_of(event.get("responseObject")).get("metadata"))
     request = map_of(map_of(event.get("requestObject")).get("metadata"))
     name = _text(ref, "name") or _text(response, "name") or _text(request, "name")
     user = _text(map_of(event.get("impersonatedUser")), "username") or _text(map_of(event.get("user")), "username")
-    kind = _text(map_of(event.get("requestObject")), "kind") or _text(ref, "resource")
+    sent = {} if operation == "DELETE" else map_of(event.get("requestObject"))  # a deletion sends DeleteOptions
+    kind = _text(sent, "kind") or _text(ref, "resource")
     time = _text(event, "requestReceivedTimestamp")
-    return Write(user, _text(ref, "namespace"), kind, name, time, operation)
+    return Write(target, user, _text(ref, "namespace"), kind, name, time, operation)
 
 
 def _problem(event: Mapping[str, Any], verb: str) -> str:
@@ -115,9 +124,9 @@ def _missing(event: Mapping[str, Any], verb: str) -> str:
 
 
 def _review(
-    event: Mapping[str, Any], write: Write, target: Target, obj: dict[str, Any] | None, before: dict[str, Any] | None
+    event: Mapping[str, Any], write: Write, obj: dict[str, Any] | None, before: dict[str, Any] | None
 ) -> dict[str, Any]:
-    ref = map_of(event.get("objectRef"))
+    ref, target = map_of(event.get("objectRef")), write.target
     user = event.get("impersonatedUser") or event.get("user")
     typed = obj or before or {}
     group, _, version = str(typed.get("apiVersion") or "").rpartition("/")

@@ -124,8 +124,7 @@ def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
 
 def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: Any) -> Route | None:
     for route in routes.values():
-        plurals = (route.resource, *(also for _, also in route.also))
-        if (group, subresource) == (route.group, route.subresource) and plural in plurals:
+        if (group, subresource) == (route.group, route.subresource) and plural in route.plurals:
             return route
     return None
 

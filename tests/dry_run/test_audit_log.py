@@ -175,6 +175,64 @@ def test_facts_of_the_log_count_for_what_follows(tmp_path: Path, capsys: pytest.
     assert sum(report["notJudged"].values()) == 1
 
 
+def made(verb: str, plural: str, obj: dict[str, Any]) -> dict[str, Any]:
+    """The event of a write of `obj`, an object of grove.io."""
+    metadata = obj["metadata"]
+    ref = {"resource": plural, "name": metadata["name"], "apiGroup": "grove.io", "apiVersion": "v1alpha1"}
+    ref |= {"namespace": metadata["namespace"]} if "namespace" in metadata else {}
+    sent = {"kind": "DeleteOptions", "apiVersion": "v1"} if verb == "delete" else obj
+    return event(verb, sent, objectRef=ref)
+
+
+BINDING = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "ClusterTopologyBinding",
+    "metadata": {"name": "topo"},
+    "spec": {"levels": [{"domain": "rack", "key": "example.com/rack"}]},
+}
+USER_OF_BINDING = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "PodCliqueSet",
+    "metadata": {"name": "llm", "namespace": "team"},
+    "spec": {"template": {"topologyConstraint": {"topologyName": "topo", "pack": {"required": "rack"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("set_is_deleted", "findings"),
+    [
+        (True, []),
+        (
+            False,
+            [
+                (
+                    "ClusterTopologyBinding",
+                    'ClusterTopologyBinding "topo" cannot be deleted: the constraints on "rack" would vanish from the '
+                    "PodGangs of PodCliqueSets team/llm.",
+                )
+            ],
+        ),
+    ],
+    ids=["after its user was deleted", "while it is used"],
+)
+def test_the_deletion_of_a_binding(
+    set_is_deleted: bool, findings: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deletion = made("delete", "podcliquesets", USER_OF_BINDING)
+    events = [
+        made("create", "clustertopologybindings", BINDING),
+        made("create", "podcliquesets", USER_OF_BINDING),
+        *([deletion, deletion] if set_is_deleted else []),
+        made("delete", "clustertopologybindings", BINDING),
+    ]
+    log = tmp_path / "audit.log"
+    log.write_text("\n".join(map(json.dumps, events)))
+    main(["check", str(log), "--output", "json"])
+    report = json.loads(capsys.readouterr().out)
+    assert [(each["kind"], each["message"].partition(" Change")[0]) for each in report["findings"]] == findings
+    assert report["judged"] == 3
+
+
 def test_a_log_of_which_nothing_can_be_judged_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "audit.log"
     log.write_text(json.dumps(event()))
