@@ -6,8 +6,8 @@ import pytest
 
 from app.explain.facts.fields import reader
 from app.explain.facts.kai import WorkloadGroup
-from app.explain.facts.nodes import node
-from app.explain.facts.pods import pod, pod_requests
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Pod, pod_requests
 from app.explain.facts.values import amounts, duration, seconds_since_1970, thousandths
 from app.explain.words import ago, amount, clock, counted, listed, plain
 
@@ -83,15 +83,15 @@ def test_of_a_pod_only_what_decides_on_placement_is_kept() -> None:
         "spec": {"containers": [container("1", **secret)]},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]},
     }
-    kept = pod(obj)
+    kept = reader(Pod)(obj)
     assert "secret" not in repr(kept)
     assert (kept.unscheduled, kept.scheduler, kept.phase) == ("no room", "default-scheduler", "Pending")
 
 
 def test_objects_of_another_form_are_read_without_trust() -> None:
     odd: dict[str, Any] = {"metadata": None, "spec": [], "status": {"conditions": "none", "allocatable": 3}}
-    assert pod(odd).name == ""
-    assert node({"metadata": {"name": "n", "labels": {}}, "status": odd["status"]}).allocatable == {}
+    assert reader(Pod)(odd).name == ""
+    assert reader(Node)({"metadata": {"name": "n", "labels": {}}, "status": odd["status"]}).allocatable == {}
 
 
 def test_words() -> None:

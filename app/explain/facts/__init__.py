@@ -18,8 +18,8 @@ from app.explain.facts.devices import (
 from app.explain.facts.fields import reader
 from app.explain.facts.grove import ClusterTopology, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Workload, WorkloadGroup
-from app.explain.facts.nodes import Node, node
-from app.explain.facts.pods import Pod, pod
+from app.explain.facts.nodes import Node
+from app.explain.facts.pods import Pod
 from app.objects.resource import EVENT, NODE, POD, Resource
 from app.rules import kinds
 
@@ -75,8 +75,8 @@ BY_RESOURCE: Mapping[Resource, Projection] = {
     kinds.CLUSTER_TOPOLOGY: Projection("topologies", "the cluster topology", grove.cluster_topology),
     kinds.CLUSTER_TOPOLOGY_BINDING: Projection("topologies", "the cluster topology", grove.cluster_topology_binding),
     kinds.KAI_TOPOLOGY: Projection("kai_topologies", "KAI's Topologies", reader(KaiTopology)),
-    NODE: Projection("nodes", "nodes", node),
-    POD: Projection("pods", "pods", pod),
+    NODE: Projection("nodes", "nodes", reader(Node)),
+    POD: Projection("pods", "pods", reader(Pod)),
     kinds.POD_CLIQUE_SET: Projection("sets", "PodCliqueSets", reader(PodCliqueSet)),
     kinds.POD_CLIQUE: Projection("cliques", "PodCliques", reader(PodClique)),
     kinds.POD_GANG: Projection("gangs", "PodGangs", reader(PodGang)),

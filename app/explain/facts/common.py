@@ -44,13 +44,13 @@ class Named:
         return Ref(self.kind, getattr(self, "namespace", ""), self.name)
 
 
-def _interned(value: Any) -> str:
+def interned(value: Any) -> str:
     return sys.intern(text_of(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Namespaced(Named):
-    namespace: str = read("metadata", "namespace", of=_interned)
+    namespace: str = read("metadata", "namespace", of=interned)
     name: str = read("metadata", "name")
 
 

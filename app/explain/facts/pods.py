@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from app.explain.facts.common import NOWHERE, Namespaced, Object, Place, place
+from app.explain.facts.common import Namespaced, Object, Place, interned, place
+from app.explain.facts.fields import number, read
 from app.explain.facts.selectors import Term, Toleration, node_selector, required_affinity, tolerations
 from app.explain.facts.values import amounts, at, seconds_since_1970, text, texts
-from app.objects.shape import int_of, map_of, maps_of
+from app.objects.shape import map_of, maps_of
 
 POD_GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
@@ -37,71 +38,6 @@ class PodClaim:
     name: str
     claim: str = ""
     template: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Pod(Namespaced):
-    """`group` is the annotation that names its KAI PodGroup. `workload`, `workload_part` (one of its groups) and
-    `workload_group` are what it references in the Kubernetes Workload API. `waiting` has the reasons for which
-    containers wait."""
-
-    kind = "Pod"
-    uid: str = ""
-    place: Place = NOWHERE
-    owner: str = ""
-    node: str = ""
-    scheduler: str = "default-scheduler"
-    gates: tuple[str, ...] = ()
-    shape: Shape = NO_SHAPE
-    phase: str = "Pending"
-    unscheduled: str = ""
-    waiting: tuple[str, ...] = ()
-    claims: tuple[PodClaim, ...] = ()
-    group: str = ""
-    subgroup: str = ""
-    workload: str = ""
-    workload_part: str = ""
-    workload_group: str = ""
-    priority: int = 0
-    preemptibility: str = ""
-    deleting: float | None = None
-    finalizers: tuple[str, ...] = ()
-    created: float | None = None
-
-    @property
-    def finished(self) -> bool:
-        return self.phase in ("Succeeded", "Failed")
-
-
-def pod(obj: Object) -> Pod:
-    metadata, spec, status = at(obj, "metadata"), at(obj, "spec"), at(obj, "status")
-    labels, annotations = at(metadata, "labels"), at(metadata, "annotations")
-    owners = maps_of(metadata.get("ownerReferences"))
-    return Pod(
-        sys.intern(text(metadata, "namespace")),
-        text(metadata, "name"),
-        text(metadata, "uid"),
-        place=place(labels),
-        owner=next((text(owner, "uid") for owner in owners if owner.get("controller") is True), ""),
-        node=sys.intern(text(spec, "nodeName")),
-        scheduler=sys.intern(text(spec, "schedulerName") or "default-scheduler"),
-        gates=tuple(sys.intern(text(gate, "name")) for gate in maps_of(spec.get("schedulingGates"))),
-        shape=shape(spec),
-        phase=sys.intern(text(status, "phase") or "Pending"),
-        unscheduled=_unscheduled(status),
-        waiting=_waiting(status),
-        claims=pod_claims(spec, status.get("resourceClaimStatuses")),
-        group=text(annotations, POD_GROUP_NAME),
-        subgroup=text(labels, SUBGROUP),
-        workload=text(at(spec, "workloadRef"), "name"),  # Kubernetes 1.35
-        workload_part=text(at(spec, "workloadRef"), "podGroup"),
-        workload_group=text(at(spec, "schedulingGroup"), "podGroupName"),  # since 1.36
-        priority=int_of(spec.get("priority")),
-        preemptibility=text(labels, PREEMPTIBILITY),
-        deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
-        finalizers=texts(metadata.get("finalizers")),
-        created=seconds_since_1970(metadata.get("creationTimestamp")),
-    )
 
 
 def pod_claims(spec: Any, statuses: Any = None) -> tuple[PodClaim, ...]:
@@ -179,14 +115,60 @@ def _raise(total: dict[str, int], least: Mapping[str, int]) -> None:
         total[name] = max(total.get(name, 0), amount)
 
 
-def _unscheduled(status: Object) -> str:
+def _unscheduled(conditions: Any) -> str:
     """The scheduler's words in the condition PodScheduled, if it is False."""
-    for condition in maps_of(status.get("conditions")):
+    for condition in maps_of(conditions):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return text(condition, "message") or text(condition, "reason")
     return ""
 
 
-def _waiting(status: Object) -> tuple[str, ...]:
-    states = (at(container, "state", "waiting") for container in maps_of(status.get("containerStatuses")))
+def _waiting(containers: Any) -> tuple[str, ...]:
+    states = (at(container, "state", "waiting") for container in maps_of(containers))
     return tuple(dict.fromkeys(sys.intern(text(state, "reason")) for state in states if state.get("reason")))
+
+
+def _controller(references: Any) -> str:
+    return next((text(item, "uid") for item in maps_of(references) if item.get("controller") is True), "")
+
+
+def _gates(gates: Any) -> tuple[str, ...]:
+    return tuple(interned(gate.get("name")) for gate in maps_of(gates))
+
+
+def _claims_of_pod(obj: Any) -> tuple[PodClaim, ...]:
+    return pod_claims(at(map_of(obj), "spec"), at(map_of(obj), "status").get("resourceClaimStatuses"))
+
+
+@dataclass(frozen=True, slots=True)
+class Pod(Namespaced):
+    """`group` is the annotation that names its KAI PodGroup. `workload`, `workload_part` (one of its groups; both of
+    Kubernetes 1.35) and `workload_group` (since 1.36) are what it references in the Kubernetes Workload API. `waiting`
+    has the reasons for which containers wait."""
+
+    kind = "Pod"
+    uid: str = read("metadata", "uid")
+    place: Place = read("metadata", "labels", of=place)
+    owner: str = read("metadata", "ownerReferences", of=_controller)
+    node: str = read("spec", "nodeName", of=interned)
+    scheduler: str = read("spec", "schedulerName", of=lambda name: interned(name) or "default-scheduler")
+    gates: tuple[str, ...] = read("spec", "schedulingGates", of=_gates)
+    shape: Shape = read("spec", of=shape)
+    phase: str = read("status", "phase", of=lambda phase: interned(phase) or "Pending")
+    unscheduled: str = read("status", "conditions", of=_unscheduled)
+    waiting: tuple[str, ...] = read("status", "containerStatuses", of=_waiting)
+    claims: tuple[PodClaim, ...] = read(of=_claims_of_pod)
+    group: str = read("metadata", "annotations", POD_GROUP_NAME)
+    subgroup: str = read("metadata", "labels", SUBGROUP)
+    workload: str = read("spec", "workloadRef", "name")
+    workload_part: str = read("spec", "workloadRef", "podGroup")
+    workload_group: str = read("spec", "schedulingGroup", "podGroupName")
+    priority: int = read("spec", "priority", of=number())
+    preemptibility: str = read("metadata", "labels", PREEMPTIBILITY)
+    deleting: float | None = read("metadata", "deletionTimestamp", of=seconds_since_1970)
+    finalizers: tuple[str, ...] = read("metadata", "finalizers", of=texts)
+    created: float | None = read("metadata", "creationTimestamp", of=seconds_since_1970)
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")

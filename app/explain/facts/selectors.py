@@ -53,11 +53,11 @@ def node_selector(spec: Mapping[str, Any]) -> Term:
     return tuple(Requirement(key, "In", (str(value),)) for key, value in sorted(wished.items()))
 
 
-def taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
+def taints(taints_of_node: Any) -> tuple[Taint, ...]:
     """The taints that keep pods away."""
     return tuple(
         Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect"))
-        for taint in maps_of(spec.get("taints"))
+        for taint in maps_of(taints_of_node)
         if taint.get("effect") in ("NoSchedule", "NoExecute")
     )
 
