@@ -61,7 +61,7 @@ def nodes() -> tuple[Node, ...]:
 
 
 def pod(clique: str, number: int, **changes: Any) -> Pod:
-    place = Place(SET, "0", clique, GROUP if clique == WORKERS else "", "0" if clique == WORKERS else "", GANG)
+    place = Place(SET, "0", clique, GROUP if clique == WORKERS else "", GANG)
     made = Pod(
         NAMESPACE,
         f"{clique}-{number}",
@@ -101,11 +101,9 @@ def fill(*racks: str, but: Iterable[str] = ()) -> tuple[Pod, ...]:
 
 
 def cliques(**changes: Any) -> tuple[PodClique, ...]:
-    router = PodClique(
-        NAMESPACE, ROUTER, "uid-router", Place(SET, "0", "", "", "", GANG), 1, 1, 0, shape(0), (), "kai-scheduler"
-    )
-    place = Place(SET, "0", "", GROUP, "0", GANG)
-    workers = PodClique(NAMESPACE, WORKERS, "uid-workers", place, 3, 3, 0, shape(8), (), "kai-scheduler")
+    router = PodClique(NAMESPACE, ROUTER, "uid-router", Place(SET, "0", "", "", GANG), 1, 1, 0, shape(0))
+    place = Place(SET, "0", "", GROUP, GANG)
+    workers = PodClique(NAMESPACE, WORKERS, "uid-workers", place, 3, 3, 0, shape(8))
     return (router, replace(workers, **changes))
 
 
@@ -151,7 +149,6 @@ def pcs(**changes: Any) -> PodCliqueSet:
     made = PodCliqueSet(
         NAMESPACE,
         SET,
-        "uid-set",
         1,
         Asked("zone", field="packDomain"),
         (CliqueTemplate("router"), CliqueTemplate("workers", 3, 3)),

@@ -143,9 +143,7 @@ def pod_clique_set(fact: PodCliqueSet, today: bool = False) -> Object:
     status: Object = {"status": {"conditions": conditions}} if conditions else {}
     spec = {"replicas": fact.replicas, "template": template}
     metadata = time_of(fact.created)
-    return made(
-        "grove.io/v1alpha1", "PodCliqueSet", fact.namespace, fact.name, fact.uid, metadata=metadata, spec=spec, **status
-    )
+    return made("grove.io/v1alpha1", "PodCliqueSet", fact.namespace, fact.name, metadata=metadata, spec=spec, **status)
 
 
 def labels(place: Place) -> dict[str, str]:
@@ -155,7 +153,6 @@ def labels(place: Place) -> dict[str, str]:
         "grove.io/podcliqueset-replica-index": place.replica,
         "grove.io/podclique": place.clique,
         "grove.io/podcliquescalinggroup": place.group,
-        "grove.io/podcliquescalinggroup-replica-index": place.group_replica,
         "grove.io/podgang": place.gang,
         "grove.io/base-podgang": place.base_gang,
     }
@@ -205,8 +202,6 @@ def pod_clique(fact: PodClique) -> Object:
         "minAvailable": fact.minimum,
         "podSpec": pod_spec(fact.shape, fact.claims),
     }
-    if fact.scheduler:
-        spec["podSpec"]["schedulerName"] = fact.scheduler  # type: ignore[index]
     errors = [{"code": "ERR", "description": error, "observedAt": SOME_TIME} for error in fact.errors]
     status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
     metadata = {"labels": labels(fact.place)}
@@ -272,7 +267,7 @@ def pod_group(fact: KaiPodGroup) -> Object:
         {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": fact.name, "uid": uid}
         for uid in fact.owners
     ]
-    metadata: Object = {"ownerReferences": owners, "labels": labels(fact.place), **time_of(fact.created)}
+    metadata: Object = {"ownerReferences": owners, "labels": {}, **time_of(fact.created)}
     metadata["labels"] |= {"kai.scheduler/node-pool": fact.pool} if fact.pool else {}
     return made(
         "scheduling.run.ai/v2alpha2",
@@ -332,7 +327,6 @@ def claim(fact: ResourceClaim) -> Object:
         "ResourceClaim",
         fact.namespace,
         fact.name,
-        fact.uid,
         spec=requests(fact.classes),
         status=status,
     )
@@ -353,7 +347,7 @@ def resource_slice(fact: ResourceSlice) -> Object:
         "nodeName": fact.node,
         "devices": [{"name": name, "attributes": {"type": {"string": kind}}} for name, kind in kinds.items()],
     }
-    return made("resource.k8s.io/v1", "ResourceSlice", "", fact.name, spec=spec)
+    return made("resource.k8s.io/v1", "ResourceSlice", "", f"{fact.node}-{fact.generation}", spec=spec)
 
 
 def claim_template(fact: ClaimTemplate) -> Object:

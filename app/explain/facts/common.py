@@ -87,7 +87,6 @@ class Place:
     replica: str = ""
     clique: str = ""
     group: str = ""
-    group_replica: str = ""
     gang: str = ""
     base_gang: str = ""
 
@@ -104,7 +103,6 @@ def place(object_labels: Any) -> Place:
         text(of, labels.PCS_REPLICA) or text(of, labels.GROVE_PCS_REPLICA),
         text(of, "grove.io/podclique") or text(of, labels.CLIQUE_NAME),
         text(of, labels.GROVE_PCSG_NAME) or text(of, labels.PCSG_NAME),
-        text(of, labels.GROVE_PCSG_REPLICA) or text(of, labels.PCSG_REPLICA),
         text(of, labels.PODGANG),
         text(of, labels.BASE_PODGANG),
     )

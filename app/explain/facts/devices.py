@@ -57,7 +57,6 @@ class ResourceClaim(Namespaced):
     `nodes` the terms of the allocation's nodeSelector."""
 
     kind = "ResourceClaim"
-    uid: str = read("metadata", "uid")
     classes: tuple[str, ...] = read("spec", of=_classes)
     allocated: bool = read("status", "allocation", of=lambda allocation: bool(map_of(allocation)))
     devices: tuple[Device, ...] = read("status", "allocation", "devices", "results", of=_devices)
@@ -101,7 +100,6 @@ def _gpus(spec: Any) -> tuple[str, ...]:
 class ResourceSlice:
     """Devices of one pool. `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs."""
 
-    name: str = read("metadata", "name")
     driver: str = read("spec", "driver")
     pool: str = read("spec", "pool", "name")
     generation: int = read("spec", "pool", "generation", of=int_of)

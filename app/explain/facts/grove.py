@@ -89,7 +89,6 @@ class GroupTemplate:
 @dataclass(frozen=True, slots=True)
 class PodCliqueSet(Namespaced):
     kind = "PodCliqueSet"
-    uid: str = read("metadata", "uid")
     replicas: int = read("spec", "replicas", of=number(1))
     asked: Asked = read("spec", "template", "topologyConstraint", of=_asked)
     cliques: tuple[CliqueTemplate, ...] = read("spec", "template", "cliques", of=each(CliqueTemplate))
@@ -128,7 +127,6 @@ class PodClique(Namespaced):
     scheduled: int = read("status", "scheduledReplicas", of=number())
     shape: Shape = read("spec", "podSpec", of=shape)
     claims: tuple[PodClaim, ...] = read("spec", "podSpec", of=pod_claims)
-    scheduler: str = read("spec", "podSpec", "schedulerName")
     errors: tuple[str, ...] = read("status", "lastErrors", of=texts_at("description"))
 
 

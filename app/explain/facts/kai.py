@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts.common import Amounts, Named, Namespaced, Object, Place, Told, place
+from app.explain.facts.common import Amounts, Named, Namespaced, Object, Told
 from app.explain.facts.fields import each, number, read, texts_at
 from app.explain.facts.pods import NODE_POOL
 from app.explain.facts.values import amounts, at, duration, seconds_since_1970, text
@@ -92,7 +92,6 @@ class KaiPodGroup(Namespaced):
     kind = "PodGroup"
     uid: str = read("metadata", "uid")
     owners: tuple[str, ...] = read("metadata", "ownerReferences", of=texts_at("uid"))
-    place: Place = read("metadata", "labels", of=place)
     minimum: int = read("spec", "minMember", of=number(1))
     queue: str = read("spec", "queue")
     preemptibility: str = read("spec", "preemptibility")

@@ -17,7 +17,7 @@ WITHOUT_PLUGIN = tuple(
 
 def gpus(node: str, count: int = 8, generation: int = 1) -> ResourceSlice:
     names = tuple(f"gpu-{number}" for number in range(count))
-    return ResourceSlice(f"{node}-{generation}", DRIVER, node, generation, node, names)
+    return ResourceSlice(DRIVER, node, generation, node, names)
 
 
 def taken(*names: str) -> tuple[ResourceClaim, ...]:
@@ -26,7 +26,7 @@ def taken(*names: str) -> tuple[ResourceClaim, ...]:
     def devices(node: str) -> tuple[Device, ...]:
         return Device(DRIVER, node, "gpu-3"), Device("compute-domain.nvidia.com", node, "channel-1")
 
-    return tuple(ResourceClaim("research", f"{n}-x", f"u-{n}", (DRIVER,), True, devices(n)) for n in names)
+    return tuple(ResourceClaim("research", f"{n}-x", (DRIVER,), True, devices(n)) for n in names)
 
 
 def fleet(*claims: ResourceClaim, slices: tuple[ResourceSlice, ...] = ()) -> Changes:

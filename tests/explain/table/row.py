@@ -75,7 +75,7 @@ def claiming(claim: PodClaim, **more: Any) -> tuple[Any, ...]:
 
 
 SHARED, TEMPLATED = PodClaim("mnnvl", "llm-0-mnnvl"), PodClaim("mnnvl", "llm-0-made", "llm-0-template")
-CLAIM = ResourceClaim(NAMESPACE, "llm-0-mnnvl", "uid-claim", (CHANNEL,))
+CLAIM = ResourceClaim(NAMESPACE, "llm-0-mnnvl", (CHANNEL,))
 ONE_NODE = ((Requirement("metadata.name", "In", ("gpu-00",)),),)
 ONE_RACK = ((Requirement(RACK, "In", ("rack-a1",)),),)
 BASE = (GangPart("llm-0-decode", 3),)
@@ -103,14 +103,13 @@ def channels(*taken: str, own: bool = False) -> Changes:
     others = ResourceClaim(
         "research",
         "sweep-3",
-        "uid-3",
         (CHANNEL,),
         True,
         tuple(Device("compute-domain.nvidia.com", n, "channel-0") for n in taken),
     )
     return {
         "pods": (*claiming(TEMPLATED), *fill("rack-a1", "rack-a2", "rack-b1")),
-        "claims": (others, ResourceClaim(NAMESPACE, "llm-0-made", "u", (CHANNEL,))),
+        "claims": (others, ResourceClaim(NAMESPACE, "llm-0-made", (CHANNEL,))),
         "claim_templates": (ClaimTemplate(NAMESPACE, "llm-0-template", (CHANNEL,)),),
     }
 
@@ -133,7 +132,7 @@ def domain(*ready: str, number: int = 0, held_by: tuple[str, ...] = ()) -> Chang
     return {
         "pods": running,
         "compute_domains": (stored,),
-        "claims": (ResourceClaim(NAMESPACE, "llm-0-made", "u", (CHANNEL,), True),),
+        "claims": (ResourceClaim(NAMESPACE, "llm-0-made", (CHANNEL,), True),),
         "claim_templates": (ClaimTemplate(NAMESPACE, "llm-0-template", (CHANNEL,)),),
     }
 
