@@ -7,6 +7,7 @@ is owned by one that isn't, and nothing that was in use has ever been taken away
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from copy import copy
 from random import Random
 from typing import Any, TypeVar
 
@@ -121,7 +122,7 @@ class Faulty:
 
     def _fail(self, share: float, error: ClusterError) -> None:
         if not self.calm and self._random.random() < share:
-            raise error
+            raise copy(error)  # because an exception keeps the frames of each time it was raised
 
 
 class Replica:
