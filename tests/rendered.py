@@ -30,7 +30,7 @@ FOLDERS = ("prerequisites", *(f"overlays/{name}" for name in (*OVERLAYS, "monito
 
 def rendered(folder: str) -> list[Object]:
     """The objects of a folder of `manifests` (`overlays/self-managed`). Skips the test if kubectl is missing."""
-    return [obj for obj in yaml.safe_load_all(kustomize(MANIFESTS / folder)) if obj]
+    return [obj for obj in yaml.load_all(kustomize(MANIFESTS / folder), Loader=yaml.CSafeLoader) if obj]
 
 
 def kustomize(folder: Path) -> str:

@@ -6,6 +6,7 @@ import yaml
 
 from app.sandbox.objects.objects import Object
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BUILT_IN = Path(__file__).parent / "crds"
 OWN = BUILT_IN / "own"
 """A copy of `manifests/crds`, for installed packages, which lack that folder. A test compares both."""
@@ -14,7 +15,7 @@ OWN = BUILT_IN / "own"
 def load(folder: Path) -> list[Object]:
     """All objects in the `*.yaml` files of `folder`, in the order of the file names. [] if there is no such folder."""
     files = sorted(folder.glob("*.yaml"))
-    return [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj]
+    return [obj for file in files for obj in yaml.load_all(file.read_text(), Loader=_LOADER) if obj]
 
 
 def definitions(neighbours: Path | None) -> list[Object]:
