@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from app.admission.asgi import AdmissionApp
+from app.admission.asgi import AdmissionApp, Message
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
 from app.admission.review import Request
@@ -144,10 +144,20 @@ class Caller:
         self.app = AdmissionApp(Exchange(routes, self.seen), not_found)
 
     async def post(self, path: str, body: bytes, content_type: str | None = "application/json") -> httpx.Response:
-        headers = {"content-type": content_type} if content_type is not None else {}
-        transport = httpx.ASGITransport(self.app)
-        async with httpx.AsyncClient(transport=transport, base_url="https://server") as client:
-            return await client.post(path, content=body, headers=headers, params={"timeout": "10s"})
+        headers = {b"content-type": content_type.encode()} if content_type is not None else {}
+        headers[b"content-length"] = b"%d" % len(body)
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"timeout=10s"}
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await self.app({**scope, "headers": list(headers.items())}, receive, send)
+        start, rest = sent
+        return httpx.Response(start["status"], headers=start["headers"], content=rest["body"])
 
     async def ask(self, path: str, review: dict[str, Any]) -> dict[str, Any]:
         """The response part of the review that answers `review`."""
