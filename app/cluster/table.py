@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from app.cluster import workloads
+from app.cluster import projections
 from app.cluster.nodes import NodeLabels, read_node_labels
-from app.cluster.podgangs import StoredGang, read_stored_gang
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
 from app.kube.watch import Selection
@@ -100,8 +99,8 @@ CLAIMS: Fact[MnnvlResource] = Fact(kinds.RESOURCE_CLAIM, read_resource, {OF_GANG
 TOPOLOGIES: Fact[Levels] = Fact(kinds.CLUSTER_TOPOLOGY, DESIGN.read_levels)
 BINDINGS: Fact[Levels] = Fact(kinds.CLUSTER_TOPOLOGY_BINDING, BINDINGS_DIALECT.read_levels)
 KAI_TOPOLOGIES: Fact[KaiTopology] = Fact(kinds.KAI_TOPOLOGY, read_kai_topology)
-GANGS: Fact[StoredGang] = Fact(
-    kinds.POD_GANG, read_stored_gang, {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)}
+GANGS: Fact[projections.StoredGang] = Fact(
+    kinds.POD_GANG, projections.read_stored_gang, {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)}
 )
 SETS: Fact[PodCliqueSet] = Fact(
     kinds.POD_CLIQUE_SET,
@@ -137,34 +136,34 @@ FOR_VERDICTS: tuple[Fact[Any], ...] = (
 """The facts that verdicts need, in the order in which `listed` reads them: resources before the PodGangs and sets that
 should own them. An owner that is missing at the end was then already missing when its resource was read."""
 
-WORKLOADS: Fact[workloads.StoredWorkload] = Fact(kinds.WORKLOAD, workloads.read_workload)
-INSTANCES: Fact[workloads.StoredInstance] = Fact(
+WORKLOADS: Fact[projections.StoredWorkload] = Fact(kinds.WORKLOAD, projections.read_workload)
+INSTANCES: Fact[projections.StoredInstance] = Fact(
     kinds.K8S_POD_GROUP,
-    workloads.read_instance,
+    projections.read_instance,
     {
         BY_SHARED: lambda instance: in_namespace(instance.namespace, instance.shared_key),
         BY_WORKLOAD: lambda instance: in_namespace(instance.namespace, instance.workload),
     },
 )
-POD_GROUPS: Fact[workloads.StoredPodGroup] = Fact(
+POD_GROUPS: Fact[projections.StoredPodGroup] = Fact(
     kinds.POD_GROUP,
-    workloads.read_pod_group,
+    projections.read_pod_group,
     {BY_GROUP: lambda pod_group: in_namespace(pod_group.namespace, *pod_group.group_keys)},
     labels=f"{MANAGED_BY}={MANAGER}",
 )
 PRIORITY_CLASSES: Fact[str] = Fact(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
 
 
-def pods_of_scheduler(scheduler_name: str) -> Fact[workloads.StoredPod]:
+def pods_of_scheduler(scheduler_name: str) -> Fact[projections.StoredPod]:
     """Returns the row of the Pods of `scheduler_name` that name a group. It and the
     rows above are the facts that only the leader needs, for Workloads."""
-    indexes: dict[str, IndexFunction[workloads.StoredPod]] = {
+    indexes: dict[str, IndexFunction[projections.StoredPod]] = {
         BY_GROUP: lambda pod: in_namespace(pod.namespace, pod.ref.key),
         BY_SHARED: lambda pod: in_namespace(pod.namespace, pod.ref.shared_key),
         BY_WORKLOAD: lambda pod: in_namespace(pod.namespace, pod.ref.workload),
         BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
     }
-    return Fact(POD, workloads.read_pod, indexes, fields=f"spec.schedulerName={scheduler_name}")
+    return Fact(POD, projections.read_pod, indexes, fields=f"spec.schedulerName={scheduler_name}")
 
 
 class Stores:

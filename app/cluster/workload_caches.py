@@ -1,7 +1,7 @@
 """Caches for Workloads, with the joins between them. Only the leader has them."""
 
 from app.cluster import table
-from app.cluster.workloads import StoredPod, StoredPodGroup
+from app.cluster.projections import StoredPod, StoredPodGroup
 from app.kube.api import Key
 from app.rules.workload.groups import GroupRef, instance_key
 
@@ -13,12 +13,9 @@ class WorkloadCaches:
     def __init__(self, scheduler_name: str) -> None:
         pods = table.pods_of_scheduler(scheduler_name)
         self.stores = table.Stores((table.WORKLOADS, table.INSTANCES, table.POD_GROUPS, pods, table.PRIORITY_CLASSES))
-        self.pods, self.workloads, self.instances = (
-            self.stores[pods],
-            self.stores[table.WORKLOADS],
-            self.stores[table.INSTANCES],
-        )
-        self.pod_groups, self.priority_classes = self.stores[table.POD_GROUPS], self.stores[table.PRIORITY_CLASSES]
+        self.pods, self.workloads = self.stores[pods], self.stores[table.WORKLOADS]
+        self.instances, self.pod_groups = self.stores[table.INSTANCES], self.stores[table.POD_GROUPS]
+        self.priority_classes = self.stores[table.PRIORITY_CLASSES]
 
     @property
     def synced(self) -> bool:

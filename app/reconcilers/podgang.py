@@ -10,7 +10,7 @@ import contextlib
 
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources
-from app.cluster.podgangs import StoredGang, read_stored_gang
+from app.cluster.projections import StoredGang, read_stored_gang
 from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES, Stores
 from app.kube.api import Client, Key, NotFound, Unavailable
 from app.kube.events import Notices, Recorder, Regarding

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from app.cluster.projections import StoredPod, StoredPodGroup
 from app.cluster.table import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD
 from app.cluster.workload_caches import WorkloadCaches
-from app.cluster.workloads import StoredPod, StoredPodGroup
 from app.kube.api import Client, ClusterError, Key, NotFound, Object
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder

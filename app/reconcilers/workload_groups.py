@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from app.cluster.projections import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
-from app.cluster.workloads import StoredPod
 from app.rules.kinds import K8S_POD_GROUP
 from app.rules.workload.groups import Group
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
+from app.cluster.projections import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
-from app.cluster.workloads import StoredPod
 from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
