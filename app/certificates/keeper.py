@@ -19,12 +19,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
-from app.certificates.inspect import CertificateInfo, Pair, inspect
+from app.certificates.inspect import Pair, inspect
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.reload import BrokenPairError, ServingCertificate
 from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
@@ -42,26 +42,12 @@ LOOK_SECONDS = 600.0
 RETRY_SECONDS = 5.0
 _PLACEHOLDER_LIFE = timedelta(days=365)
 
+Step = tuple[str, Holdings]
+"""A reason and the new content of the Secret. The reason is one of `certificates.rotate`, `restore` (the Secret is
+missing or broken, and this replica has its former content) or `trust` (it lacks the CA of the certificate that this
+replica shows)."""
+
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The serving certificate, and the CA (PEM) that signed it."""
-
-    leaf_pem: bytes
-    issuer: bytes
-    info: CertificateInfo
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The new content of the Secret, and the reason: one of `certificates.rotate`, `restore` (the Secret is missing or
-    broken, and this replica has its former content) or `trust` (it lacks the CA of the certificate that this replica
-    shows)."""
-
-    reason: str
-    holdings: Holdings
 
 
 class CertificateReconciler(CertificateSource):
@@ -90,7 +76,7 @@ class CertificateReconciler(CertificateSource):
         self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
         self._place = f"{settings.namespace}/{settings.secret_name}"
         self._holdings: Holdings | None = None
-        self._shown: Shown | None = None
+        self._shown: Holdings | None = None  # with the serving certificate
         self._problems: list[str] = []
         self._watched: dict[str, WatchStore[str]] = {}
         self._loop = Loop(self, observe=observe)
@@ -117,7 +103,7 @@ class CertificateReconciler(CertificateSource):
 
     @property
     def not_after(self) -> datetime | None:
-        return self._shown.info.not_after if self._shown else None
+        return self.certificate.info.not_after if self._shown and self.certificate.info else None
 
     def ca_bundle(self) -> bytes | None:
         return self._holdings.bundle_pem if self._holdings else None
@@ -149,7 +135,7 @@ class CertificateReconciler(CertificateSource):
             self._problems += self._bundles.problems
             self._show(holdings)
         step = self._step(secret, holdings)
-        if step is not None and await self._taken(secret, step):
+        if step is not None and await self._taken(secret, *step):
             return 0.0
         if failed is not None:
             raise failed
@@ -175,8 +161,7 @@ class CertificateReconciler(CertificateSource):
     def _show(self, holdings: Holdings) -> None:
         if self._is_shown(holdings) or not self._is_timely(holdings):
             return
-        issuer = holdings.issuer()
-        trusted = self._bundles.seconds_trusted(issuer)
+        trusted = self._bundles.seconds_trusted(holdings.issuer())
         if trusted is None or (trusted < self.settings.settle_seconds and self._serves_well()):
             return
         try:
@@ -184,7 +169,7 @@ class CertificateReconciler(CertificateSource):
         except BrokenPairError as broken:
             self._problems.append(f"the pair of Secret {self._place} can't serve: {broken}")
             return
-        self._shown = Shown(holdings.leaf.cert_pem, issuer, info)
+        self._shown = holdings
         logger.info("serving certificate loaded: %s, valid until %s", info.subject, info.not_after.isoformat())
 
     def _is_timely(self, holdings: Holdings) -> bool:
@@ -198,44 +183,44 @@ class CertificateReconciler(CertificateSource):
         return now <= infos[0].not_after
 
     def _is_shown(self, holdings: Holdings) -> bool:
-        return self._shown is not None and self._shown.leaf_pem == holdings.leaf.cert_pem
+        return self._shown is not None and self._shown.leaf.cert_pem == holdings.leaf.cert_pem
 
     def _serves_well(self) -> bool:
         shown = self._shown
-        return shown is not None and self.healthy() and self._bundles.seconds_trusted(shown.issuer) is not None
+        return shown is not None and self.healthy() and self._bundles.seconds_trusted(shown.issuer()) is not None
 
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
         """The CA of the certificate that we show, if the content of the Secret does not trust it."""
-        if self._shown is None or self._shown.issuer in holdings.bundle or _is_foreign(secret):
+        if self._shown is None or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
             return ()
-        return still_trusted([self._shown.issuer], self._now(), self.terms)
+        return still_trusted([self._shown.issuer()], self._now(), self.terms)
 
     def _step(self, secret: Object | None, holdings: Holdings | None) -> Step | None:
         now = self._now()
         if holdings is None:
             if self._holdings is not None:
-                return Step("restore", self._holdings)
+                return "restore", self._holdings
             # Other replicas may still show certificates that these CAs signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))
-            return Step("issue", rotated("issue", None, self.names, now, self.terms, carried))
+            return "issue", rotated("issue", None, self.names, now, self.terms, carried)
         if missing := self._missing_trust(secret, holdings):
-            return Step("trust", replace(holdings, retired=(*holdings.retired, *missing)))
+            return "trust", replace(holdings, retired=(*holdings.retired, *missing))
         trusted = self._bundles.seconds_trusted(holdings.ca.cert_pem)
         settled = trusted is not None and trusted >= self.settings.settle_seconds
         reason = due(holdings, self.names, now, self.terms, settled=settled)
-        return None if reason is None else Step(reason, rotated(reason, holdings, self.names, now, self.terms))
+        return None if reason is None else (reason, rotated(reason, holdings, self.names, now, self.terms))
 
-    async def _taken(self, secret: Object | None, step: Step) -> bool:
+    async def _taken(self, secret: Object | None, reason: str, holdings: Holdings) -> bool:
         """Writes the Secret. Returns False if it must not be written."""
         if _is_foreign(secret):
             self._problems.append(f"Secret {self._place} was not made by grove-admission, and is left alone")
             return False
-        if step.reason in ("restore", "trust") and not self._rewrites.may(("secret", step.reason)):
+        if reason in ("restore", "trust") and not self._rewrites.may(("secret", reason)):
             self._problems.append(f"somebody keeps changing Secret {self._place}")
             return False
-        await self._write(secret, step.holdings)
-        self.rotations[step.reason] += 1
-        logger.info("Secret %s written: %s", self._place, step.reason)
+        await self._write(secret, holdings)
+        self.rotations[reason] += 1
+        logger.info("Secret %s written: %s", self._place, reason)
         return True
 
     async def _write(self, secret: Object | None, holdings: Holdings) -> None:
