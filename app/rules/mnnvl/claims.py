@@ -28,7 +28,7 @@ from app.rules.mnnvl.plan import (
     possible_scopes,
     read_plan,
 )
-from app.rules.podcliqueset import PodCliqueSet
+from app.rules.podcliqueset import Group, PodCliqueSet
 
 CLAIM = "mnnvl"
 MAX_RESERVED = 256
@@ -243,15 +243,18 @@ def _pods_sharing(scope: Scope, replicas: int, pcs: PodCliqueSet, own_group: str
     if scope == "clique":
         return replicas
     replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
+    pods_of = {group.name: sum(replicas_of.get(name, 0) for name in group.cliques) for group in pcs.groups}
+    if scope == "scalingGroupReplica":
+        return pods_of.get(own_group, 0)
     grouped = {name for group in pcs.groups for name in group.cliques}
-    pods = 0 if scope == "scalingGroupReplica" else sum(replicas_of[name] for name in replicas_of.keys() - grouped)
-    for group in pcs.groups:
-        inherited = group.mnnvl.over(pcs.mnnvl)
-        shares = inherited.enables and (inherited.scope or "replica") == "replica"
-        if group.name == own_group or (scope == "replica" and shares):
-            of_replica = sum(replicas_of.get(name, 0) for name in group.cliques)
-            pods += of_replica if scope == "scalingGroupReplica" else of_replica * group.replicas
-    return pods
+    alone = sum(replicas_of[name] for name in replicas_of.keys() - grouped)
+    sharing = (group for group in pcs.groups if group.name == own_group or _inherits_replica_scope(group, pcs))
+    return alone + sum(pods_of[group.name] * group.replicas for group in sharing)
+
+
+def _inherits_replica_scope(group: Group, pcs: PodCliqueSet) -> bool:
+    annotations = group.mnnvl.over(pcs.mnnvl)
+    return annotations.enables and (annotations.scope or "replica") == "replica"
 
 
 def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
