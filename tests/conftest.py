@@ -1,8 +1,10 @@
 """What all tests share."""
 
+import contextlib
+import gc
 import logging
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -12,28 +14,38 @@ settings.register_profile("parallel", deadline=None)
 settings.load_profile("parallel")
 
 
+def pytest_collection_finish() -> None:
+    """Excludes what collection has made from garbage collection: modules and tests stay to the end."""
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """Takes back what a test has changed of the root logger. Commands make it write to stderr, which is a file of the
-    test's own while pytest captures it: in later tests, each line would fail with a traceback."""
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Runs each test apart from the process around it: with the root logger as it was, and, if the test has the mark
+    `untraced`, without coverage."""
+    with logging_as_it_was(), untraced() if item.get_closest_marker("untraced") else contextlib.nullcontext():
+        return (yield)
+
+
+@contextlib.contextmanager
+def logging_as_it_was() -> Iterator[None]:
+    """Commands make the root logger write to stderr, which is a file of the test's own while pytest captures it. In
+    later tests, each line would fail with a traceback."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        return (yield)
+        yield
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Runs tests with the mark `untraced` without coverage. The mark `no_cover` of pytest-cov has no effect in the
-    workers of pytest-xdist."""
-    if item.get_closest_marker("untraced") is None:
-        return (yield)
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Without coverage. The mark `no_cover` of pytest-cov has no effect in the workers of pytest-xdist."""
     trace = sys.gettrace()
     sys.settrace(None)
     try:
-        return (yield)
+        yield
     finally:
         sys.settrace(trace)

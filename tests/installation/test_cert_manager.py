@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.installation.cert_manager import cert_manager
 from tests.installation.checks import adopts, levels, verdict, works
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.readme import commands
+
+pytestmark = pytest.mark.untraced
 
 CRDS = Path(__file__).parent / "crds"
 CONFIGURATION = """

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.installation.cluster import Cluster
 from tests.installation.readme import commands
+
+pytestmark = pytest.mark.untraced
 
 CRDS = Path(__file__).parent / "crds"
 

@@ -9,6 +9,8 @@ import yaml
 from tests.installation.cluster import Cluster
 from tests.installation.readme import commands
 
+pytestmark = pytest.mark.untraced
+
 CRDS = Path(__file__).parent / "crds"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

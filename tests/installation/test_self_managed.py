@@ -1,8 +1,12 @@
 """The overlay `self-managed`, from the first command of the README to the last one."""
 
+import pytest
+
 from tests.installation.checks import adopts, certificate, levels, rotates, verdict, works
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.readme import commands
+
+pytestmark = pytest.mark.untraced
 
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1

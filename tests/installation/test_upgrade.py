@@ -7,6 +7,7 @@ renamed them in the rules. The processes are those of this version under the man
 from pathlib import Path
 
 import httpx
+import pytest
 import yaml
 
 from tests.installation.checks import adopts, levels, works
@@ -14,6 +15,8 @@ from tests.installation.cluster import Cluster
 from tests.installation.pods import CORE, NAMESPACE
 from tests.installation.readme import commands
 from tests.rendered import MANIFESTS
+
+pytestmark = pytest.mark.untraced
 
 RELEASED = Path(__file__).parent / "released" / "0.5.0.yaml"
 NO_DRAINING = ("drainSeconds: 15", "drainSeconds: 0")

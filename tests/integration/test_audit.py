@@ -14,6 +14,8 @@ from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, PO
 from tests import builders
 from tests.integration.system import Users, create_all
 
+pytestmark = pytest.mark.untraced
+
 ROOT = Path(__file__).parents[2]
 PODGROUPS, OFFENDERS = 5000, 37
 
@@ -33,7 +35,6 @@ async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
     return process.returncode or 0, out.decode().splitlines(), err.decode()
 
 
-@pytest.mark.untraced
 async def test_of_5000_podgroups_the_37_that_offend_are_named(
     api: ApiServer, clients: Users, namespace: str, kind: str
 ) -> None:

@@ -13,7 +13,7 @@ ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
 NVLINK, HOST = "example.com/nvlink-domain", "kubernetes.io/hostname"
 LABELS = {RACK: "r12", NVLINK: "nv-3", "example.com/other": "x"}
 
-pytestmark = pytest.mark.usefixtures("served")
+pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 
 @pytest_asyncio.fixture(loop_scope="module")

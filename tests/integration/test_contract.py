@@ -9,6 +9,8 @@ from app.sandbox.sandbox import Sandbox
 from tests.integration.system import Users
 from tests.kube.contract import ClientContract
 
+pytestmark = pytest.mark.untraced
+
 
 @pytest.fixture
 def client(clients: Users) -> HttpClient:

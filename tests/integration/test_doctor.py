@@ -18,6 +18,8 @@ from tests.integration.conftest import CONFIGURATION
 from tests.integration.doctor import Doctor
 from tests.integration.system import Users, eventually
 
+pytestmark = pytest.mark.untraced
+
 NAME, TOPOLOGY = "grove-admission", "grove-topology"
 SELF_MANAGED = "certificates: {mode: self-managed, settleSeconds: 0}\n"
 

@@ -9,6 +9,8 @@ from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
 
+pytestmark = pytest.mark.untraced
+
 
 @pytest.fixture(autouse=True)
 def _collector(api: ApiServer) -> None:

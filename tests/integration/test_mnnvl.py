@@ -19,7 +19,7 @@ from tests import builders
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, create_all, eventually, is_gone, names
 
-pytestmark = pytest.mark.usefixtures("served")
+pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 CHANNEL = {"channel": {"resourceClaimTemplate": {"name": "theirs"}}}
 FIRST, SECOND = ({"matchLabels": {"judge": name}} for name in ("first", "second"))

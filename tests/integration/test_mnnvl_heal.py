@@ -29,7 +29,7 @@ from tests import builders
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually, is_gone
 
-pytestmark = pytest.mark.usefixtures("served")
+pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 COLLECT = "mnnvl: {{collectAfterSeconds: 1}}\n"
 KINDS = (COMPUTE_DOMAIN, RESOURCE_CLAIM)

@@ -17,6 +17,8 @@ from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually
 
+pytestmark = pytest.mark.untraced
+
 OLDER = {
     "v1beta2": ("resource.k8s.io/v1",),
     "v1beta1": ("resource.k8s.io/v1", "resource.k8s.io/v1beta2"),

@@ -14,7 +14,7 @@ from tests import builders
 from tests.integration.system import eventually
 from tests.integration.workload.conftest import Play, controlled_by
 
-pytestmark = pytest.mark.usefixtures("served")
+pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 Groups = dict[str, int | None]
 QUEUE = "kai.scheduler/queue"

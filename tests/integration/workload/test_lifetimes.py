@@ -17,7 +17,7 @@ from app.server.serve import Running
 from tests.integration.system import eventually, is_gone
 from tests.integration.workload.conftest import Play
 
-pytestmark = pytest.mark.usefixtures("served")
+pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 SKIP = "kai.scheduler/skip-podgrouper"
 IGNORE = "kai.scheduler/ignore-workload-api"
@@ -96,7 +96,6 @@ async def without_webhook(play: Play, api: ApiServer) -> AsyncIterator[None]:
         await api.apply([stored])
 
 
-@pytest.mark.untraced
 async def test_the_podgroup_goes_with_the_last_pod_in_every_order_of_deletions(play: Play) -> None:
     parts = ("workload", "p", "q") if play.dialect == "v1alpha1" else ("workload", "instance", "p", "q")
     orders = enumerate(itertools.permutations(parts))
