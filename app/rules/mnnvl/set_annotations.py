@@ -154,44 +154,45 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
             yield invalid(layer.path.key(MNNVL_GROUP), layer.group, text)
 
 
-def _collisions(template: Template, names: Iterable[str], others: Iterable[PodCliqueSet]) -> Iterator[FieldError]:
+def _collisions(template: Template, names: Collection[str], others: Iterable[PodCliqueSet]) -> Iterator[FieldError]:
+    layers = {layer.group: layer for layer in reversed(template.layers)}
+    ours = (template.name, template.replicas, names)
     for other in others:
-        if other.name == template.name or other.deleting:
-            continue
-        for name in sorted(names):
-            for other_group in other.mnnvl_groups:
-                ours, theirs = (template.name, template.replicas, name), (other.name, other.replicas, other_group)
-                shared = shared_domain(ours, theirs)
-                if shared is not None:
-                    yield _collision(template, name, other, other_group, shared)
+        if not other.deleting:
+            theirs = (other.name, other.replicas, other.mnnvl_groups)
+            for name, other_group, shared in shared_domains(ours, theirs):
+                text = (
+                    f'its ComputeDomain "{shared}" is also that of group "{other_group}" of PodCliqueSet '
+                    f'"{other.name}", and Grove would not take it over: this PodCliqueSet would never get its '
+                    f"PodCliques. Use another group"
+                )
+                yield invalid(layers[name].path.key(MNNVL_GROUP), name, text)
 
 
-def _collision(template: Template, name: str, other: PodCliqueSet, other_group: str, shared: str) -> FieldError:
-    layer = next((layer for layer in template.layers if layer.group == name), template.layer)
-    text = (
-        f'its ComputeDomain "{shared}" is also that of group "{other_group}" of PodCliqueSet "{other.name}", and Grove '
-        f"would not take it over: this PodCliqueSet would never get its PodCliques. Use another group"
-    )
-    return invalid(layer.path.key(MNNVL_GROUP), name, text)
+Groups = tuple[str, int, Collection[str]]
+"""The name of a set, the number of its replicas, and its groups."""
 
 
-def shared_domain(first: tuple[str, int, str], second: tuple[str, int, str]) -> str | None:
-    """Returns the name of a ComputeDomain that two groups, each (set, replicas, group), have in common, or None.
+def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
+    """Returns the groups of two sets that have a ComputeDomain of the same name: the group of the
+    first set, that of the second one, and the name.
 
     Names are `<set>-<replica>-<group>`. The set "a" with the group "1-x" and the set "a-0" with the group "x" therefore
-    share `a-0-1-x`. The time that this takes doesn't depend on the number of replicas.
+    share `a-0-1-x`. The time that this takes grows with the number of groups, and not with that of replicas.
     """
     if len(first[0]) > len(second[0]):
-        first, second = second, first
-    (short, replicas_of_short, group_of_short), (long, replicas_of_long, group_of_long) = first, second
-    if short == long or not long.startswith(f"{short}-"):
-        return None
-    index, _, suffix = long[len(short) + 1 :].partition("-")
-    begin, end = (f"{suffix}-" if suffix else ""), f"-{group_of_long}"
-    if not (_is_index(index, replicas_of_short) and group_of_short.startswith(begin) and group_of_short.endswith(end)):
-        return None
-    inner = group_of_short[len(begin) : len(group_of_short) - len(end)]
-    return f"{short}-{index}-{group_of_short}" if _is_index(inner, replicas_of_long) else None
+        return sorted((ours, theirs, shared) for theirs, ours, shared in shared_domains(second, first))
+    (short, replicas_of_short, groups_of_short), (long, replicas_of_long, groups_of_long) = first, second
+    index, _, suffix = long.removeprefix(f"{short}-").partition("-")
+    if not long.startswith(f"{short}-") or not _is_index(index, replicas_of_short):
+        return []
+    begin, known = (f"{suffix}-" if suffix else ""), set(groups_of_long)
+    shared: list[tuple[str, str, str]] = []
+    for group in sorted(groups_of_short):
+        inner, _, rest = group.removeprefix(begin).partition("-")
+        if group.startswith(begin) and rest in known and _is_index(inner, replicas_of_long):
+            shared.append((group, rest, f"{short}-{index}-{group}"))
+    return shared
 
 
 def _is_index(text: str, replicas: int) -> bool:

@@ -1,11 +1,12 @@
 """Groups of today's Grove beside our annotations: names, collisions, and what nobody reads."""
 
+import time
 from typing import Any
 
 import pytest
 
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
-from app.rules.mnnvl.set_annotations import both_vocabularies, ignored_annotations, shared_domain, validate_annotations
+from app.rules.mnnvl.set_annotations import both_vocabularies, ignored_annotations, shared_domains, validate_annotations
 from app.rules.mnnvl.template import CliqueTemplate, read_template
 from app.rules.podcliqueset import read_pod_clique_set
 
@@ -103,7 +104,9 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
     ],
 )
 def test_compute_domains_of_one_name(first: Any, second: Any, shared: str | None) -> None:
-    assert shared_domain(first, second) == shared
+    groups = first[2], second[2]
+    given = shared_domains((*first[:2], [groups[0], "other"]), (*second[:2], ["another", groups[1]]))
+    assert given == ([] if shared is None else [(*groups, shared)])
     if shared is not None:
         names = [{f"{name}-{index}-{group}" for index in range(count)} for name, count, group in (first, second)]
         assert shared in names[0] & names[1]
@@ -115,6 +118,15 @@ def test_two_sets_with_one_compute_domain() -> None:
     assert findings(obj, None, pcs(clique("w"), name="a", group="1-x")) == []
     other["metadata"]["deletionTimestamp"] = "now"
     assert findings(obj, None, other) == []
+
+
+@pytest.mark.untraced
+def test_two_sets_with_thousands_of_groups_are_compared_at_once() -> None:
+    obj = pcs(*(clique(f"c{number}", group=f"1-g{number}") for number in range(3000)), name="a")
+    other = pcs(*(clique(f"c{number}", group=f"g{number}") for number in range(3000)), name="a-0", replicas=2)
+    begin = time.process_time()
+    assert len(findings(obj, None, other)) == 3000
+    assert time.process_time() - begin < 2
 
 
 def test_what_an_update_leaves_as_it_was_may_stay() -> None:
