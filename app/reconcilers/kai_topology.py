@@ -9,7 +9,7 @@ from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFoun
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.conditions import Condition, has_condition, with_condition
-from app.reconcilers.status import status_patch, timestamp, utc_now
+from app.reconcilers.conditions import status_patch, timestamp, utc_now
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.topology import kai
 from app.rules.topology.design import DESIGN

@@ -23,7 +23,7 @@ from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
 from app.kube.rewrites import TOLERATED, WINDOW_SECONDS, Rewrites
 from app.objects.resource import Resource
-from app.reconcilers import constraint_status, level_coverage, mnnvl_resources, podgang, workload
+from app.reconcilers import conditions, mnnvl_resources, podgang, workload
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
@@ -155,14 +155,14 @@ class Leader:
 
     def _status_loop(self) -> Loop:
         sets = self._stores[SETS]
-        loop = self._loop(constraint_status.ConstraintStatusReconciler(self._client, sets, self._facts))
-        constraint_status.subscribe(loop, self._stores, self._topology.name)
+        loop = self._loop(conditions.ConstraintStatusReconciler(self._client, sets, self._facts))
+        conditions.subscribe_status(loop, self._stores, self._topology.name)
         return loop
 
     def _coverage_loop(self) -> Loop:
-        reconciler = level_coverage.LevelCoverageReconciler(self._client, self._facts, self._recorder)
+        reconciler = conditions.LevelCoverageReconciler(self._client, self._facts, self._recorder)
         loop = self._loop(reconciler, workers=1)
-        level_coverage.subscribe(loop, self._stores)
+        conditions.subscribe_coverage(loop, self._stores)
         return loop
 
     def _mnnvl_loop(self) -> Loop:

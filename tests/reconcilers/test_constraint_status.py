@@ -9,7 +9,7 @@ import pytest
 from app.cluster.facts import Facts
 from app.kube.api import Conflict, Key, NotFound, Object, Unavailable
 from app.kube.store import WatchStore
-from app.reconcilers.constraint_status import ConstraintStatusReconciler
+from app.reconcilers.conditions import ConstraintStatusReconciler
 from app.rules.kinds import POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.bindings import BINDINGS

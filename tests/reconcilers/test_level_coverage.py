@@ -10,7 +10,7 @@ from app.cluster.table import BINDINGS, NODES
 from app.kube.api import Forbidden, NotFound, Object
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
-from app.reconcilers.level_coverage import LevelCoverageReconciler, subscribe
+from app.reconcilers.conditions import LevelCoverageReconciler, subscribe_coverage
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from tests import builders
 from tests.cluster.offline import OfflineCluster
@@ -122,7 +122,7 @@ class Queue:
 def test_nodes_and_topologies_lead_to_a_look() -> None:
     cluster, reconciler = system(BINDING)
     queue = Queue(reconciler)
-    subscribe(queue, cluster.stores)  # type: ignore[arg-type]
+    subscribe_coverage(queue, cluster.stores)  # type: ignore[arg-type]
     cluster.stores[BINDINGS].note({**BINDING, "metadata": {"name": "other", "resourceVersion": "999"}})
     assert queue.added == [(("", "other"), 0.0)]
     cluster.stores[NODES].note({**BARE, "metadata": {**BARE["metadata"], "resourceVersion": "999"}})

@@ -1,0 +1,150 @@
+"""Writes two conditions: TopologyConstraintSatisfied of PodCliqueSets with topology constraints, and LevelsCovered of
+topologies: whether the nodes have labels for all levels, and these form a tree."""
+
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from app.cluster.facts import Facts
+from app.cluster.table import BINDINGS, NODES, SETS, TOPOLOGIES, Stores
+from app.kube.api import Client, Forbidden, Key, NotFound, Object, Unavailable
+from app.kube.events import Recorder, Regarding
+from app.kube.loop import Loop
+from app.kube.store import WatchStore
+from app.objects.conditions import Condition, has_condition, with_condition, without_condition
+from app.rules.kinds import POD_CLIQUE_SET
+from app.rules.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
+from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
+from app.rules.topology.levels import Topology
+
+SETTLE_SECONDS = 10.0
+"""The time between a change of nodes and the next step, because many nodes change at once."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def timestamp(time: datetime) -> str:
+    """Returns `time` as RFC 3339 in UTC, as metav1.Time is written."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def status_patch(stored: Object, status: Object) -> Object:
+    """Returns a merge patch that writes `status`. Conflict if the object is no longer the version `stored`."""
+    return {"metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]}, "status": status}
+
+
+class ConstraintStatusReconciler:
+    """Writes the condition of a set if it differs. Conditions of other writers stay. `now` is the wall clock in UTC."""
+
+    name = "podcliqueset-status"
+
+    def __init__(
+        self,
+        client: Client,
+        sets: WatchStore[PodCliqueSet],
+        topology: Facts,
+        *,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._client, self._sets, self._topology, self._now = client, sets, topology, now
+
+    def all_keys(self) -> list[Key]:
+        return self._sets.known_keys()
+
+    async def reconcile(self, key: Key) -> float | None:
+        pcs = self._sets.get(*key)
+        if pcs is None or pcs.deleting or self._is_current(pcs):
+            return None
+        with contextlib.suppress(NotFound):  # deleted meanwhile
+            await self._write(await self._client.get(POD_CLIQUE_SET, pcs.name, pcs.namespace))
+        return None
+
+    def _desired(self, pcs: PodCliqueSet) -> Condition | None:
+        return self._topology.dialect().condition(pcs, self._known_topology())
+
+    def _known_topology(self) -> Topology | None:
+        try:
+            return self._topology.topology()
+        except Unavailable:
+            return None
+
+    def _is_current(self, pcs: PodCliqueSet) -> bool:
+        desired = self._desired(pcs)
+        values = None if desired is None else (desired.status, desired.reason, desired.message, desired.generation)
+        return pcs.condition == values
+
+    async def _write(self, stored: Object) -> None:
+        """Writes the condition of `stored`, which may be newer than the cache. Conflict
+        if it has changed since: a merge patch replaces the whole list of conditions."""
+        pcs = read_pod_clique_set(stored)
+        if pcs.deleting or self._is_current(pcs):
+            return
+        current, desired = (stored.get("status") or {}).get("conditions"), self._desired(pcs)
+        if desired is None:
+            conditions = without_condition(current, CONDITION)
+        else:
+            conditions = with_condition(current, desired, timestamp(self._now()))
+        patch = status_patch(stored, {"conditions": conditions or None})
+        changed = await self._client.patch(POD_CLIQUE_SET, pcs.name, patch, pcs.namespace, subresource="status")
+        self._sets.note(changed)
+
+
+def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
+    """Reconciles a set if it changes, and all sets if the managed ClusterTopology changes."""
+
+    managed = ("", topology_name)
+    stores[SETS].subscribe(lambda key, before, after: loop.add(key))
+    stores[TOPOLOGIES].subscribe(lambda key, before, after: loop.add_all() if key == managed else None)
+
+
+class LevelCoverageReconciler:
+    """Reconciles one topology at a time: a ClusterTopologyBinding, or the managed ClusterTopology. Writes the condition
+    if it differs. Conditions of other writers stay. `now` is the wall clock in UTC."""
+
+    name = "level-coverage"
+
+    def __init__(
+        self, client: Client, topology: Facts, events: Recorder, *, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self._client, self._topology, self._events, self._now = client, topology, events, now
+
+    def all_keys(self) -> list[Key]:
+        try:
+            return [("", name) for name in self._topology.dialect().in_use(self._topology)]
+        except Unavailable:
+            return []
+
+    async def reconcile(self, key: Key) -> float | None:
+        if not self._topology.nodes() or key not in self.all_keys():
+            return None
+        dialect = self._topology.dialect()
+        with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
+            stored = await self._client.get(dialect.resource, key[1])
+            await self._write(stored, coverage_problems(dialect.read_levels(stored), self._topology.nodes_with))
+        return None
+
+    async def _write(self, stored: Object, problems: list[LevelProblem]) -> None:
+        metadata, status = stored["metadata"], stored.get("status") or {}
+        condition = coverage_condition(problems, metadata.get("generation", 0))
+        if metadata.get("deletionTimestamp") or has_condition(status.get("conditions"), condition):
+            return
+        if condition.status == "False":
+            self._events.record(Regarding.of(stored), "Warning", "LevelsNotCovered", condition.message)
+        conditions = with_condition(status.get("conditions"), condition, timestamp(self._now()))
+        patch, resource = status_patch(stored, {"conditions": conditions}), self._topology.dialect().resource
+        with contextlib.suppress(Forbidden):  # the event reports the problem
+            await self._client.patch(resource, metadata["name"], patch, subresource="status")
+
+
+def subscribe_coverage(loop: Loop, stores: Stores) -> None:
+    """Reconciles a topology if it changes, and all topologies some seconds after nodes have changed."""
+
+    def nodes_changed(key: Key, before: object, after: object) -> None:
+        for topology in loop.reconciler.all_keys():
+            loop.add_after(topology, SETTLE_SECONDS)
+
+    stores[NODES].subscribe(nodes_changed)
+    stores[TOPOLOGIES].subscribe(lambda key, before, after: loop.add(key))
+    stores[BINDINGS].subscribe(lambda key, before, after: loop.add(key))
