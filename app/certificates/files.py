@@ -13,8 +13,7 @@ from pathlib import Path
 
 from app.certificates.inspect import CertificateInfo, Pair, check_pair, inspect, plainly, split_bundle
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.reload import BrokenPairError, ServingCertificate
-from app.certificates.source import CertificateSource, utc_now
+from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
 from app.config.schema import Server
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")

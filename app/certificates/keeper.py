@@ -26,9 +26,8 @@ from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
 from app.certificates.inspect import Pair, inspect
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.reload import BrokenPairError, ServingCertificate
 from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
-from app.certificates.source import CertificateSource, utc_now
+from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
 from app.config.schema import Certificates
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
 from app.kube.loop import Loop, Observe

@@ -6,19 +6,7 @@ from datetime import datetime
 
 from app import __version__
 from app.config.schema import Configuration
-from app.doctor import (
-    apis,
-    certificate,
-    claims,
-    dialects,
-    grove,
-    leader,
-    permissions,
-    replicas,
-    service,
-    topology,
-    webhooks,
-)
+from app.doctor import apis, certificate, claims, grove, leader, permissions, replicas, service, topology, webhooks
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
 from app.doctor.report import Check
@@ -65,7 +53,7 @@ async def examine(patient: Patient) -> list[Check]:
         client, cluster_topology.name, enabled=cluster_topology.enabled, levels=configuration.levels
     )
     checks += await _attempted(topology.SUBJECT, topology_checks)
-    checks += await _attempted(dialects.SUBJECT, dialects.check_dialects(client))
+    checks += await _attempted(topology.DIALECT, topology.check_dialects(client))
     checks += await _attempted(claims.SUBJECT, claims.check_claims(client, configuration))
     return checks + await _attempted(grove.SUBJECT, grove.check_grove(client, configuration))
 

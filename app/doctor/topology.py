@@ -1,18 +1,23 @@
-"""The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology."""
+"""The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology; the dialect of Grove's topology API,
+objects of a former dialect, and the conditions of the current objects."""
 
 from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
-from app.doctor.reading import read
+from app.doctor.reading import list_all, read
 from app.doctor.report import Check
 from app.kube.api import Client, Object
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
+from app.objects.fields import listed
+from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
+from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
+from app.rules.topology.coverage import CONDITION
 from app.rules.topology.design import DESIGN
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned, level_labels
 from app.rules.topology.levels import Level
 
-SUBJECT = "topology"
+SUBJECT, DIALECT = "topology", "dialect"
+_SHOWN = 5
 _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 
 
@@ -89,3 +94,56 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     if level_labels(stored) != level_labels(desired_kai_topology(topology, DESIGN.read_levels(topology))):
         return [Check(SUBJECT, "problem", f"{title} has other levels than the ClusterTopology", _LEADER)]
     return [Check(SUBJECT, "ok", f"{title} has the same levels")]
+
+
+# The dialect.
+
+
+async def check_dialects(client: Client) -> list[Check]:
+    """The checks of the dialect. Raises ClusterError."""
+    dialect = dialect_of(client)
+    checks = [Check(DIALECT, "ok", f'Grove\'s topology API is read in the dialect "{dialect.name}"')]
+    if dialect.resource is not CLUSTER_TOPOLOGY:
+        checks += await _former(client)
+    return [*checks, *await _coverage(client, dialect), *await _stuck(client)]
+
+
+async def _former(client: Client) -> list[Check]:
+    names = [topology["metadata"]["name"] for topology in await list_all(client, CLUSTER_TOPOLOGY)]
+    if not names:
+        return []
+    message = f"ClusterTopologies are left over from a former release of Grove: {listed(sorted(names), _SHOWN)}"
+    remedy = (
+        "Delete the CRD clustertopologies.grove.io: their KAI Topologies go with them. Until then, a binding of the "
+        "same name is rejected."
+    )
+    return [Check(DIALECT, "warning", message, remedy)]
+
+
+async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
+    checks: list[Check] = []
+    for obj in await list_all(client, dialect.resource):
+        conditions = (obj.get("status") or {}).get("conditions") or []
+        covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
+        if covered.get("status") == "False":
+            message = f"{dialect.resource.kind} {obj['metadata']['name']}: {covered.get('message')}"
+            checks.append(Check(DIALECT, "warning", message, "Correct the labels of the nodes, or the levels."))
+    return checks
+
+
+async def _stuck(client: Client) -> list[Check]:
+    """ComputeDomains of Grove that were deleted and still have Grove's finalizer. Grove does not create others."""
+    stuck = [
+        f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
+        for obj in await list_all(client, COMPUTE_DOMAIN)
+        if obj["metadata"].get("deletionTimestamp") and GROVE_FINALIZER in (obj["metadata"].get("finalizers") or ())
+    ]
+    if not stuck:
+        return []
+    names = listed(sorted(stuck), _SHOWN)
+    message = f"ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others: {names}"
+    remedy = (
+        f"Remove the finalizer {GROVE_FINALIZER}, then change the spec of the PodCliqueSet, such as its replicas: "
+        f"Grove then makes the ComputeDomain again."
+    )
+    return [Check(DIALECT, "problem", message, remedy)]

@@ -19,15 +19,7 @@ from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.labels import read_place
-from app.rules.mnnvl.demand import (
-    Demand,
-    claim_names,
-    is_made_by_us,
-    is_reserved,
-    lasting_demands,
-    plan_for,
-    uses,
-)
+from app.rules.mnnvl.demand import Demand, claim_names, is_made_by_us, is_reserved, lasting_demands, plan_for, uses
 from app.rules.mnnvl.ownership import MnnvlResource
 from app.rules.mnnvl.plan import ClaimMode, base_of, claim_name, domain_name
 from app.rules.podcliqueset import PodCliqueSet

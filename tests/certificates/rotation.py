@@ -8,8 +8,8 @@ from typing import Any
 from app.certificates.holdings import Holdings, read_holdings, written_holdings
 from app.certificates.inspect import Pair, check_pair, inspect
 from app.certificates.keeper import CertificateReconciler
-from app.certificates.reload import ServingCertificate
 from app.certificates.rotate import Terms
+from app.certificates.source import ServingCertificate
 from app.config.schema import Certificates
 from app.kube.api import Client, Conflict, Object
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from app.certificates.files import LOOK_SECONDS, FileSource
 from app.certificates.inspect import CertificateInfo, Pair, inspect
 from app.certificates.issue import make_ca, make_leaf
-from app.certificates.reload import BrokenPairError, ServingCertificate
+from app.certificates.source import BrokenPairError, ServingCertificate
 from tests.kube import virtual
 
 NOW = datetime.now(UTC)  # handshakes are checked by OpenSSL, which has a clock of its own

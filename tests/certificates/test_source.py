@@ -11,8 +11,8 @@ import pytest
 from app.certificates.files import FileSource, file_source
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS, self_managed_source
-from app.certificates.reload import ServingCertificate
 from app.certificates.rotate import Terms
+from app.certificates.source import ServingCertificate
 from app.config.schema import Certificates, Configuration
 from app.kube.api import Unavailable
 from app.objects.resource import SECRET

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.doctor.dialects import check_dialects
+from app.doctor.topology import check_dialects
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN
 from tests import builders
 from tests.kube.memory.client import MemoryClient

@@ -12,15 +12,7 @@ from typing import Any
 
 from app.objects.fields import FieldError, FieldPath, forbidden, invalid, required, walk_list, walk_map, wrong_type
 from app.rules.topology.levels import Level
-from app.rules.topology.owners import (
-    SET,
-    Owner,
-    is_broader,
-    narrowest_above,
-    owner_text,
-    owners_above,
-    walk_owners,
-)
+from app.rules.topology.owners import SET, Owner, is_broader, narrowest_above, owner_text, owners_above, walk_owners
 
 Bindings = Mapping[str, Sequence[Level]]
 """The levels of all ClusterTopologyBindings by name, broadest first."""
