@@ -36,7 +36,9 @@ async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -
 async def follow(fact: Fact[Any], store: WatchStore[Any], client: Client, discovery: Discovery) -> NoReturn:
     """Keeps the store of one fact in step until cancelled. It is listed again if its CRD has changed."""
     while True:
-        watching = run_store(client, store, fact.selection(), served_changed=discovery.changed)
+        watching = run_store(
+            client, store, fact.selection(), served_changed=discovery.changed, not_found=discovery.trigger
+        )
         await _until(watching, discovery.redefined(fact.resource))
 
 

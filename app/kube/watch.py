@@ -72,6 +72,7 @@ async def run_store(
     *,
     pace: Pace | None = None,
     served_changed: Callable[[], Awaitable[None]] | None = None,
+    not_found: Callable[[], None] = lambda: None,
     needs_right: bool = False,
 ) -> NoReturn:
     """Fills `store` and keeps it up to date until it is cancelled. After a ClusterError, which is counted in
@@ -79,7 +80,8 @@ async def run_store(
     `needs_right`, Forbidden is raised if a list gets a 403.
 
     `served_changed` returns when the set of served resources has changed. A resource that is not served is tried again
-    after that.
+    after that. `not_found` is called if a resource that counts as served is not found: after an upgrade, an API server
+    may serve another version of it.
     """
     pace = pace or Pace()
     backoff = Backoff(pace.random, most=pace.retry_most)
@@ -92,6 +94,8 @@ async def run_store(
             store.mark_not_served()
             # Another API server may be quicker than this one.
             is_served = client.served_version(selection.resource) is not None
+            if is_served:
+                not_found()
             await _wait(served_changed, backoff.next() if is_served else pace.not_served_retry)
         except Gone:
             store.count_restart("gone")

@@ -10,8 +10,8 @@ import pytest
 from app.cluster import watched
 from app.cluster.cluster import Cluster
 from app.cluster.table import TOPOLOGIES
-from app.kube.api import Object, Unavailable
-from app.objects.resource import CRD, NODE
+from app.kube.api import NotFound, Object, Page, Unavailable
+from app.objects.resource import CRD, NODE, Resource
 from app.rules.kinds import ALL, CLUSTER_TOPOLOGY, POD_CLIQUE_SET
 from app.rules.topology.levels import Level
 from tests.cluster.offline import configured
@@ -115,6 +115,25 @@ async def test_a_cluster_without_grove_and_kai_is_quiet_and_picks_them_up() -> N
         await client.discovery.refresh()
         await until(lambda: cluster.facts.cached_set("ns", "a") is not None)
         assert sets.served is True
+
+
+class Upgraded(WatchedMemory):
+    """An API server that does not serve PodCliqueSets any more, although discovery has read that it does."""
+
+    async def list(self, resource: Resource, *arguments: Any, **options: Any) -> Page:
+        if resource == POD_CLIQUE_SET:
+            self.served.pop(resource, None)
+            raise NotFound("the server could not find the requested resource", code=404)
+        return await super().list(resource, *arguments, **options)
+
+    def served_version(self, resource: Resource) -> str | None:
+        return self.discovery.served_version(resource)
+
+
+async def test_what_is_served_is_read_again_if_a_served_resource_is_not_found() -> None:
+    client = Upgraded()
+    async with running(client):
+        await until(lambda: client.discovery.served_version(POD_CLIQUE_SET) is None)
 
 
 async def test_a_fault_of_our_own_is_raised() -> None:
