@@ -302,6 +302,7 @@ STREAMS: dict[str, list[bytes]] = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", STREAMS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

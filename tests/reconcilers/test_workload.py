@@ -683,6 +683,19 @@ def test_the_minimum_of_a_podgroup_of_1_37_follows_it_and_not_its_template() -> 
     virtual.run(story())
 
 
+def test_a_podgroup_of_1_37_whose_workload_does_not_exist_waits_and_that_is_reported() -> None:
+    async def story() -> None:
+        world = World(of_1_37("i", "w", "g", 2), pod_of("p", "i"))
+        async with world.leading():
+            assert (world.pod_groups(), world.told(), world.marked()) == ({}, {"p": None}, {"p": "true"})
+            assert world.happened() == [("p", "WorkloadNotFound")]
+            await world.client.create(WORKLOAD, stored(WORKLOAD, "w", spec={}), "ns")
+            await asyncio.sleep(SOON)
+            assert (world.pod_groups(), world.told()) == ({"i": 2}, {"p": "i"})
+
+    virtual.run(story())
+
+
 def test_a_part_of_a_composite_podgroup_waits_and_that_is_reported() -> None:
     async def story() -> None:
         group = of_1_37("i", "w", "g", 2, parentCompositePodGroupName="c")

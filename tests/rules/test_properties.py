@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonpatch import apply_patch
@@ -16,6 +17,8 @@ from app.rules.topology.constraints import read_constraints, validate_pod_clique
 from app.rules.topology.levels import DOMAINS, Level, Topology, validate_cluster_topology
 from app.rules.topology.node_labels import binding_changes
 from tests.builders import injection_into
+
+pytestmark = pytest.mark.untraced
 
 TOPOLOGY = Topology("t", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host")))
 

@@ -13,6 +13,7 @@ from tests.server.test_serving import server
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.untraced,
     pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc"),
 ]
 

@@ -11,7 +11,7 @@ from tests import builders
 from tests.integration.system import eventually, is_gone
 from tests.integration.workload.conftest import Play, controlled_by
 
-pytestmark = pytest.mark.usefixtures("served")
+pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 
 async def test_the_designs_example(play: Play) -> None:
