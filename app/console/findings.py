@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import StringIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.audit.auditor import Auditor
 from app.audit.finding import Finding, Tally
@@ -27,20 +27,22 @@ from app.rules.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 MOST_ROWS = 500
 _OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
 """Kinds that the audit finds without an owner."""
+
+
+class Group(NamedTuple):
+    """How findings of one kind are shown: the title of all, and the state and the words of each."""
+
+    title: str
+    state: str
+    words: str
+
+
 GROUPS = {
-    "problem": "Problems",
-    "refused": "Refused today",
-    "leak": "Leaks",
-    "warning": "Warnings",
-    "undecided": "Not decided",
-}
-_STATES = {"problem": "problem", "refused": "problem", "leak": "problem", "warning": "warning", "undecided": "unknown"}
-_WORDS = {
-    "problem": "problem",
-    "refused": "refused today",
-    "leak": "leak",
-    "warning": "warning",
-    "undecided": "not decided",
+    "problem": Group("Problems", "problem", "problem"),
+    "refused": Group("Refused today", "problem", "refused today"),
+    "leak": Group("Leaks", "problem", "leak"),
+    "warning": Group("Warnings", "warning", "warning"),
+    "undecided": Group("Not decided", "unknown", "not decided"),
 }
 
 
@@ -142,7 +144,7 @@ class Examination:
         counts = {group: sum(row.group == group for row in rows) for group in GROUPS}
         kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
         return {
-            "chips": [{"group": g, "title": GROUPS[g], "count": n} for g, n in counts.items() if n],
+            "chips": [{"group": g, "title": GROUPS[g].title, "count": n} for g, n in counts.items() if n],
             "all": len(rows),
             "show": show if show in GROUPS else "",
             "q": query.get("q", ""),
@@ -232,8 +234,8 @@ def _shown(row: Row) -> dict[str, Any]:
         names = ", ".join(row.objects[:3]) + (f" and {len(row.objects) - 3} more" if len(row.objects) > 3 else "")
         text = f"{row.text} {names}"
     return {
-        "state": _STATES[row.group],
-        "words": _WORDS[row.group],
+        "state": GROUPS[row.group].state,
+        "words": GROUPS[row.group].words,
         "source": row.source,
         "text": text,
         "detail": row.detail if row.source == "audit" else "",

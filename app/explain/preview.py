@@ -1,5 +1,6 @@
 """What an edit of the levels would do: to stored PodCliqueSets, and to the tree of nodes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.explain.facts.common import Ref
@@ -49,17 +50,21 @@ def _uses(index: Index, pcs: PodCliqueSet, before: ClusterTopology | None) -> bo
     return index.topology(min(names, default="")).cluster == before
 
 
-def _effects(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> list[Effect]:
-    effects = []
-    ref = pcs.ref
+def _effects(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> Iterator[Effect]:
     for where, asked in pcs.constraints:
         of = f" of {where}" if where else ""
         for field, domain, required in asked.constraints:
             constraint = f"{'required' if required else 'preferred'} {domain}{of}"
             text = _effect(constraint, domain, before, after)
             if text:
-                effects.append(Effect(ref, field, text, required and after.key_of(domain) is None))
-    return effects + [Effect(ref, field, text, True) for field, text in _broader(pcs, before, after)]
+                yield Effect(pcs.ref, field, text, required and after.key_of(domain) is None)
+    whole = pcs.asked.required
+    for where, asked in pcs.constraints:
+        is_broader = _rank(after, asked.required) < _rank(after, whole)
+        was_broader = before is not None and _rank(before, asked.required) < _rank(before, whole)
+        if where and after.key_of(asked.required) and is_broader and not was_broader:
+            becomes = f"{where} requires {asked.required}, which becomes broader than the set's {whole}"
+            yield Effect(pcs.ref, asked.field, f"{becomes}: rejected at changes", True)
 
 
 def _effect(constraint: str, domain: str, before: ClusterTopology | None, after: ClusterTopology) -> str:
@@ -71,21 +76,6 @@ def _effect(constraint: str, domain: str, before: ClusterTopology | None, after:
     if old != new:
         return f"{constraint} means {new} in place of {old}: running gangs stay where they are"
     return ""
-
-
-def _broader(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> list[tuple[str, str]]:
-    """Parts whose required level becomes broader than that of the set."""
-    whole = pcs.asked.required
-    contradictions = []
-    for where, asked in pcs.constraints:
-        is_broader = where and asked.required and whole and _rank(after, asked.required) < _rank(after, whole)
-        was = before is not None and _rank(before, asked.required) < _rank(before, whole)
-        if is_broader and not was and after.key_of(asked.required) and after.key_of(whole):
-            text = (
-                f"{where} requires {asked.required}, which becomes broader than the set's {whole}: rejected at changes"
-            )
-            contradictions.append((asked.field, text))
-    return contradictions
 
 
 def _rank(topology: ClusterTopology, domain: str) -> int:

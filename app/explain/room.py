@@ -117,9 +117,10 @@ class Board:
         return known[free]
 
     def fit(self, demand: Demand) -> Fit:
-        if not self._lacks(demand):
+        if self._has_room(demand):
             return Fit(fits=True)
-        short = next((part for part in _distinct(demand.flat()) if part is not demand and self._lacks(part)), demand)
+        parts = (part for part in _distinct(demand.flat()) if part is not demand)
+        short = next((part for part in parts if not self._has_room(part)), demand)
         return Fit(False, short, self.rooms(short))
 
     def rooms(self, demand: Demand) -> tuple[Room, ...]:
@@ -144,17 +145,13 @@ class Board:
         self._undo(0)
         return number
 
-    def _lacks(self, demand: Demand) -> bool:
-        """Whether no domain has room for this demand alone."""
-        placed = self._place_anywhere(demand)
-        self._undo(0)
-        return not placed
-
-    def _place_anywhere(self, demand: Demand) -> bool:
+    def _has_room(self, demand: Demand) -> bool:
+        """Whether a domain has room for this demand alone."""
         for domain in self._candidates(demand, self._scope(demand)):
-            if self._place(demand, domain) == demand.count:
-                return True
+            placed = self._place(demand, domain)
             self._undo(0)
+            if placed == demand.count:
+                return True
         return False
 
     def _scope(self, demand: Demand) -> Domain:

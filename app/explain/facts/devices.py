@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.explain.facts.common import Namespaced, Object, Place, Ref, place
-from app.explain.facts.fields import read
+from app.explain.facts.fields import each, read
 from app.explain.facts.selectors import Term, node_selector_terms
 from app.explain.facts.values import at, seconds_since_1970, text, texts
 from app.objects.shape import int_of, map_of, maps_of
@@ -21,15 +21,18 @@ _TYPE = re.compile(r"""\.type\s*==\s*["']([^"']+)["']""")
 class Consumer:
     """An entry of a claim's `status.reservedFor`."""
 
-    name: str
-    uid: str = ""
+    name: str = read("name")
+    uid: str = read("uid")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    driver: str
-    pool: str
-    device: str
+    driver: str = read("driver")
+    pool: str = read("pool")
+    device: str = read("device")
+
+
+_each_consumer, _each_device = each(Consumer), each(Device)
 
 
 def _classes(spec: Any) -> tuple[str, ...]:
@@ -42,13 +45,11 @@ def _classes(spec: Any) -> tuple[str, ...]:
 
 def _devices(results: Any) -> tuple[Device, ...]:
     """Without those of which the claim only has `adminAccess`: it leaves them to others."""
-    taken = [item for item in maps_of(results) if item.get("adminAccess") is not True]
-    return tuple(Device(text(item, "driver"), text(item, "pool"), text(item, "device")) for item in taken)
+    return _each_device([item for item in maps_of(results) if item.get("adminAccess") is not True])
 
 
 def _consumers(reserved_for: Any) -> tuple[Consumer, ...]:
-    pods = [item for item in maps_of(reserved_for) if item.get("resource", "pods") == "pods"]
-    return tuple(Consumer(text(item, "name"), text(item, "uid")) for item in pods)
+    return _each_consumer([item for item in maps_of(reserved_for) if item.get("resource", "pods") == "pods"])
 
 
 @dataclass(frozen=True, slots=True)

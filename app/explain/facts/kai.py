@@ -61,6 +61,9 @@ class Said:
     allocated: Amounts = read("details", "queueDetails", "queueAllocatedResources", of=amounts)
 
 
+_each_said = each(Said)
+
+
 def _said(conditions: Any) -> tuple[Said, ...]:
     """The reasons of the last UnschedulableOnNodePool condition of each node pool; the condition's own words if it has
     no reasons, as in older releases."""
@@ -73,7 +76,7 @@ def _said(conditions: Any) -> tuple[Said, ...]:
 
 
 def _reasons(condition: Object) -> tuple[Said, ...]:
-    reasons = each(Said)(condition.get("reasons"))
+    reasons = _each_said(condition.get("reasons"))
     if not reasons and (condition.get("message") or condition.get("reason")):
         return (Said(text(condition, "reason"), text(condition, "message")),)
     return reasons

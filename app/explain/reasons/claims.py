@@ -100,21 +100,17 @@ def claim_held(gang: Gang) -> Iterator[Reason]:
     for claim, _ in _shared(gang):
         for consumer in claim.consumers:
             pod = gang.index.pods.get((claim.namespace, consumer.name))
-            gone = pod is None or (bool(consumer.uid) and bool(pod.uid) and pod.uid != consumer.uid)
-            if not gone and (pod is None or pod.deleting is None):
+            if pod is None or (consumer.uid and pod.uid and pod.uid != consumer.uid):
+                state = "which does not exist any more"
+            elif pod.deleting is not None:
+                finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
+                state = f"terminating for {ago(gang.index.facts.now - pod.deleting)}{finalizers}"
+            else:
                 continue
-            text = f"The claim {claim.name} is held by {consumer.name}, {_state(None if gone else pod, gang.index)}"
+            text = f"The claim {claim.name} is held by {consumer.name}, {state}"
             evidence = (Evidence(claim.ref, "status.reservedFor", consumer.name),)
             remedy = f"look at that pod: kubectl describe pod {consumer.name}"
             yield Reason("ClaimHeld", (claim.ref,), text, remedy, "you", evidence)
-
-
-def _state(pod: Pod | None, index: Index) -> str:
-    if pod is None or pod.deleting is None:
-        return "which does not exist any more"
-    since = ago(index.facts.now - pod.deleting)
-    finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
-    return f"terminating for {since}{finalizers}"
 
 
 def claim_full(gang: Gang) -> Iterator[Reason]:
