@@ -1,6 +1,5 @@
 """Topology: levels and their coverage, what is not a tree, where room is, and a map of what is free."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from app.console.page import Page, Query
@@ -71,8 +70,8 @@ def _headline(index: Index, examined: Survey, topology: Topology, at: Path) -> s
     if "nodes" in index.facts.unseen:
         return "The nodes can't be seen with your rights"
     if at:
-        reports = [r for r in domain_reports(index, topology, len(at), at[:-1]) if r.path == at]
-        return f"{'/'.join(at)}: {counted(reports[0].nodes, 'node')}, {_free(reports[0])}"
+        (report,) = domain_reports(index, topology, len(at), at)
+        return f"{'/'.join(at)}: {counted(report.nodes, 'node')}, {_free(report)}"
     nodes = counted(examined.nodes, "node")
     if not topology.levels:
         return f"{nodes}; no topology is defined"
@@ -92,7 +91,7 @@ def _path(index: Index, topology: Topology, given: str) -> Path:
     at = tuple(given.split("/")) if given else ()
     if not at or len(at) >= max(1, len(topology.keys)):
         return ()
-    return at if any(domain.path == at for domain in index.domains(topology.keys).at(len(at))) else ()
+    return at if index.domains(topology.keys).within(len(at), at) else ()
 
 
 def _room(index: Index, topology: Topology, query: Query) -> RoomAnswer | None:
@@ -196,21 +195,15 @@ def _depth(index: Index, topology: Topology, at: Path) -> int | None:
 
 def _nodes(index: Index, topology: Topology, at: Path) -> list[dict[str, Any]]:
     """The nodes of a domain that has at most MOST_NODES: what is free, and which groups have pods there."""
-    if not at:
-        return []
-    domain = next(d for d in index.domains(topology.keys).at(len(at)) if d.path == at)
-    if len(domain.nodes) > MOST_NODES:
-        return []
-    return [_node(index, position) for position in domain.nodes]
+    domains = index.domains(topology.keys).within(len(at), at) if at else []
+    return [_node(index, node) for domain in domains if len(domain.nodes) <= MOST_NODES for node in domain.nodes]
 
 
 def _node(index: Index, position: int) -> dict[str, Any]:
     node = index.nodes[position]
     gpus = gpus_of(node.allocatable)
     free = plain(max(0, gpus - index.used_gpus.get(node.name, 0))) if index.room_is_known else "?"
-    groups: Sequence[str] = list(
-        dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in index.pods_on.get(node.name, ()))
-    )
+    groups = dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in index.pods_on.get(node.name, ()))
     why = ["cordoned"] if node.unschedulable else []
     why += [] if node.ready else ["not ready"]
     why += ["tainted"] if node.taints and not node.unschedulable else []

@@ -81,8 +81,7 @@ def _free(report: DomainReport) -> str:
 def nodes_text(index: Index, report: DomainReport, topology: Topology, *, everything: bool = False) -> str:
     """The nodes of one domain: what is free on each, and who is there. Unless `everything`, at most 40."""
     rows = []
-    depth = len(report.path)
-    domain = next(d for d in index.domains(topology.keys).at(depth) if d.path == report.path)
+    (domain,) = index.domains(topology.keys).within(len(report.path), report.path)
     shown = domain.nodes if everything else domain.nodes[:MOST_DOMAINS]
     for position in shown:
         node = index.nodes[position]
