@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.explain.assembly import gang_of, gang_to_come
-from app.explain.facts import Facts
 from app.explain.facts.common import Ref
 from app.explain.gang import Gang
 from app.explain.index import Index
@@ -60,9 +59,12 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     gangs = _gangs(index, about)
     examined = examine(gangs)
     tree = grow(index, about, examined.reasons)
-    unseen = _unseen(index.facts, [need for unknown in examined.unknown for need in unknown.needs])
+    needed = {need for unknown in examined.unknown for need in unknown.needs}
+    of_tree = {"sets", "gangs", "cliques", "pods"}
+    unseen = {kind: cause for kind, cause in sorted(index.facts.unseen.items()) if kind in needed | of_tree}
     of = _part_asked_about(about, tree)
     state = _state(about, of.state, examined.reasons, bool(unseen), index)
+    lacking = (gang.places.now for gang in gangs if index.room_is_known and not gang.places.now.fits)
     return Answer(
         ref=ref,
         state=state,
@@ -76,7 +78,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         absent=tuple(sorted(index.facts.absent)),
         skipped=examined.skipped,
         said=_said(gangs) if not examined.reasons else (),
-        room=_room(index, gangs),
+        room=next((fit.rooms for fit in lacking), ()),
     )
 
 
@@ -94,12 +96,6 @@ def _gangs(index: Index, about: Subject) -> list[Gang]:
     if not gangs and about.pcs is not None:
         gangs = [gang_to_come(index, about.pcs)]
     return gangs
-
-
-def _unseen(facts: Facts, needed: Sequence[str]) -> Mapping[str, str]:
-    """What is missing for a reason, and what the tree itself is made of."""
-    kinds = [*needed, "sets", "gangs", "cliques", "pods"]
-    return {kind: facts.unseen[kind] for kind in sorted(set(kinds)) if kind in facts.unseen}
 
 
 def _part_asked_about(about: Subject, tree: Branch) -> Branch:
@@ -172,8 +168,3 @@ def _said(gangs: Sequence[Gang]) -> tuple[str, ...]:
         said = said or [event.message for uid in uids for event in gang.index.events.get(uid, ())[:1]]
         words |= dict.fromkeys(said)
     return tuple(words)
-
-
-def _room(index: Index, gangs: Sequence[Gang]) -> tuple[Room, ...]:
-    places = (gang.places for gang in gangs if index.room_is_known)
-    return next((place.now.rooms for place in places if not place.now.fits), ())

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.explain.domains import Domain, Path
-from app.explain.facts import Facts
 from app.explain.facts.common import Ref
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.kai import KaiTopology
@@ -98,7 +97,9 @@ def survey(index: Index, name: str = "") -> Survey:
     reasons = _reasons(index, topology)
     levels = tuple(_level(index, topology, level, reasons) for level in topology.levels)
     outside = tuple(node.name for node in outside_nodes(index, topology))
-    unknown = _unknown(index.facts)
+    rules = [rule for rule in RULES if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")]
+    missing = {rule.id: tuple(need for need in rule.needs if need in index.facts.unseen) for rule in rules}
+    unknown = tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
     return Survey(topology.cluster, topology.kai, levels, len(index.nodes), outside, reasons, unknown)
 
 
@@ -110,12 +111,6 @@ def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
     if "nodes" not in unseen:
         reasons += [*level_label_missing(no_gang), *not_a_tree(no_gang)]
     return tuple(reasons)
-
-
-def _unknown(facts: Facts) -> tuple[Unknown, ...]:
-    rules = [rule for rule in RULES if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")]
-    missing = {rule.id: tuple(need for need in rule.needs if need in facts.unseen) for rule in rules}
-    return tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
 
 
 def _level(index: Index, topology: Topology, level: Level, reasons: Sequence[Reason]) -> LevelReport:

@@ -1,7 +1,7 @@
 """The tree of a workload: from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.explain.facts.common import Ref, Told
@@ -87,36 +87,24 @@ class _Grower:
         children += [*self._pod_group(gang), *self._claims(gang)]
         waits = f"waits for {counted(missing, 'pod')}" if gang.placed else "waits, all or none"
         waits = _pod_state(gang.pods[0])[1] if lone else waits
-        asked = told_words(gang.whole.told, gang.topology)
-        return self._part(gang, gang.ref, gang.whole, asked, children, waits=waits, well="placed")
+        return self._part(gang, gang.ref, gang.whole, children, waits)
 
     def _unit(self, gang: Gang, unit: Unit) -> Branch:
         children = [self._unit(gang, part) for part in unit.units]
         children += [self._member(gang, member, unit) for member in unit.members]
-        asked = told_words(unit.told, gang.topology)
-        return self._part(gang, Ref("Replica", gang.namespace, unit.name), unit, asked, children, waits="waits")
+        return self._part(gang, Ref("Replica", gang.namespace, unit.name), unit, children, "waits", well="")
 
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
         gpus = gpus_of(dict(member.shape.requests))
         waits = f"{member.expected} x {amount('/gpu', gpus)}" if gpus else "waits for its gang"
-        asked = told_words(member.told, gang.topology)
-        if not asked and unit is not None and unit.told.required:
-            asked = f"{gang.topology.name_of(unit.told.required)} (replica)"
+        level = gang.topology.name_of(unit.told.required) if unit is not None and unit.told.required else ""
         kind = "PodClique" if gang.pod_gang else "SubGroup" if member.name != gang.ref.name else "Pods"
         children = [self._pod(pod) for pod in member.pods]
-        ref = Ref(kind, gang.namespace, member.name)
-        return self._part(gang, ref, member, asked, children, waits=waits, well="placed")
+        branch = self._part(gang, Ref(kind, gang.namespace, member.name), member, children, waits)
+        return replace(branch, asked=f"{level} (replica)") if level and not branch.asked else branch
 
     def _part(
-        self,
-        gang: Gang,
-        ref: Ref,
-        part: Unit | Member,
-        asked: str,
-        children: Sequence[Branch],
-        *,
-        waits: str,
-        well: str = "",
+        self, gang: Gang, ref: Ref, part: Unit | Member, children: Sequence[Branch], waits: str, well: str = "placed"
     ) -> Branch:
         """A part of a gang. `waits` and `well` are the words for these states."""
         placed, total = (len(part.placed), part.expected) if self._seen else (None, None)
@@ -124,7 +112,7 @@ class _Grower:
         return self._branch(
             ref,
             gang.ref,
-            asked=asked,
+            asked=told_words(part.told, gang.topology),
             where=self._where(gang, part),
             placed=placed,
             total=total,

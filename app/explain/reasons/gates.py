@@ -1,7 +1,7 @@
 """Reasons for which a pod is not handed to KAI yet: missing pods, gates, and pods that KAI has not taken up."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from app.explain.facts.common import Ref
@@ -101,17 +101,20 @@ def gate_foreign(gang: Gang) -> Iterator[Reason]:
 
 def workload_missing(gang: Gang) -> Iterator[Reason]:
     """A pod names a Workload, or a group of one, that doesn't exist."""
-    yield from _missing(gang, _missing_workload)
+    named = ((_missing_workload(gang.index, pod), pod) for pod in gang.waiting)
+    yield from _missing((missing, pod) for missing, pod in named if missing is not None)
 
 
 def pod_group_missing(gang: Gang) -> Iterator[Reason]:
     """A pod names a KAI PodGroup that doesn't exist."""
-    yield from _missing(gang, _missing_pod_group)
+    field = f"metadata.annotations[{POD_GROUP_NAME}]"
+    pods = (pod for pod in gang.waiting if pod.group and (pod.namespace, pod.group) not in gang.index.pod_groups)
+    yield from _missing((("KAI PodGroup", pod.group, field), pod) for pod in pods)
 
 
-def _missing(gang: Gang, look: Callable[[Index, Pod], tuple[str, str, str] | None]) -> Iterator[Reason]:
-    missing = ((named, pod) for pod in gang.waiting if (named := look(gang.index, pod)) is not None)
-    for (kind, name, field), pods in grouped(missing):
+def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Iterator[Reason]:
+    """`named` are (kind, name, field) of what does not exist, each with a pod that names it."""
+    for (kind, name, field), pods in grouped(named):
         objects, verb = refs(pods), "waits" if len(pods) == 1 else "wait"
         text = f"{counted(len(pods), 'pod')} {verb} for {kind} {name}, which does not exist"
         evidence = (Evidence(objects[0], field, name),)
@@ -135,12 +138,6 @@ def _missing_part(index: Index, namespace: str, name: str, part: str, field: str
         return "Workload", name, field
     if workload is not None and part and part not in workload.groups:
         return f"group {part} of Workload", name, field
-    return None
-
-
-def _missing_pod_group(index: Index, pod: Pod) -> tuple[str, str, str] | None:
-    if pod.group and (pod.namespace, pod.group) not in index.pod_groups:
-        return "KAI PodGroup", pod.group, f"metadata.annotations[{POD_GROUP_NAME}]"
     return None
 
 

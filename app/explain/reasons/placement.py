@@ -86,7 +86,9 @@ def no_domain_fits(gang: Gang) -> Iterator[Reason]:
         text = f"No {level} has room for {pods_of(short.shapes)}; {best.domain} has room for {best.pods}"
     else:
         text = f"No {level} has room for {pods_of(short.shapes)}: no node has the labels of all levels"
-    helps = [_soon(gang, places), _free_there(gang, places, short), _wider(gang, short)]
+    leaving = gang.index.terminating
+    soon = f"wait for {counted(len(leaving), 'terminating pod')} to end" if leaving and places.soon.fits else ""
+    helps = [soon, _free_there(gang, places, short), _wider(gang, short)]
     remedy = ", or ".join(filter(None, helps)) or "wait until other pods end"
     where = str(best.domain) if best is not None else "none"
     evidence = (Evidence(gang.ref, f"room in one {level}", f"{best.pods if best else 0} of {short.count} in {where}"),)
@@ -98,14 +100,6 @@ def _short(gang: Gang) -> Demand | None:
     if gang.places.now.fits or not gang.anew.empty.fits:
         return None
     return gang.places.now.short
-
-
-def _soon(gang: Gang, places: Places) -> str:
-    """Whether it fits once pods that are terminating are gone."""
-    terminating = gang.index.terminating
-    if not terminating or not places.soon.fits:
-        return ""
-    return f"wait for {counted(len(terminating), 'terminating pod')} to end"
 
 
 def _free_there(gang: Gang, places: Places, short: Demand) -> str:

@@ -106,16 +106,12 @@ def fair_share(gang: Gang) -> Iterator[Reason]:
             key=lambda other: (-(other.allocated - (other.quota or 0)), other.name),
         )
         if over:
-            yield _unfair(queue, over)
+            holds = (f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}" for other in over)
+            text = f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its {plain(queue.quota)}"
+            evidence = tuple(Evidence(other.ref, "status.allocated", plain(other.allocated)) for other in over)
+            remedy = "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum runtimes of the queues"
+            yield Reason("FairShare", tuple(other.ref for other in over), text, remedy, "wait", evidence)
             return
-
-
-def _unfair(queue: Queue, over: list[Queue]) -> Reason:
-    holds = listed(f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}" for other in over)
-    text = f"{holds} GPUs; {queue.name} has {plain(queue.allocated)} of its {plain(queue.quota or 0)}"
-    evidence = tuple(Evidence(other.ref, "status.allocated", plain(other.allocated)) for other in over)
-    remedy = "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum runtimes of the queues"
-    return Reason("FairShare", tuple(other.ref for other in over), text, remedy, "wait", evidence)
 
 
 def preemption_delay(gang: Gang) -> Iterator[Reason]:
