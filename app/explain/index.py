@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 
 from app.explain import amounts
 from app.explain.amounts import current, taken_gpus, with_gpus
 from app.explain.domains import Domains
 from app.explain.facts import CHANNELS, ROOM, Facts
-from app.explain.facts.common import Amounts, Namespaced
-from app.explain.facts.devices import DeviceClass, Event, ResourceClaim, ResourceSlice
+from app.explain.facts.common import Amounts, Named, Namespaced
+from app.explain.facts.devices import Event, ResourceClaim, ResourceSlice
 from app.explain.facts.grove import PodClique, PodGang
-from app.explain.facts.kai import KaiPodGroup, Queue
+from app.explain.facts.kai import KaiPodGroup
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import Pod
 from app.explain.groups import Change, Groups, Join, change
@@ -39,11 +39,8 @@ def _node_of(pod: Pod) -> Sequence[str]:
     return [pod.node] if pod.node and not pod.finished else ()
 
 
-def _latest_first(event: Event) -> tuple[float, str, str]:
-    return -(event.time or 0.0), event.reason, event.message
-
-
 N = TypeVar("N", bound=Namespaced)
+M = TypeVar("M", bound=Named)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
@@ -51,6 +48,11 @@ K = TypeVar("K", bound=Hashable)
 def _by_key(of: Callable[[Facts], Iterable[N]]) -> cached_property[Mapping[Key, N]]:
     """A property of Index: facts of one kind by (namespace, name)."""
     return cached_property(lambda index: {key_of(obj): obj for obj in of(index.facts)})
+
+
+def _by_name(of: Callable[[Facts], Iterable[M]]) -> cached_property[Mapping[str, M]]:
+    """Likewise, by name."""
+    return cached_property(lambda index: {obj.name: obj for obj in of(index.facts)})
 
 
 class Index:
@@ -113,12 +115,9 @@ class Index:
         devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
         return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
 
-    # By name.
-
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """By name; positions in it are used by `domains` and `room`. GPUs that are allocated by DRA are among what they
-        have."""
+        """By name, with the GPUs that DRA allocates. Positions in it are used by `domains` and `room`."""
         return tuple(sorted(with_gpus(self.facts.nodes, self.slices), key=lambda node: node.name))
 
     @cached_property
@@ -133,20 +132,18 @@ class Index:
     @cached_property
     def gpus(self) -> list[int]:
         """GPUs of each node, in thousandths."""
-        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
-        by_kind = {kind: gpus_of(allocatable) for kind, allocatable in kinds.items()}
-        return [by_kind[id(node.allocatable)] for node in self.nodes]
+        return self._of_each_node(gpus_of)
 
     def allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """What each node has of these resources, without any pod."""
-        return self.remembered(("allocatable", names), lambda: self._allocatable(names), [_CAPACITY])
+        vectors = partial(self._of_each_node, lambda has: tuple(has.get(name, 0) for name in names))
+        return self.remembered(("allocatable", names), vectors, [_CAPACITY])
 
-    def _allocatable(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        kinds: dict[int, tuple[int, ...]] = {}  # nodes of one kind share a map
-        for node in self.nodes:
-            if id(node.allocatable) not in kinds:
-                kinds[id(node.allocatable)] = tuple(node.allocatable.get(name, 0) for name in names)
-        return [kinds[id(node.allocatable)] for node in self.nodes]
+    def _of_each_node(self, make: Callable[[Amounts], T]) -> list[T]:
+        """What `make` gives for what each node has. Nodes of one kind share a map."""
+        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
+        made = {kind: make(allocatable) for kind, allocatable in kinds.items()}
+        return [made[id(node.allocatable)] for node in self.nodes]
 
     def free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """What each node has left of these resources."""
@@ -179,8 +176,11 @@ class Index:
     @cached_property
     def soon_free_gpus(self) -> list[int]:
         """GPUs that terminating pods have on each node with GPUs, in thousandths."""
-        leaving = self.terminating_gpus
+        claimed = taken_gpus(self._claims_of_terminating, self.slices)
+        leaving = amounts.added_gpus(self.groups(Index._terminating_on).each(amounts.gpus), claimed)
         return [leaving.get(node.name, 0) if has else 0 for node, has in zip(self.nodes, self.gpus, strict=True)]
+
+    # By name.
 
     sets = _by_key(lambda facts: facts.sets)
     cliques = _by_key(lambda facts: facts.cliques)
@@ -193,13 +193,8 @@ class Index:
     workloads = _by_key(lambda facts: facts.workloads)
     workload_groups = _by_key(lambda facts: facts.workload_groups)
 
-    @cached_property
-    def device_classes(self) -> Mapping[str, DeviceClass]:
-        return {device_class.name: device_class for device_class in self.facts.device_classes}
-
-    @cached_property
-    def queues(self) -> Mapping[str, Queue]:
-        return {queue.name: queue for queue in self.facts.queues}
+    device_classes = _by_name(lambda facts: facts.device_classes)
+    queues = _by_name(lambda facts: facts.queues)
 
     # Who belongs to whom: by labels and owner references.
 
@@ -215,7 +210,11 @@ class Index:
     pods_of_claim: Join[Key, Pod] = Join(
         "pods", lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim], key_of
     )
-    events: Join[str, Event] = Join("events", lambda event: [event.uid] if event.uid else (), _latest_first)
+    events: Join[str, Event] = Join(
+        "events",
+        lambda event: [event.uid] if event.uid else (),
+        lambda event: (-(event.time or 0.0), event.reason, event.message),
+    )
     """By the uid of their object, the latest first."""
     pods_on: Join[str, Pod] = Join("pods", _node_of, key_of)
     """By node name, without those that have finished."""
@@ -278,12 +277,6 @@ class Index:
         ending = {id(claim) for claim in self._claims_of_terminating}
         taken = taken_gpus((claim for claim in self.facts.claims if id(claim) not in ending), self.slices)
         return amounts.added(self.groups(Index.pods_on).each(amounts.requests_of_lasting), taken)
-
-    @property
-    def terminating_gpus(self) -> Mapping[str, int]:
-        """GPUs of pods that are being deleted, in thousandths, by node name."""
-        leaving = self.groups(Index._terminating_on).each(amounts.gpus)
-        return amounts.added_gpus(leaving, taken_gpus(self._claims_of_terminating, self.slices))
 
     def domains(self, keys: Sequence[str]) -> Domains:
         """The tree of `nodes` that these labels make."""

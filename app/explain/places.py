@@ -50,7 +50,7 @@ class Places:
 
     @cached_property
     def now(self) -> Fit:
-        return self._trial()
+        return self._board().fit(self.demand)
 
     @cached_property
     def rooms(self) -> tuple[Room, ...]:
@@ -60,27 +60,24 @@ class Places:
     @cached_property
     def soon(self) -> Fit:
         """As if the pods that are terminating were gone."""
-        return self._trial(self._index.soon_free(self.names))
+        return self._board(self._index.soon_free(self.names)).fit(self.demand)
 
     @cached_property
     def any_pool(self) -> Fit:
         """As if node pools did not matter."""
         fit = {shape: self._fit(shape, "") for shape in self._shapes}
-        return self._trial(fit=fit) if self.pool else self.now
+        return self._board(fit=fit).fit(self.demand) if self.pool else self.now
 
     @cached_property
     def empty(self) -> Fit:
         """As if nothing ran, and all nodes were ready and open to the gang."""
-        return self._trial(self._index.allocatable(self.names), self._all_nodes)
-
-    @cached_property
-    def all_open(self) -> bool:
-        return all(all(fit) for fit in self.fit.values())
+        return self._board(self._index.allocatable(self.names), self._all_nodes).fit(self.demand)
 
     @cached_property
     def all_fit(self) -> Fit:
         """As if all nodes were ready and open to the gang."""
-        return self.now if self.all_open else self._trial(fit=self._all_nodes)
+        all_open = all(map(all, self.fit.values()))
+        return self.now if all_open else self._board(fit=self._all_nodes).fit(self.demand)
 
     @cached_property
     def rooms_if_open(self) -> tuple[Room, ...]:
@@ -109,7 +106,7 @@ class Places:
         """As if only these nodes could take pods."""
         chosen = [allowed(node) for node in self._index.nodes]
         fit = {s: [ok and own for ok, own in zip(ok_for, chosen, strict=True)] for s, ok_for in self.fit.items()}
-        return self._trial(fit=fit)
+        return self._board(fit=fit).fit(self.demand)
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> Board:
         """As if nodes had these labels too, by node name."""
@@ -124,12 +121,6 @@ class Places:
         free, full, part = set(self._index.free(self.names)), self._board(), self._board(counts=counts)
         same = all(full.capacity(shape, have) == part.capacity(shape, have) for shape in self._shapes for have in free)
         return self.now if same else part.fit(self.demand)
-
-    def _trial(
-        self, free: Sequence[tuple[int, ...]] | None = None, fit: Mapping[Shape, Sequence[bool]] | None = None
-    ) -> Fit:
-        """Whether the demand fits; one without pods does."""
-        return self._board(free, fit).fit(self.demand) if self.demand.count else Fit(fits=True)
 
     def _board(
         self,

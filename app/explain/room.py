@@ -117,7 +117,8 @@ class Board:
         return known[free]
 
     def fit(self, demand: Demand) -> Fit:
-        if self._has_room(demand):
+        """A demand without pods fits."""
+        if not demand.count or self._has_room(demand):
             return Fit(fits=True)
         parts = (part for part in _distinct(demand.flat()) if part is not demand)
         short = next((part for part in parts if not self._has_room(part)), demand)

@@ -60,7 +60,7 @@ def everything(index: Index) -> list[Any]:
         index.pods_on,
         index.pods_of_group,
         index.pods_of_claim,
-        index.terminating_gpus,
+        index.soon_free_gpus,
         index.cliques_of_set,
         index.gangs_of_set,
         index.events,

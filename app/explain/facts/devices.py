@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.facts.common import Namespaced, Object, Place, Ref, place
+from app.explain.facts.common import Named, Namespaced, Object, Place, Ref, place
 from app.explain.facts.fields import each, read
 from app.explain.facts.selectors import Term, node_selector_terms
 from app.explain.facts.values import at, seconds_since_1970, text, texts
@@ -84,7 +84,7 @@ def _driver_of_gpus(selectors: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceClass:
+class DeviceClass(Named):
     """`gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs."""
 
     name: str = read("metadata", "name")
