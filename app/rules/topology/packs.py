@@ -64,8 +64,11 @@ class Packings:
         return [packing.path.child("packDomain") for packing in self.constraints if packing.pack_domain]
 
     def parents(self, packing: Packing) -> Iterator[Packing]:
-        """Yields the constraints above `packing`: that of the set, and for a clique those of its scaling groups."""
-        for owner in owners_above(packing.owner, self.groups_of):
+        """Yields the constraints above `packing`: that of the set, and for a clique those of its scaling groups. Only
+        the first constraint of an owner is compared with them: an API server rejects a second clique of the same name.
+        """
+        is_first = self.by_owner[packing.owner] is packing
+        for owner in owners_above(packing.owner, self.groups_of) if is_first else ():
             if owner in self.by_owner:
                 yield self.by_owner[owner]
 
@@ -122,7 +125,8 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
     names: dict[Owner, str] = {}
     for packing in packings.constraints:
         nearest = sorted(packings.parents(packing), key=lambda parent: parent.owner == SET)
-        name = packing.name or next((names[parent.owner] for parent in nearest if parent.owner in names), "")
+        inherited = next((names[parent.owner] for parent in nearest if parent.owner in names), "")
+        name = packing.name or names.get(packing.owner) or inherited
         at = packing.path.child("topologyName")
         if not name:
             text = "the name of a ClusterTopologyBinding is needed here or in the topologyConstraint above"

@@ -1,5 +1,6 @@
 """Constraints in the words of today's Grove: the verdicts of its webhook, with all findings at once."""
 
+import time
 from typing import Any
 
 import pytest
@@ -254,3 +255,19 @@ def test_which_levels_a_set_requires() -> None:
     assert (levels, required) == (BOUND["gb200"], {("set", ""): "rack", ("clique", "router"): "host"})
     assert BINDINGS.placement(pcs(), AROUND) == ((), {})
     assert BINDINGS.in_use(AROUND) == BOUND
+
+
+@pytest.mark.untraced
+def test_thousands_of_cliques_and_groups_of_one_name_are_judged_at_once() -> None:
+    """No API server allows two cliques of one name, but a dry run may send them. The second one inherits its name too,
+    and its level has to exist."""
+    constraint = {"topologyConstraint": c("", "rack")}
+    groups = [{"name": f"g{number}", "cliqueNames": ["w"], **constraint} for number in range(2000)]
+    cliques = [{"name": "w", **constraint}] * 2000
+    cliques.append({"name": "w", "topologyConstraint": c("", "row")})
+    obj = pcs(c("gb200", "zone"))
+    obj["spec"]["template"] |= {"cliques": cliques, "podCliqueScalingGroups": groups}
+    begin = time.process_time()
+    (finding,), _ = BINDINGS.validate_set(obj, None, AROUND)
+    assert time.process_time() - begin < 2
+    assert finding.field == "spec.template.cliques[2000].topologyConstraint.pack.required"
