@@ -29,7 +29,7 @@ from app.certificates.issue import make_ca, make_leaf
 from app.certificates.rotate import Terms, due, is_own_ca, next_due, rotated, still_trusted
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
 from app.config.schema import Certificates
-from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object
+from app.kube.api import Client, ClusterError, Conflict, Key, Object, find
 from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
@@ -125,7 +125,7 @@ class CertificateReconciler(CertificateSource):
 
     async def _look(self) -> float:
         await self._bundles.read()  # before the Secret, see the module docstring
-        secret = await self._read_secret()
+        secret = await find(self.client, SECRET, self.settings.secret_name, self.settings.namespace)
         holdings = self._usable(secret)
         failed = None
         if holdings is not None and not self._missing_trust(secret, holdings):
@@ -139,12 +139,6 @@ class CertificateReconciler(CertificateSource):
         if failed is not None:
             raise failed
         return self._next_look(holdings)
-
-    async def _read_secret(self) -> Object | None:
-        try:
-            return await self.client.get(SECRET, self.settings.secret_name, self.settings.namespace)
-        except NotFound:
-            return None
 
     def _usable(self, secret: Object | None) -> Holdings | None:
         if secret is None or not secret.get("data"):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from app.certificates.ca_bundles import CONFIGURATIONS, trusted_cas
 from app.certificates.inspect import Pair, check_pair, inspect, is_issued_by, plainly, split_bundle
 from app.config.schema import Certificates
-from app.kube.api import Client, NotFound, Object
+from app.kube.api import Client, Object, find
 from app.objects.resource import SECRET
 
 DAY = timedelta(days=1)
@@ -82,11 +82,8 @@ async def read_live(client: Client, settings: Certificates) -> tuple[Material, l
     material = Material(*(_decoded(data, name) for name in ("tls.crt", "tls.key", "ca.crt")))
     distrust = []
     for resource in CONFIGURATIONS:
-        try:
-            configuration = await client.get(resource, settings.webhook_configurations)
-        except NotFound:
-            continue
-        if material.tls_crt is not None:
+        configuration = await find(client, resource, settings.webhook_configurations)
+        if configuration is not None and material.tls_crt is not None:
             distrust += _distrusting(configuration, material.tls_crt, (settings.namespace, settings.service_name))
     return material, distrust
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from app.cluster import table
 from app.cluster.dialects import dialect_of
 from app.cluster.nodes import NodeGroups
-from app.kube.api import NotFound, Objects, Unavailable
+from app.kube.api import Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
@@ -121,10 +121,8 @@ class Facts:
         cached = self.cached_set(namespace, name)
         if cached is not None or not name:
             return cached
-        try:
-            return read_pod_clique_set(await self._client.get(POD_CLIQUE_SET, name, namespace))
-        except NotFound:
-            return None
+        stored = await find(self._client, POD_CLIQUE_SET, name, namespace)
+        return None if stored is None else read_pod_clique_set(stored)
 
     def device_classes(self) -> Collection[str]:
         """Returns the names of all DeviceClasses."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from app.cluster.facts import Facts, ready
 from app.cluster.table import CLAIMS, DOMAINS, GANGS, OF_GANG, Stores, replica_key
-from app.kube.api import Conflict, NotFound, Object, Objects, Unavailable
+from app.kube.api import Conflict, Object, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
@@ -173,9 +173,8 @@ class MnnvlResources:
         return created
 
     async def _read(self, needed: _Needed, plan: Plan) -> MnnvlResource | None:
-        try:
-            obj = await self._client.get(needed.resource, needed.name, plan.namespace)
-        except NotFound:
+        obj = await find(self._client, needed.resource, needed.name, plan.namespace)
+        if obj is None:
             return None
         stored = read_resource(obj)
         if stored.managed:  # the watch selects only these, and would never remove another one from the store
@@ -206,12 +205,12 @@ class MnnvlResources:
         resource = _OWNERS.get(owner.kind)
         if resource is None:
             return True
-        try:
-            obj = await self._client.get(resource, owner.name, plan.namespace, metadata_only=True)
-        except NotFound:
-            return False
-        metadata = obj["metadata"]
-        if metadata.get("uid") != owner.uid or metadata.get("deletionTimestamp") is not None:
+        obj = await find(self._client, resource, owner.name, plan.namespace, metadata_only=True)
+        if (
+            obj is None
+            or obj["metadata"].get("uid") != owner.uid
+            or obj["metadata"].get("deletionTimestamp") is not None
+        ):
             return False
         return owner.kind != POD_GANG.kind or not self._is_doomed(read_gang(obj, plan.namespace), plan)
 

@@ -3,9 +3,8 @@
 from datetime import datetime, timedelta
 
 from app.config.schema import LeaderElection
-from app.doctor.reading import read
 from app.doctor.report import Check
-from app.kube.api import Client
+from app.kube.api import Client, find
 from app.objects.resource import LEASE
 
 SUBJECT = "leader"
@@ -26,7 +25,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
         f"Lease {settings.namespace}/{settings.name}",
         _LOGS.format(namespace=settings.namespace, name=settings.name),
     )
-    lease = await read(client, LEASE, settings.name, settings.namespace)
+    lease = await find(client, LEASE, settings.name, settings.namespace)
     if lease is None:
         message = f"{title} does not exist: no replica has led, and nothing is reconciled"
         return [Check(SUBJECT, "problem", message, remedy)]

@@ -4,9 +4,8 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
 
-from app.doctor.reading import read
 from app.doctor.report import Check
-from app.kube.api import Client, ClusterError, Object
+from app.kube.api import Client, ClusterError, Object, find
 from app.objects.resource import DEPLOYMENT, POD
 
 SUBJECT = "replicas"
@@ -17,7 +16,7 @@ _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)$")
 async def check_replicas(client: Client, namespace: str, version: str) -> list[Check]:
     """Checks of the Deployment `grove-admission`; none if it does not exist. Its image is compared with `version`,
     which is that of this program. Raises ClusterError if the Deployment cannot be read."""
-    deployment = await read(client, DEPLOYMENT, NAME, namespace)
+    deployment = await find(client, DEPLOYMENT, NAME, namespace)
     if deployment is None:
         return []
     checks = [await _readiness(client, namespace, deployment)]

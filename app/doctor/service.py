@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.doctor.reading import read
 from app.doctor.report import Check
-from app.kube.api import Client, Object
+from app.kube.api import Client, Object, find
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
 
 SUBJECT = "service"
@@ -38,7 +37,7 @@ def is_called(configurations: Iterable[Object]) -> bool:
 async def check_service(client: Client, namespace: str, name: str) -> tuple[list[Check], list[Endpoint]]:
     """Checks of the Service, and its ready endpoints. Raises ClusterError if they cannot be read."""
     title = f"Service {namespace}/{name}"
-    service = await read(client, SERVICE, name, namespace)
+    service = await find(client, SERVICE, name, namespace)
     if service is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
     port = next((item for item in service["spec"].get("ports") or () if item.get("port") == _PORT), None)

@@ -4,9 +4,9 @@ objects of a former dialect, and the conditions of the current objects."""
 from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
-from app.doctor.reading import list_all, read
+from app.doctor.reading import list_all
 from app.doctor.report import Check
-from app.kube.api import Client, Object
+from app.kube.api import Client, Object, find
 from app.objects.fields import listed
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
@@ -27,7 +27,7 @@ async def check_topology(client: Client, name: str, *, enabled: bool, levels: Se
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
         return await _binding(client, name, dialect, levels if enabled else None)
-    stored = await read(client, CLUSTER_TOPOLOGY, name)
+    stored = await find(client, CLUSTER_TOPOLOGY, name)
     if not enabled:
         return [_disabled(name, stored)]
     if stored is None:
@@ -45,7 +45,7 @@ async def _binding(client: Client, name: str, dialect: Dialect, configured: Sequ
         message = "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them"
         return [Check(SUBJECT, "ok", message)]
     title = f"ClusterTopologyBinding {name}"
-    stored = await read(client, CLUSTER_TOPOLOGY_BINDING, name)
+    stored = await find(client, CLUSTER_TOPOLOGY_BINDING, name)
     if stored is None:
         message = f"{title} does not exist: PodCliqueSets that name it in topologyName are rejected"
         return [Check(SUBJECT, "problem", message, _LEADER)]
@@ -85,7 +85,7 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs have this
-    stored = await read(client, KAI_TOPOLOGY, name)
+    stored = await find(client, KAI_TOPOLOGY, name)
     if stored is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):

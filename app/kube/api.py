@@ -181,6 +181,17 @@ class Client(Objects, Reader, Protocol):
         ...
 
 
+async def find(
+    client: Objects, resource: Resource, name: str, namespace: str | None = None, *, metadata_only: bool = False
+) -> Object | None:
+    """The object as `client.get` returns it, or None if it does not exist or its resource is not served. Raises any
+    other ClusterError."""
+    try:
+        return await client.get(resource, name, namespace, metadata_only=metadata_only)
+    except NotFound:
+        return None
+
+
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
     """The error for an HTTP response with a status of 300 or more. If the body is not a Status, such as that of a
     proxy, its text is the message."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Never
 
-from app.kube.api import Client, ClusterError, Conflict, NotFound, Object
+from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, find
 from app.objects.resource import LEASE
 
 log = logging.getLogger(__name__)
@@ -134,14 +134,11 @@ class Elector:
     async def _look(self) -> None:
         """Reads the Lease. The holder of a deleted Lease keeps it until it expires, because the deletion does not stop
         a leader."""
-        try:
-            lease = await self._client.get(LEASE, self._name, self._namespace)
-        except NotFound:
-            if self._lease is not None:
-                metadata = {"name": self._name, "namespace": self._namespace}
-                self._lease = {**self._lease, "metadata": metadata}
-            return
-        self._observe(lease)
+        lease = await find(self._client, LEASE, self._name, self._namespace)
+        if lease is not None:
+            self._observe(lease)
+        elif self._lease is not None:
+            self._lease = {**self._lease, "metadata": {"name": self._name, "namespace": self._namespace}}
 
     def _observe(self, lease: Object) -> None:
         if self._lease is None or _version(lease) != _version(self._lease):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object
+from app.kube.api import Client, ClusterError, Conflict, Forbidden, Key, NotFound, Object, find
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.conditions import Condition, has_condition, with_condition
@@ -64,11 +64,8 @@ class KaiTopologyReconciler:
     async def reconcile(self, key: Key) -> float | None:
         if key != ("", self._name) or not self._dialect().owns_topology:
             return None
-        try:
-            topology = await self._client.get(CLUSTER_TOPOLOGY, self._name)
-        except NotFound:
-            return None
-        if topology["metadata"].get("deletionTimestamp"):
+        topology = await find(self._client, CLUSTER_TOPOLOGY, self._name)
+        if topology is None or topology["metadata"].get("deletionTimestamp"):
             return None
         failure: ClusterError | None = None
         try:

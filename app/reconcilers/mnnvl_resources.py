@@ -9,7 +9,7 @@ from collections.abc import Callable
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.cluster.table import BY_BASE, BY_SET, CLAIMS, DOMAINS, SETS, Stores
-from app.kube.api import Client, Forbidden, Key, NotFound, Object
+from app.kube.api import Client, Forbidden, Key, Object, find
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
@@ -175,11 +175,10 @@ class MnnvlResourcesReconciler:
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """Returns the stored object, or None if it doesn't exist, is being deleted or was not made by us."""
-        try:
-            current = await self._client.get(resource, name, namespace)
-        except NotFound:
+        current = await find(self._client, resource, name, namespace)
+        if current is None or current["metadata"].get("deletionTimestamp") or not is_made_by_us(current):
             return None
-        return current if is_made_by_us(current) and not current["metadata"].get("deletionTimestamp") else None
+        return current
 
     async def _delete(self, resource: Resource, current: Object) -> None:
         """Deletes the version that was read. If a pod reserves the claim at the same

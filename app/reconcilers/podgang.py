@@ -12,7 +12,7 @@ from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources
 from app.cluster.projections import StoredGang, read_stored_gang
 from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES, Stores
-from app.kube.api import Client, Key, NotFound, Unavailable
+from app.kube.api import Client, Key, NotFound, Unavailable, find
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites, same
@@ -82,9 +82,8 @@ class PodGangReconciler:
     async def _exists(self, gang: StoredGang) -> bool:
         """Whether the API server still has this PodGang. The cache may lag: a PodGang that is gone
         would take the resources from its successor, and the garbage collector would delete them."""
-        try:
-            obj = await self._client.get(POD_GANG, gang.name, gang.namespace)
-        except NotFound:
+        obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
+        if obj is None:
             return False
         self._gangs.note(obj)
         stored = read_stored_gang(obj)
