@@ -306,31 +306,31 @@ async def test_status_is_written_by_its_own_path_only(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", [ONE, f"{ONE}/status"], ids=["the object", "its status"])
-@pytest.mark.parametrize(
-    ("metadata", "why"),
-    [
-        pytest.param(
-            {"resourceVersion": "1"},
-            "the object has been modified; please apply your changes to the latest version and try again",
-            id="an old resourceVersion",
-        ),
-        pytest.param(
-            {"uid": "another"},
-            "Precondition failed: UID in precondition: another, UID in object meta: ",
-            id="the uid of a predecessor",
-        ),
-    ],
-)
-async def test_writes_of_what_has_changed_conflict(api: Api, path: str, metadata: Object, why: str) -> None:
+async def test_writes_of_what_has_changed_conflict(api: Api, path: str) -> None:
     created = await api.done("POST", WIDGETS, widget("one"))
-    for method, body in (
-        ("PATCH", {"metadata": metadata, "status": {"a": 1}, "spec": {"size": 3}}),
-        ("PUT", {**with_metadata(created, **metadata), "spec": {"size": 3}, "status": {"a": 1}}),
+    old: Object = {"resourceVersion": "1"}
+    modified = "the object has been modified; please apply your changes to the latest version and try again"
+    predecessor = "Precondition failed: UID in precondition: another, UID in object meta: "
+    for method, body, why in (
+        ("PATCH", {"metadata": old, "status": {"a": 1}, "spec": {"size": 3}}, modified),
+        ("PUT", {**with_metadata(created, **old), "spec": {"size": 3}, "status": {"a": 1}}, modified),
+        ("PUT", {**with_metadata(created, uid="another"), "spec": {"size": 3}}, predecessor),
     ):
         code, reason, message = await api.refused(method, path, body)
         assert (code, reason) == (409, "Conflict")
         assert message.startswith(f'Operation cannot be fulfilled on widgets.example.com "one": {why}')
     assert await api.done("GET", ONE) == created
+
+
+async def test_a_patch_cannot_change_the_uid(api: Api) -> None:
+    """As kube-apiserver 1.36: the uid in a patch is no precondition, and in a patch of the status it is ignored."""
+    created = await api.done("POST", WIDGETS, widget("one"))
+    code, reason, message = await api.refused("PATCH", ONE, {"metadata": {"uid": "another"}, "spec": {"size": 3}})
+    assert (code, reason) == (422, "Invalid")
+    assert message.endswith('"one" is invalid: metadata.uid: Invalid value: "another": field is immutable')
+    assert await api.done("GET", ONE) == created
+    changed = await api.done("PATCH", f"{ONE}/status", {"metadata": {"uid": "another"}, "status": {"ready": True}})
+    assert (changed["metadata"]["uid"], changed["status"]) == (created["metadata"]["uid"], {"ready": True})
 
 
 async def test_a_patch_that_names_the_version_it_means_goes_through(api: Api) -> None:

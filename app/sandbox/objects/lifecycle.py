@@ -76,11 +76,14 @@ def keep_own_label(served: Served, obj: Object) -> None:
 
 def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Object:
     """`new` with the fields of `old` that the update cannot change. An update of `status` changes only the status. Any
-    other update does not change it, if the resource has a status subresource. Raises 409 for another uid."""
+    other update does not change it, if the resource has a status subresource, and raises 422 for another uid."""
     meta, before = new["metadata"], metadata(old)
-    check_preconditions(served, old, {"uid": meta.get("uid")})
     if subresource == "status":
         return _with_status_of(new, {**old, "metadata": {**before}})
+    if meta.get("uid") not in (None, "", before.get("uid")):
+        shown = f"Invalid value: {errors.shown(meta['uid'])}: field is immutable"
+        immutable = errors.cause("Invalid", shown, ("metadata", "uid"))
+        raise errors.invalid(served.group, served.kind, before["name"], [immutable])
     own = {key: value for key, value in meta.items() if key not in _SERVER_FIELDS}
     new["metadata"] = own | {key: before[key] for key in _SERVER_FIELDS if key in before}
     keep_own_label(served, new)

@@ -49,11 +49,12 @@ class Writer:
         return served.read(self._defined(served, self._storage.insert(served.table, stored)))
 
     async def update(self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = "") -> Object:
-        """Replaces an object. Raises 409 if `obj` has a resourceVersion that is not the current one."""
+        """Replaces an object. Raises 409 if `obj` has a uid or a resourceVersion that is not the current one."""
 
         def replaced(current: Object) -> Object:
             replacement = copy(obj)
             lifecycle.check_identity(served, replacement, *key)
+            lifecycle.check_preconditions(served, current, {"uid": metadata(replacement).get("uid")})
             if served.schema and not resource_version(replacement):
                 message = "Invalid value: 0x0: must be specified for an update"
                 missing = cause("Invalid", message, ("metadata", "resourceVersion"))
