@@ -95,13 +95,6 @@ def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | Non
     return renewal_of(kubeconfig, context)
 
 
-def credentials_of(kubeconfig: Path | None, context: str | None) -> str:
-    """Returns for people the user in a kubeconfig, and the time until which a client certificate is valid."""
-    from app.kube.kubeconfig import user_in_words
-
-    return user_in_words(kubeconfig, context)
-
-
 def limits(configuration: "Configuration") -> Limits:
     """Returns the limits of one client."""
     client = configuration.client

@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.cluster.connect import console_client, credentials_of, how_to_renew
+from app.cluster.connect import console_client, how_to_renew
 from app.config.schema import Configuration
 from app.console.events import Streams
 from app.console.findings import Examination
@@ -29,6 +29,7 @@ from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.explain.facts import RESOURCES
 from app.kube.client import HttpClient
+from app.kube.kubeconfig import user_in_words
 from app.kube.readonly import LookingClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 
@@ -97,7 +98,7 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
 
     def renewal(error: Exception) -> tuple[str, str]:
         given = settings.kubeconfig, settings.context or None
-        return how_to_renew(error, *given), credentials_of(*given)
+        return how_to_renew(error, *given), user_in_words(*given)
 
     live = Live(ReadOnlyClient(client), settings.namespaces, client.discovery, renewal=renewal)
     looking = LookingClient(client, hidden=HIDDEN)

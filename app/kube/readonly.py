@@ -1,23 +1,17 @@
 """Clients that can only read: commands for people get one of these, so that none of their code can write."""
 
 from collections.abc import AsyncGenerator, Collection
-from typing import Any, Protocol
+from typing import Any
 
-from app.kube.api import Client, Forbidden, Object, Page, Patch, Reader, WatchEvent
+from app.kube.api import Client, Forbidden, Object, Page, Patch, WatchEvent
+from app.kube.client import HttpClient
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
-
-
-class CountingReader(Reader, Protocol):
-    """A reader that counts its calls by (verb, resource, HTTP status)."""
-
-    @property
-    def calls(self) -> dict[tuple[str, str, str], int]: ...
 
 
 class ReadOnlyClient:
     """The reading methods and the counts of a client, without a way to its writing methods."""
 
-    def __init__(self, client: CountingReader) -> None:
+    def __init__(self, client: HttpClient) -> None:
         self.get = client.get
         self.list = client.list
         self.watch = client.watch
