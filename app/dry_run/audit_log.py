@@ -67,7 +67,9 @@ class History:
             return None
         if verb not in (*OPERATIONS, "deletecollection") or _text(ref, "namespace") in self._exempt:
             return None
-        write = _write(event, ref, target, OPERATIONS.get(verb, "DELETE"))
+        code = map_of(event.get("responseStatus")).get("code")
+        is_new = verb == "patch" and code == 201  # server-side apply
+        write = _write(event, ref, target, "CREATE" if is_new else OPERATIONS.get(verb, "DELETE"))
         problem = _problem(event, verb)
         if problem:
             return replace(write, problem=problem)

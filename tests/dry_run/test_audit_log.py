@@ -50,7 +50,7 @@ def event(verb: str = "create", obj: dict[str, Any] | None = None, **changes: An
         "verb": verb,
         "user": {"username": "alice", "groups": ["system:authenticated"]},
         "objectRef": ref,
-        "responseStatus": {"code": 201},
+        "responseStatus": {"code": 201 if verb == "create" else 200},
         "requestReceivedTimestamp": "2026-11-21T10:00:00.000000Z",
     }
     made |= {"requestObject": obj} if obj is not None else {}
@@ -70,6 +70,8 @@ STATUS = {"kind": "Status", "metadata": {}, "status": "Success"}
         ([event(obj=GOOD), event("patch", {"spec": {}})], ["", NO_RESPONSE]),
         ([event(obj=GOOD), event("patch", {"spec": {}}, responseObject=BAD)], ["", ""]),
         ([event(obj=GOOD), event("patch")], ["", NO_OBJECT]),
+        ([event("patch", {"spec": {}}, responseObject=GOOD)], [NO_OLD_OBJECT]),
+        ([event("patch", {"spec": {}}, responseObject=GOOD, responseStatus={"code": 201})], [""]),
         ([event(obj=GOOD), event("delete", responseObject=STATUS), event("update", GOOD)], ["", "", NO_OLD_OBJECT]),
         ([event()], [NO_OBJECT]),
         ([event(annotations={"audit.k8s.io/truncated": "true"})], [TRUNCATED]),
@@ -110,6 +112,15 @@ def test_a_review_has_what_the_api_server_would_have_sent() -> None:
         "dryRun": True,
     }
     assert (write.user, write.time) == ("robot", "2026-11-21T10:00:00.000000Z")
+
+
+def test_a_patch_that_creates_its_object_is_a_creation() -> None:
+    write = History(TARGETS).write_of(event("patch", {}, responseObject=BAD, responseStatus={"code": 201}))
+    assert write is not None
+    assert write.review is not None
+    request = write.review["request"]
+    assert (request["operation"], request["object"], request["oldObject"]) == ("CREATE", BAD, None)
+    assert (write.kind, write.stored) == ("PodGroup", BAD)
 
 
 def pcs_event(domain: str, user: str, code: int = 201) -> dict[str, Any]:
