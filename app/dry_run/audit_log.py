@@ -81,7 +81,7 @@ class History:
         before = self._objects.get(key)
         response = _object_in(event, "responseObject")
         obj = response if verb == "patch" else _object_in(event, "requestObject")
-        stored = None if verb == "delete" else response or obj
+        stored = None if verb == "delete" else _in_namespace(response or obj, write.namespace)
         if target[2]:
             stored = None
         elif stored is None:
@@ -149,6 +149,13 @@ def _review(
             "dryRun": True,
         },
     }
+
+
+def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] | None:
+    """Returns `obj` with its namespace, which a client may leave out of the object that it sends."""
+    if obj is None or not namespace or obj["metadata"].get("namespace"):
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
 def _object_in(event: Mapping[str, Any], field: str) -> dict[str, Any] | None:

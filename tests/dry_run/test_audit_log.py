@@ -123,6 +123,12 @@ def test_a_patch_that_creates_its_object_is_a_creation() -> None:
     assert (write.kind, write.stored) == ("PodGroup", BAD)
 
 
+def test_an_object_that_was_sent_without_its_namespace_is_stored_in_that_of_the_request() -> None:
+    write = History(TARGETS).write_of(event(obj={**GOOD, "metadata": {"name": "a"}}))
+    assert write is not None
+    assert write.stored == GOOD
+
+
 def pcs_event(domain: str, user: str, code: int = 201) -> dict[str, Any]:
     template = {"topologyConstraint": {"packDomain": domain}, "cliques": [{"name": "w", "spec": {"replicas": 1}}]}
     metadata = {"generateName": "llm-", "namespace": "team"}
