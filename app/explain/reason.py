@@ -38,10 +38,6 @@ class Reason:
     severity: Severity = "problem"
     parts: tuple[str, ...] = ()
 
-    @property
-    def count(self) -> int:
-        return len(self.objects)
-
 
 Check = Callable[[Gang], Iterator[Reason]]
 

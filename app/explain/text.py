@@ -33,7 +33,8 @@ def text(answer: Answer, *, everything: bool = False, colour: bool = False) -> s
 def reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
     """Numbered reasons, each with what helps and who can do it."""
     for number, reason in enumerate(reasons, 1):
-        count = f" ({reason.count} objects)" if reason.count > 1 and not reason.text[:1].isdigit() else ""
+        objects = len(reason.objects)
+        count = f" ({objects} objects)" if objects > 1 and not reason.text[:1].isdigit() else ""
         line = f"  {number}  {reason.text}.{count}"
         yield f"{line:{_IDS_FROM}}  {reason.id}"
         yield f"     helps: {reason.remedy}{_WHO[reason.who]}"

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from app.explain.domains import Domains
-from app.explain.facts.common import Ref
+from app.explain.facts.common import Labels, Ref
 from app.explain.facts.grove import ClusterTopology
 from app.explain.facts.nodes import Node
 from app.explain.facts.pods import NODE_POOL
@@ -17,7 +17,6 @@ from app.explain.words import amount, counted, gpus_of, listed
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 _NUMBER = re.compile(r"(.*?)(\d+)")
-Labels = Mapping[str, str]
 
 
 def level_label_missing(gang: Gang) -> Iterator[Reason]:
