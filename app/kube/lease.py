@@ -89,7 +89,7 @@ class Elector:
     @property
     def holder(self) -> str:
         """The holder of the lease when it was last read, or ""."""
-        return _holder(self._lease)
+        return str(_spec(self._lease).get("holderIdentity") or "")
 
     async def lead(self, work: Work) -> None:
         """Runs `work` while this candidate leads, until `work` returns or raises. If the lease is lost, the work is
@@ -282,10 +282,6 @@ async def _cancelled(renewing: "asyncio.Future[Never]") -> BaseException | None:
 
 def _spec(lease: Object | None) -> Object:
     return (lease or {}).get("spec") or {}
-
-
-def _holder(lease: Object | None) -> str:
-    return str(_spec(lease).get("holderIdentity") or "")
 
 
 def _version(lease: Object) -> str:

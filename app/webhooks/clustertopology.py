@@ -5,13 +5,11 @@ from collections.abc import Collection
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
+from app.cluster.dialects import DIALECTS
 from app.cluster.facts import Facts
-from app.rules.topology.bindings import BINDINGS
-from app.rules.topology.design import DESIGN
-from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import refusal_to_write
 
-_DIALECT_OF: dict[str, Dialect] = {dialect.resource.kind: dialect for dialect in (BINDINGS, DESIGN)}
+_DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
 
 
 class ClusterTopologyWebhook:
