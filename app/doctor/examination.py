@@ -1,5 +1,6 @@
 """All checks in their order. If something cannot be read, a check says so, and the next checks follow."""
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,7 @@ from app.doctor.certificate import Shake
 from app.doctor.report import Check
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, NotFound, Object
-from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
 _ASK = "Look as somebody who may read it, and see whether the API server is well."
@@ -40,15 +41,13 @@ async def examine(patient: Patient) -> list[Check]:
     answering, endpoints = await _service(patient, installed)
     checks += answering
     settings = configuration.certificates
-    replica_checks = replicas.check_replicas(client, settings.namespace, __version__)
-    checks += await _attempted(replicas.SUBJECT, replica_checks)
+    checks += await _attempted(replicas.SUBJECT, replicas.check_replicas(client, settings.namespace, __version__))
     checks += await _attempted(certificate.SUBJECT, _certificates(patient, installed, endpoints))
     cluster_topology = configuration.cluster_topology
-    namespace = None if patient.is_server else settings.namespace
-    permission_checks = permissions.check_permissions(client, permissions.needs_of(configuration), namespace)
-    checks += await _attempted(permissions.SUBJECT, permission_checks)
-    leader_checks = leader.check_leader(client, configuration.leader_election, patient.now)
-    checks += await _attempted(leader.SUBJECT, leader_checks)
+    needs, namespace = permissions.needs_of(configuration), None if patient.is_server else settings.namespace
+    checks += await _attempted(permissions.SUBJECT, permissions.check_permissions(client, needs, namespace))
+    election = configuration.leader_election
+    checks += await _attempted(leader.SUBJECT, leader.check_leader(client, election, patient.now))
     topology_checks = topology.check_topology(
         client, cluster_topology.name, enabled=cluster_topology.enabled, levels=configuration.levels
     )
@@ -76,7 +75,8 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
             stored = await patient.client.get(resource, settings.webhook_configurations)
             installed.append(stored)
         except NotFound:
-            others = await _listed(patient.client, resource)
+            with contextlib.suppress(ClusterError):
+                others = (await patient.client.list(resource, limit=0)).items
         except ClusterError as error:
             message = f"{resource.kind} {settings.webhook_configurations} could not be read: {error.message}"
             yield Check(webhooks.SUBJECT, "unknown", message, _ASK)
@@ -84,14 +84,6 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
         metadata = {**configuration["metadata"], "name": settings.webhook_configurations}
         for check in webhooks.check_webhooks(stored, {**configuration, "metadata": metadata}, others):
             yield check
-
-
-async def _listed(client: Client, resource: Resource) -> list[Object]:
-    """All objects of `resource`; none if they cannot be listed."""
-    try:
-        return (await client.list(resource, limit=0)).items
-    except ClusterError:
-        return []
 
 
 async def _service(patient: Patient, installed: list[Object]) -> tuple[list[Check], list[Endpoint]]:
