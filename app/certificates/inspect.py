@@ -63,7 +63,7 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
         certificates = x509.load_pem_x509_certificates(pem)
         for certificate in certificates:
             certificate.public_key()
-            _ = certificate.extensions
+            _ = certificate.extensions, certificate.subject, certificate.issuer  # they are decoded only now
     except (
         UnsupportedAlgorithm,
         x509.InvalidVersion,

@@ -1,6 +1,7 @@
 """The certificate Secret, read and written."""
 
 import base64
+import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,6 +27,12 @@ def encoded(content: bytes) -> str:
 def rsa_key() -> bytes:
     key = rsa.generate_private_key(65537, 2048)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def with_undecodable_issuer(pem: bytes) -> bytes:
+    """The certificate with an issuer that is not UTF-8. In DER, the issuer comes before the subject."""
+    der = ssl.PEM_cert_to_DER_cert(pem.decode()).replace(b"grove-admission CA", b"\xffrove-admission CA", 1)
+    return ssl.DER_cert_to_PEM_cert(der).encode()
 
 
 @pytest.mark.parametrize("held", [FIRST, SECOND], ids=["one CA", "a new CA beside the one that signed"])
@@ -59,6 +66,9 @@ def test_what_has_expired_is_read_all_the_same() -> None:
         pytest.param({"tls.crt": 7}, "tls.crt is not base64", id="a number"),
         pytest.param({"tls.crt": "%%%"}, "tls.crt is not base64", id="not base64"),
         pytest.param({"ca.crt": encoded(b"x")}, "ca.crt can't be read", id="no bundle"),
+        pytest.param(
+            {"ca.crt": encoded(with_undecodable_issuer(FIRST.ca.cert_pem))}, "ca.crt can't be read", id="a damaged CA"
+        ),
         pytest.param({"tls.crt": encoded(b"x")}, "tls.crt can't be read", id="no certificate"),
         pytest.param({"tls.crt": ""}, "tls.crt can't be read", id="an empty certificate"),
         pytest.param({"tls.key": encoded(OTHER.leaf.key_pem)}, "key doesn't belong", id="a mismatched pair"),
