@@ -1,9 +1,8 @@
 """Whether the ResourceClaims for MNNVL can be allocated."""
 
 from app.config.schema import Configuration
-from app.doctor.reading import list_all
 from app.doctor.report import Check
-from app.kube.api import Client
+from app.kube.api import Client, list_all
 from app.objects.fields import listed
 from app.rules.kinds import DEVICE_CLASS, RESOURCE_CLAIM
 from app.rules.labels import MNNVL_MANAGED

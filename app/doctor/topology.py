@@ -4,9 +4,8 @@ objects of a former dialect, and the conditions of the current objects."""
 from collections.abc import Sequence
 
 from app.cluster.dialects import dialect_of
-from app.doctor.reading import list_all
 from app.doctor.report import Check
-from app.kube.api import Client, Object, find
+from app.kube.api import Client, Object, find, list_all
 from app.objects.fields import listed
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER

@@ -192,6 +192,15 @@ async def find(
         return None
 
 
+async def list_all(client: Reader, resource: Resource, label_selector: str = "") -> list[Object]:
+    """All objects of `resource` with these labels, read at once. Empty if the resource is not served. Raises any other
+    ClusterError."""
+    try:
+        return (await client.list(resource, label_selector=label_selector, limit=0)).items
+    except NotFound:
+        return []
+
+
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
     """The error for an HTTP response with a status of 300 or more. If the body is not a Status, such as that of a
     proxy, its text is the message."""

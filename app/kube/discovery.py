@@ -125,7 +125,8 @@ class Discovery:
             served_groups = _group_versions(await self._read("/apis")) | {("", "v1")}
             lists: dict[GroupVersion, frozenset[str]] = {}
             unread: dict[GroupVersion, ClusterError] = {}
-            for group_version in self._known_versions() & served_groups:
+            known = {(resource.group, version) for resource in self.resources for version in resource.versions}
+            for group_version in known & served_groups:
                 try:
                     lists[group_version] = await self._plurals(group_version)
                 except ClusterError as error:
@@ -152,9 +153,6 @@ class Discovery:
         versions = {r: [version for version in r.versions if (r.group, version) in groups] for r in self.resources}
         self._has_refreshed.set()
         self._set_served({resource: served[0] for resource, served in versions.items() if served})
-
-    def _known_versions(self) -> set[GroupVersion]:
-        return {(resource.group, version) for resource in self.resources for version in resource.versions}
 
     async def _plurals(self, group_version: GroupVersion) -> frozenset[str]:
         group, version = group_version
