@@ -236,10 +236,8 @@ class Index:
     def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
         """The KAI PodGroup that a PodGang owns, or the one that its pods name."""
         owned = self._group_of_owner.get(gang.uid) if gang.uid else None
-        named = sorted({pod.group for pod in pods if pod.group})
-        return owned or next(
-            (self.pod_groups[gang.namespace, n] for n in named if (gang.namespace, n) in self.pod_groups), None
-        )
+        named = (self.pod_groups.get((gang.namespace, name)) for name in sorted({pod.group for pod in pods}))
+        return owned or next(filter(None, named), None)
 
     # What is taken of nodes.
 

@@ -3,6 +3,7 @@
 import pytest
 
 from app.explain.facts.fields import reader
+from app.explain.facts.grove import Asked
 from app.explain.facts.kai import Workload, WorkloadGroup
 from app.explain.reasons import RULES
 from tests.explain import fleet
@@ -49,6 +50,15 @@ def test_the_reason_is_found(row: Row, dialect: str) -> None:
 def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
     reasons = answer(facts(**{**start(dialect), **row.miss})).reasons
     assert row.id not in {reason.id for reason in reasons}
+
+
+def test_the_evidence_for_a_missing_topology_is_the_field_that_names_it() -> None:
+    asked = Asked("zone", "", "other", "pack.required")
+    given = facts(**{**fleet.today(), "sets": (fleet.pcs(asked=asked),), "gangs": (fleet.gang(topology=""),)})
+    [reason] = [reason for reason in answer(given).reasons if reason.id == "LevelUnknown"]
+    assert [(evidence.field, evidence.value) for evidence in reason.evidence] == [
+        ("spec.template.topologyConstraint.topologyName", "other")
+    ]
 
 
 def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:

@@ -28,7 +28,8 @@ def _unknown_domains(pcs: PodCliqueSet, topology: Topology) -> Iterator[Reason]:
     if cluster is None:
         for asked in [asked for asked in constraints if asked.topology][:1]:
             text = f"There is no topology {asked.topology}, which the set names"
-            evidence = (Evidence(pcs.ref, asked.field.rsplit(".", 1)[0] + ".topologyName", asked.topology),)
+            constraint = asked.field.removesuffix(".required").removesuffix(".pack").removesuffix(".packDomain")
+            evidence = (Evidence(pcs.ref, f"{constraint}.topologyName", asked.topology),)
             remedy = "correct topologyName, or have a ClusterTopologyBinding of this name made"
             yield Reason("LevelUnknown", (pcs.ref,), text, remedy, "you", evidence)
         return
