@@ -66,7 +66,7 @@ def _group(name: str, versions: Iterable[str]) -> Object:
 
 
 def _resource_list(registry: Registry, group: str, version: str) -> Object | None:
-    served = _versions(registry).get(group, {}).get(version)
+    served = [item for item in registry.all() if (item.group, item.version) == (group, version)]
     if not served:
         return None
     resources = [entry for item in served for entry in _resources(item)]
