@@ -111,7 +111,7 @@ class Cluster:
                     last = await look()
                     if expected(last):
                         return last
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.2)
         except TimeoutError:
             raise AssertionError(f"not within {PATIENCE:g} s; last seen: {last!r}\n{self.logs()}") from None
 

@@ -28,7 +28,7 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-PERIOD = 0.1
+PERIOD = 0.2
 
 
 @dataclass

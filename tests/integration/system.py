@@ -75,15 +75,18 @@ async def connect(api: ApiServer, context: str) -> HttpClient:
 
 
 async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], object] = bool) -> T:
-    """What `look` gives as soon as it is `wanted`; an AssertionError with the last of it after 20 s."""
+    """What `look` gives as soon as it is `wanted`; an AssertionError with the last of it after 20 s. It looks less
+    often as time passes, because each look costs requests."""
     last: T | None = None
+    pause = 0.01
     try:
         async with asyncio.timeout(PATIENCE):
             while True:
                 last = await look()
                 if wanted(last):
                     return last
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(pause)
+                pause = min(1.5 * pause, 0.2)
     except TimeoutError:
         raise AssertionError(f"not within {PATIENCE:g} s; last seen: {last!r}") from None
 
