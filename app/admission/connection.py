@@ -20,12 +20,10 @@ from app.admission.serving import Serving
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 64 * 1024
-"""The most bytes of a head, and of the bytes that are kept while a verdict is
-awaited. The head of an API server has a few hundred bytes."""
+"""The most bytes of a head, and of those that are kept while a verdict is awaited. API servers send a few hundred."""
 
 MOST_OF_A_TURN = 4
-"""The most requests of one connection that are answered in a turn of the event loop,
-so that a client that pipelines very many of them does not delay others."""
+"""The most requests of a connection that are answered in a turn of the event loop, so that others are not delayed."""
 
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
