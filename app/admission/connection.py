@@ -22,9 +22,6 @@ log = logging.getLogger(__name__)
 MAX_HEAD = 64 * 1024
 """The most bytes of a head, and of those that are kept while a verdict is awaited. API servers send a few hundred."""
 
-MOST_OF_A_TURN = 4
-"""The most requests of a connection that are answered in a turn of the event loop, so that others are not delayed."""
-
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
     b"connection: close\r\n\r\n%b"
@@ -126,16 +123,13 @@ class Connection(asyncio.Protocol):
             self._fail()
 
     def _read(self, data: bytes) -> None:
-        """Answers the requests in `data`, up to one that has to wait or is incomplete, and
-        keeps the remaining bytes. After MOST_OF_A_TURN requests, it continues in the next turn."""
+        """Answers the requests in `data`, up to one that has to wait or is
+        incomplete, and keeps the remaining bytes."""
         self._is_active = True
         self._kept = b""
-        position, behind, size, requests = -1, 0, len(data), 0
+        position, behind, size = -1, 0, len(data)
         while position < behind < size and self._unread_at is None:
-            if requests == MOST_OF_A_TURN:
-                self._loop.call_soon(self._read_kept)
-                break
-            position, requests = behind, requests + 1
+            position = behind
             if self._state is _AT_HEAD:
                 behind = self._read_head(data, position)
             elif self._state is _IN_BODY or self._state is _SKIPPING:
