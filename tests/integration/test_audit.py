@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from app.commands.beside import ApiServer
 from app.objects.resource import Resource
@@ -25,6 +26,11 @@ def former() -> Sequence[Resource]:
     return (POD_CLIQUE_SET, POD_GROUP)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def topology(clients: Users) -> None:
+    await clients.admin.create(CLUSTER_TOPOLOGY, builders.cluster_topology("grove-topology", rack="k/rack"))
+
+
 async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
     """Exit code, lines of standard output, and standard error."""
     command = [sys.executable, "-m", "app", "audit", "--kubeconfig", str(api.kubeconfig), "--context", "operator"]
@@ -35,10 +41,10 @@ async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
     return process.returncode or 0, out.decode().splitlines(), err.decode()
 
 
+@pytest.mark.usefixtures("topology")
 async def test_of_5000_podgroups_the_37_that_offend_are_named(
     api: ApiServer, clients: Users, namespace: str, kind: str
 ) -> None:
-    await clients.admin.create(CLUSTER_TOPOLOGY, builders.cluster_topology("grove-topology", rack="k/rack"))
     count = PODGROUPS if kind == "sandbox" else 500
     offenders = {f"pg-{number}" for number in range(0, count, count // OFFENDERS)}
     offenders = set(sorted(offenders)[:OFFENDERS])
@@ -67,6 +73,7 @@ async def test_of_5000_podgroups_the_37_that_offend_are_named(
     assert err == ""
 
 
+@pytest.mark.usefixtures("topology")
 async def test_a_cluster_that_is_well_is_said_to_be(api: ApiServer, namespace: str) -> None:
     code, lines, _ = await audit(api, "--namespace", namespace)
     assert (code, len(lines)) == (0, 7)
