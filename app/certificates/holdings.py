@@ -1,7 +1,7 @@
 """The content of the certificate Secret: the CA that signs, the serving certificate, and all trusted CAs.
 
-ca.crt   the bundle: the signing CA, then the retired CAs     ca.key   the key of the signing CA tls.crt  the serving
-certificate                              tls.key  its key
+- `ca.crt`: the bundle, which is the signing CA and then the retired CAs; `ca.key`: the key of the signing CA
+- `tls.crt`: the serving certificate; `tls.key`: its key
 
 The serving certificate may be signed by a retired CA, because a new CA must be trusted before a certificate that it
 signed is shown.

@@ -32,23 +32,28 @@ def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Clu
 
 def take_in(cluster: Cluster, document: Object) -> None:
     """Adds a document to a cluster that `cluster_of` returned. It replaces a document of the same name."""
-    objects, resource = cluster.client, _resource_of(document)
-    assert isinstance(objects, DocumentObjects)
-    stored = objects.add(document)
-    for fact, store in cluster.stores:
-        if stored is not None and fact.resource == resource:
-            store.apply(WatchEvent("MODIFIED", stored))
+    stored = _documents_of(cluster).add(document)
+    if stored is not None:
+        _apply(cluster, _resource_of(document), WatchEvent("MODIFIED", stored))
 
 
 def take_out(cluster: Cluster, group: str, plural: str, namespace: str, name: str) -> None:
     """Removes a document from a cluster that `cluster_of` returned."""
-    objects = cluster.client
-    assert isinstance(objects, DocumentObjects)
     resource = next(resource for resource in ALL if (resource.group, resource.plural) == (group, plural))
-    removed = objects.remove(resource, name, namespace)
+    removed = _documents_of(cluster).remove(resource, name, namespace)
+    if removed is not None:
+        _apply(cluster, resource, WatchEvent("DELETED", removed))
+
+
+def _documents_of(cluster: Cluster) -> "DocumentObjects":
+    assert isinstance(cluster.client, DocumentObjects)
+    return cluster.client
+
+
+def _apply(cluster: Cluster, resource: Resource | None, event: WatchEvent) -> None:
     for fact, store in cluster.stores:
-        if removed is not None and fact.resource == resource:
-            store.apply(WatchEvent("DELETED", removed))
+        if fact.resource == resource:
+            store.apply(event)
 
 
 def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object]]) -> None:
