@@ -1,3 +1,5 @@
-"""grove-admission: admission webhooks and reconcilers for Grove, the KAI Scheduler and NVIDIA ComputeDomains."""
+"""grove-admission: admission webhooks and reconcilers for Grove, the KAI Scheduler and NVIDIA
+ComputeDomains.
+"""
 
 __version__ = "0.6.0"

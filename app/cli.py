@@ -33,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNUSABLE
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output, such as `head`, has ended; prevents the flush at exit
+    except (
+        BrokenPipeError
+    ):  # the reader of our output, such as `head`, has ended; prevents the flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
@@ -41,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     """The parser, and the parsers of all commands without their options."""
     parser = argparse.ArgumentParser(
-        prog="grove-admission", description="Admission webhooks for Grove, the KAI Scheduler and NVIDIA ComputeDomains."
+        prog="grove-admission",
+        description="Admission webhooks for Grove, the KAI Scheduler and NVIDIA ComputeDomains.",
     )
     parser.add_argument("--version", action="version", version=f"grove-admission {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -1,4 +1,7 @@
-"""Logs as lines of JSON, or as readable lines on a terminal. `server/verdict_log` writes the log of verdicts."""
+"""Logs as lines of JSON, or as readable lines on a terminal.
+
+`server/verdict_log` writes the log of verdicts.
+"""
 
 import json
 import logging
@@ -21,15 +24,21 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {name: value for name in ("path", "uid") if (value := getattr(record, name, None)) is not None}
+        line |= {
+            name: value
+            for name in ("path", "uid")
+            if (value := getattr(record, name, None)) is not None
+        }
         if record.exc_info and record.exc_info[0] is not None:
             line["trace"] = "".join(traceback.format_exception(*record.exc_info))
         return json.dumps(line, default=str)
 
 
 class ReadableFormatter(logging.Formatter):
-    """A short line for each record, such as `12:00:01  warning  message`. Levels below warning are not shown. A trace
-    follows on separate lines."""
+    """A short line for each record, such as `12:00:01  warning  message`.
+
+    Levels below warning are not shown. A trace follows on separate lines.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         level = f"{record.levelname.lower()}  " if record.levelno >= logging.WARNING else ""
@@ -43,12 +52,17 @@ class ReadableFormatter(logging.Formatter):
 
 
 def is_readable(log_format: str, stream: TextIO) -> bool:
-    """Whether lines to `stream` are for people. `log_format` is json, text, or "" to decide by the stream."""
+    """Whether lines to `stream` are for people.
+
+    `log_format` is json, text, or "" to decide by the stream.
+    """
     return log_format == "text" or (not log_format and stream.isatty())
 
 
 def one_line(text: str) -> str:
-    """`text` with control characters as codes, so that a name cannot begin a new line or change colours."""
+    """`text` with control characters as codes, so that a name cannot begin a new line or change
+    colours.
+    """
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
@@ -60,16 +74,21 @@ def time_of_day(seconds: float) -> str:
 def timestamp(seconds: float) -> str:
     """RFC 3339 in UTC with milliseconds."""
     whole = int(seconds)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1000):03d}Z"
+    milliseconds = int((seconds - whole) * 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{milliseconds:03d}Z"
 
 
 def set_up(level: str, log_format: str = "") -> None:
-    """Makes all loggers write to stderr: readable lines on a terminal and JSON elsewhere, unless `log_format` is
-    given."""
+    """Makes all loggers write to stderr: readable lines on a terminal and JSON elsewhere, unless
+    `log_format` is given.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(ReadableFormatter() if is_readable(log_format, sys.stderr) else JsonFormatter())
+    handler.setFormatter(
+        ReadableFormatter() if is_readable(log_format, sys.stderr) else JsonFormatter()
+    )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are about invalid requests
+    # its warnings are about invalid requests
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -1,7 +1,8 @@
-"""Peak memory and time of `grove-admission audit` on 5,000 and on 50,000 PodGroups, of which 37 offend.
+"""Peak memory and time of `grove-admission audit` on 5,000 and on 50,000 PodGroups, of which 37
+offend.
 
-The API server is our sandbox, in a process of its own; each audit is another process, whose peak resident memory is
-what the kernel says at its end. An audit of an empty cluster is the floor.
+The API server is our sandbox, in a process of its own; each audit is another process, whose peak
+resident memory is what the kernel says at its end. An audit of an empty cluster is the floor.
 """
 
 import argparse
@@ -21,12 +22,15 @@ from bench_common import ENVIRONMENT, ROOT, process, until
 
 from app.sandbox.sandbox import Sandbox
 
-OFFENDERS, PATIENCE = 37, 600.0
+OFFENDERS = 37
+PATIENCE = 600.0
 
 
 @dataclass(frozen=True)
 class Audited:
-    """An audit: its peak of resident bytes, its seconds, the objects that it read, and the findings."""
+    """An audit: its peak of resident bytes, its seconds, the objects that it read, and the
+    findings.
+    """
 
     peak: int
     seconds: float
@@ -45,12 +49,16 @@ def main() -> int:
     print(f"{'PodGroups':>10}{'found':>8}{'peak MiB':>10}{'seconds':>9}")
     for count in arguments.counts:
         audited = measured(count)
-        print(f"{audited.looked_at:10,}{audited.findings:8,}{audited.peak / 2**20:10.1f}{audited.seconds:9.2f}")
+        print(
+            f"{audited.looked_at:10,}{audited.findings:8,}{audited.peak / 2**20:10.1f}{audited.seconds:9.2f}"
+        )
     return 0
 
 
 def objects(count: int) -> Iterator[dict[str, Any]]:
-    """PodGroups with eight SubGroups; 37 of them, spread evenly, have one that begins with a capital letter."""
+    """PodGroups with eight SubGroups; 37 of them, spread evenly, have one that begins with a
+    capital letter.
+    """
     yield {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "ClusterTopology",
@@ -93,14 +101,26 @@ def measured(count: int) -> Audited:
 
 
 def audited(directory: Path) -> Audited:
-    command = [sys.executable, "-m", "app", "audit", "--output", "json", "--kubeconfig", str(directory / "kubeconfig")]
-    report, begin = directory / "report", time.monotonic()
+    command = [
+        sys.executable,
+        "-m",
+        "app",
+        "audit",
+        "--output",
+        "json",
+        "--kubeconfig",
+        str(directory / "kubeconfig"),
+    ]
+    report = directory / "report"
+    begin = time.monotonic()
     with report.open("wb") as out:
         pid = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=out).pid
         _, _, usage = os.wait4(pid, 0)
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     counted = lines[-1]["summary"]["counts"]["PodGroup"]
-    return Audited(usage.ru_maxrss * 1024, time.monotonic() - begin, counted["lookedAt"], counted["found"])
+    return Audited(
+        usage.ru_maxrss * 1024, time.monotonic() - begin, counted["lookedAt"], counted["found"]
+    )
 
 
 if __name__ == "__main__":

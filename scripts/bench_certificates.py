@@ -1,9 +1,10 @@
 """Failed calls while CA and certificate are rotated under load.
 
-Two servers with self-managed certificates that live for seconds, beside the sandbox's API server and behind a balancer.
-The client checks certificates as an API server does: against the caBundle of the webhook configuration, which it sees
-half a second late. Some connections are kept over all rotations, some calls take a new one each, and the rest take an
-idle one as long as the caBundle stays the same.
+Two servers with self-managed certificates that live for seconds, beside the sandbox's API server
+and behind a balancer. The client checks certificates as an API server does: against the caBundle of
+the webhook configuration, which it sees half a second late. Some connections are kept over all
+rotations, some calls take a new one each, and the rest take an idle one as long as the caBundle
+stays the same.
 """
 
 import argparse
@@ -38,19 +39,24 @@ from app.webhooks.configurations import ServiceTarget, webhook_configurations
 NAME = "grove-admission.grove-system.svc"
 PATH = "/validate/podgroup"
 LATE_SECONDS = 0.5
-KEPT, PATIENCE = 4, 5.0
+KEPT = 4
+PATIENCE = 5.0
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 server: {{drainSeconds: 0}}
 certificates: {{mode: self-managed, validityHours: {leaf}, caValidityHours: {ca}, settleSeconds: {settle}}}
 """
-LEAF_SECONDS, CA_SECONDS, SETTLE_SECONDS = 8, 24, 1
+LEAF_SECONDS = 8
+CA_SECONDS = 24
+SETTLE_SECONDS = 1
 
 
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rotations", type=int, default=20, help="of the CA; the certificate rotates more often")
+    parser.add_argument(
+        "--rotations", type=int, default=20, help="of the CA; the certificate rotates more often"
+    )
     parser.add_argument("--rate", type=float, default=200.0, help="calls a second")
     arguments = parser.parse_args()
     async with system() as (balancer, kubeconfig, ports), balancer.listening() as port:
@@ -68,9 +74,12 @@ async def main() -> int:
 
 @contextlib.asynccontextmanager
 async def system() -> AsyncIterator[tuple[Balancer, Path, list[int]]]:
-    """The API server with the webhook configurations as they are installed, without a caBundle, and two servers."""
+    """The API server with the webhook configurations as they are installed, without a caBundle, and
+    two servers.
+    """
     with tempfile.TemporaryDirectory() as name:
-        directory, balancer = Path(name), Balancer()
+        directory = Path(name)
+        balancer = Balancer()
         hours = {"leaf": LEAF_SECONDS / 3600, "ca": CA_SECONDS / 3600, "settle": SETTLE_SECONDS}
         (directory / "config.yaml").write_text(CONFIGURATION.format(**hours))
         sandbox = Sandbox(state_dir=directory)
@@ -116,7 +125,9 @@ async def rotations(ports: list[int]) -> dict[str, int]:
     done = {"ca": 0, "leaf": 0}
     for port in ports:
         text = await seen(port, "/metrics")
-        for reason, count in re.findall(r'certificate_rotations_total\{reason="(\w+)"\} (\d+)', text):
+        for reason, count in re.findall(
+            r'certificate_rotations_total\{reason="(\w+)"\} (\d+)', text
+        ):
             done[reason] = done.get(reason, 0) + int(count)
     return done
 
@@ -132,8 +143,10 @@ class Load(bench_common.Load):
     _idle: list[Connection] = field(default_factory=list)
 
     def trust(self, bundle: bytes) -> None:
-        """From now on connections are checked against `bundle` (PEM). As an API server does, what was opened under
-        another one isn't used again."""
+        """From now on connections are checked against `bundle` (PEM).
+
+        As an API server does, what was opened under another one isn't used again.
+        """
         self.bundles += 1
         self.trusted = ssl.create_default_context(cadata=bundle.decode())
         while self._idle:
@@ -175,7 +188,9 @@ class Load(bench_common.Load):
 
     async def _connect(self) -> Connection:
         self.connections += 1
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trusted, server_hostname=NAME)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self.trusted, server_hostname=NAME
+        )
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         self.certificates.add(hashlib.sha256(shown).hexdigest())
         return reader, writer
@@ -184,7 +199,8 @@ class Load(bench_common.Load):
 @contextlib.asynccontextmanager
 async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
     """Tells `load` the caBundle of the webhook that is called, late."""
-    loop, first = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    first = asyncio.Event()
 
     def changed(_key: object, _before: str | None, after: str | None) -> None:
         if after:
@@ -205,7 +221,9 @@ async def watched_bundle(kubeconfig: Path, load: Load) -> AsyncIterator[None]:
 
 def ca_bundle(configuration: dict) -> str:  # type: ignore[type-arg]
     clients = [webhook["clientConfig"] for webhook in configuration["webhooks"]]
-    return next(client.get("caBundle", "") for client in clients if client["service"]["path"] == PATH)
+    return next(
+        client.get("caBundle", "") for client in clients if client["service"]["path"] == PATH
+    )
 
 
 if __name__ == "__main__":

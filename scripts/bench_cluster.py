@@ -1,7 +1,9 @@
-"""The API server of `bench_console`: 15,000 nodes, 20,000 PodCliques and many pods, as bytes that are cut into pages.
+"""The API server of `bench_console`: 15,000 nodes, 20,000 PodCliques and many pods, as bytes that
+are cut into pages.
 
-`bench_cluster.py DIRECTORY PODS` writes a kubeconfig there once it serves. `/change/pod/NUMBER/NODE`,
-`/change/worker/NUMBER/NODE` and `/change/node/NUMBER/true` send an event to the watches, and change no list.
+`bench_cluster.py DIRECTORY PODS` writes a kubeconfig there once it serves.
+`/change/pod/NUMBER/NODE`, `/change/worker/NUMBER/NODE` and `/change/node/NUMBER/true` send an event
+to the watches, and change no list.
 """
 
 import asyncio
@@ -12,16 +14,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-NODES, BLOCKS, RACKS, CLIQUES = 15_000, 39, 936, 20_000
-NODE_BYTES, POD_BYTES, CLIQUE_BYTES = 12_000, 3_000, 4_000
-ZONE, BLOCK, RACK, HOST = (
-    "topology.kubernetes.io/zone",
-    "example.com/block",
-    "example.com/rack",
-    "kubernetes.io/hostname",
-)
+NODES = 15_000
+BLOCKS = 39
+RACKS = 936
+CLIQUES = 20_000
+NODE_BYTES = 12_000
+POD_BYTES = 3_000
+CLIQUE_BYTES = 4_000
+ZONE = "topology.kubernetes.io/zone"
+BLOCK = "example.com/block"
+RACK = "example.com/rack"
+HOST = "kubernetes.io/hostname"
 LEVELS = {"zone": ZONE, "block": BLOCK, "rack": RACK, "host": HOST}
-NAMESPACE, SET, MEMBERS = "inference", "llm-serve", 12
+NAMESPACE = "inference"
+SET = "llm-serve"
+MEMBERS = 12
 WORKERS = f"{SET}-0-workers"
 Object = dict[str, Any]
 
@@ -29,7 +36,10 @@ Object = dict[str, Any]
 def padded(obj: Object, size: int) -> bytes:
     """As JSON, made as long as real ones by managedFields."""
     text = json.dumps(obj)
-    fields = [{"manager": "kubelet", "fieldsV1": {f"f:field-{n}": {} for n in range(40)}} for _ in range(64)]
+    fields = [
+        {"manager": "kubelet", "fieldsV1": {f"f:field-{n}": {} for n in range(40)}}
+        for _ in range(64)
+    ]
     obj["metadata"]["managedFields"] = fields[: max(1, (size - len(text)) // 900)]
     return json.dumps(obj).encode()
 
@@ -38,26 +48,53 @@ def node(number: int) -> Object:
     rack = number * RACKS // NODES
     block = rack * BLOCKS // RACKS
     name = f"gpu-{number:05}"
-    labels = {ZONE: f"zone-{block // 10}", BLOCK: f"block-{block:02}", RACK: f"rack-{rack:03}", HOST: name}
+    labels = {
+        ZONE: f"zone-{block // 10}",
+        BLOCK: f"block-{block:02}",
+        RACK: f"rack-{rack:03}",
+        HOST: name,
+    }
     labels |= {f"feature.node.kubernetes.io/cpu-{n}": "true" for n in range(30)}
     amounts = {"cpu": "192", "memory": "2048Gi", "pods": "250", "nvidia.com/gpu": "8"}
-    status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
-    status |= {"images": [{"names": [f"registry.example/image-{n}@sha256:{n:064}"], "sizeBytes": n} for n in range(30)]}
-    return {"metadata": {"name": name, "uid": f"node-{number}", "labels": labels}, "spec": {}, "status": status}
+    status = {
+        "allocatable": amounts,
+        "capacity": amounts,
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    status |= {
+        "images": [
+            {"names": [f"registry.example/image-{n}@sha256:{n:064}"], "sizeBytes": n}
+            for n in range(30)
+        ]
+    }
+    return {
+        "metadata": {"name": name, "uid": f"node-{number}", "labels": labels},
+        "spec": {},
+        "status": status,
+    }
 
 
 def pod(namespace: str, name: str, gpus: int, where: str = "", **metadata: Any) -> Object:
     resources = {"requests": {"cpu": "4", "memory": "32Gi", "nvidia.com/gpu": str(gpus)}}
     env = [{"name": f"VARIABLE_{n}", "value": "value"} for n in range(10)]
-    containers = [{"name": "main", "image": "registry.example/main:1", "resources": resources, "env": env}]
-    spec: Object = {"schedulerName": "kai-scheduler", "containers": containers} | ({"nodeName": where} if where else {})
+    containers = [
+        {"name": "main", "image": "registry.example/main:1", "resources": resources, "env": env}
+    ]
+    spec: Object = {"schedulerName": "kai-scheduler", "containers": containers} | (
+        {"nodeName": where} if where else {}
+    )
     status = {"phase": "Running" if where else "Pending"}
-    return {"metadata": {"name": name, "namespace": namespace, "uid": name, **metadata}, "spec": spec, "status": status}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": name, **metadata},
+        "spec": spec,
+        "status": status,
+    }
 
 
 def worker(number: int, where: str = "") -> Object:
     """A pod of the gang."""
-    labels, annotations = labels_of(SET, WORKERS), {"pod-group-name": f"{SET}-0"}
+    labels = labels_of(SET, WORKERS)
+    annotations = {"pod-group-name": f"{SET}-0"}
     return pod(NAMESPACE, f"{WORKERS}-{number}", 8, where, labels=labels, annotations=annotations)
 
 
@@ -72,8 +109,21 @@ def labels_of(pcs: str, clique: str) -> dict[str, str]:
 
 def clique(pcs: str, name: str, replicas: int) -> Object:
     template = pod(NAMESPACE, name, 8)["spec"]
-    spec = {"replicas": replicas, "minAvailable": replicas, "roleName": "worker", "podSpec": template}
-    return {"metadata": {"name": name, "namespace": NAMESPACE, "uid": name, "labels": labels_of(pcs, "")}, "spec": spec}
+    spec = {
+        "replicas": replicas,
+        "minAvailable": replicas,
+        "roleName": "worker",
+        "podSpec": template,
+    }
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": name,
+            "labels": labels_of(pcs, ""),
+        },
+        "spec": spec,
+    }
 
 
 def objects(pods: int) -> Iterator[tuple[str, Object, int]]:
@@ -81,7 +131,11 @@ def objects(pods: int) -> Iterator[tuple[str, Object, int]]:
     for number in range(NODES):
         yield "/api/v1/nodes", node(number), NODE_BYTES
     for number in range(pods - MEMBERS):
-        where = f"gpu-{number % NODES:05}" if pods > NODES or number % 2 else f"gpu-{(number * 3) % NODES:05}"
+        where = (
+            f"gpu-{number % NODES:05}"
+            if pods > NODES or number % 2
+            else f"gpu-{(number * 3) % NODES:05}"
+        )
         yield "/api/v1/pods", pod("research", f"batch-{number}", 1, where), POD_BYTES
     for number in range(MEMBERS):
         yield "/api/v1/pods", worker(number), POD_BYTES
@@ -99,8 +153,16 @@ def objects(pods: int) -> Iterator[tuple[str, Object, int]]:
 def singles(workers: str) -> Iterator[tuple[str, Object]]:
     levels = [{"domain": domain, "key": key} for domain, key in LEVELS.items()]
     metadata = {"name": "grove-topology", "uid": "topology"}
-    yield "/apis/grove.io/v1alpha1/clustertopologies", {"metadata": metadata, "spec": {"levels": levels}}
-    owner = {"kind": "ClusterTopology", "name": "grove-topology", "uid": "topology", "controller": True}
+    yield (
+        "/apis/grove.io/v1alpha1/clustertopologies",
+        {"metadata": metadata, "spec": {"levels": levels}},
+    )
+    owner = {
+        "kind": "ClusterTopology",
+        "name": "grove-topology",
+        "uid": "topology",
+        "controller": True,
+    }
     kai = {"name": "grove-topology", "ownerReferences": [owner]}
     keys = [{"nodeLabel": key} for key in LEVELS.values()]
     yield "/apis/kai.scheduler/v1alpha1/topologies", {"metadata": kai, "spec": {"levels": keys}}
@@ -131,7 +193,10 @@ def singles(workers: str) -> Iterator[tuple[str, Object]]:
     }
     yield "/apis/scheduling.run.ai/v2alpha2/podgroups", {"metadata": group, "spec": spec}
     yield "/apis/scheduling.run.ai/v2/queues", {"metadata": {"name": "root"}, "spec": {}}
-    yield "/apis/scheduling.run.ai/v2/queues", {"metadata": {"name": "team-llm"}, "spec": {"parentQueue": "root"}}
+    yield (
+        "/apis/scheduling.run.ai/v2/queues",
+        {"metadata": {"name": "team-llm"}, "spec": {"parentQueue": "root"}},
+    )
 
 
 GROUPS = {
@@ -152,7 +217,12 @@ class Lists:
         self._lists: dict[str, list[tuple[str, str, dict[str, str], bytes]]] = {}
         for path, obj, size in objects(pods):
             metadata = obj["metadata"]
-            entry = (metadata.get("namespace", ""), metadata["name"], metadata.get("labels") or {}, padded(obj, size))
+            entry = (
+                metadata.get("namespace", ""),
+                metadata["name"],
+                metadata.get("labels") or {},
+                padded(obj, size),
+            )
             self._lists.setdefault(path, []).append(entry)
         for entries in self._lists.values():
             entries.sort(key=lambda entry: entry[:2])  # as API servers do
@@ -161,17 +231,31 @@ class Lists:
     def answer(self, url: str) -> tuple[int, bytes]:
         parts = urlsplit(url)
         if parts.path == "/apis":
-            groups = [{"name": g, "versions": [{"version": v} for v in versions]} for g, versions in GROUPS.items()]
+            groups = [
+                {"name": g, "versions": [{"version": v} for v in versions]}
+                for g, versions in GROUPS.items()
+            ]
             return 200, json.dumps({"kind": "APIGroupList", "groups": groups}).encode()
         group_version = parts.path.rstrip("/")
-        plurals = [path.rpartition("/")[2] for path in self._lists if path.rpartition("/")[0] == group_version]
+        plurals = [
+            path.rpartition("/")[2]
+            for path in self._lists
+            if path.rpartition("/")[0] == group_version
+        ]
         if plurals:
             return 200, json.dumps({"resources": [{"name": plural} for plural in plurals]}).encode()
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path, namespace, name = split(parts.path)
         if name:
-            bodies = (data for space, own, _, data in self._lists.get(path, ()) if (space, own) == (namespace, name))
-            return next(((200, data) for data in bodies), (404, b'{"kind":"Status","code":404,"details":{"name":"x"}}'))
+            bodies = (
+                data
+                for space, own, _, data in self._lists.get(path, ())
+                if (space, own) == (namespace, name)
+            )
+            return next(
+                ((200, data) for data in bodies),
+                (404, b'{"kind":"Status","code":404,"details":{"name":"x"}}'),
+            )
         if path not in self._lists and not path.startswith(BUILT_IN):
             return 404, b'{"kind":"Status","code":404}'
         return 200, self._page(path, namespace, query)
@@ -179,10 +263,15 @@ class Lists:
     def _page(self, path: str, namespace: str, query: dict[str, str]) -> bytes:
         selector = query.get("labelSelector", "")
         items = self._items(path, namespace, selector)
-        begin, limit = int(query.get("continue", 0)), int(query.get("limit", 0)) or len(items)
+        begin = int(query.get("continue", 0))
+        limit = int(query.get("limit", 0)) or len(items)
         end = begin + limit
         metadata: Object = {"resourceVersion": "1"}
-        metadata |= {"continue": str(end), "remainingItemCount": len(items) - end} if end < len(items) else {}
+        metadata |= (
+            {"continue": str(end), "remainingItemCount": len(items) - end}
+            if end < len(items)
+            else {}
+        )
         head = json.dumps({"kind": "List", "apiVersion": "v1", "metadata": metadata}).encode()
         return head[:-1] + b', "items": [' + b",".join(items[begin:end]) + b"]}"
 
@@ -204,7 +293,8 @@ def split(path: str) -> tuple[str, str, str]:
     root = 2 if steps[0] == "api" else 3
     namespace = ""
     if len(steps) > root + 1 and steps[root] == "namespaces":
-        namespace, steps = steps[root + 1], [*steps[:root], *steps[root + 2 :]]
+        namespace = steps[root + 1]
+        steps = [*steps[:root], *steps[root + 2 :]]
     return "/" + "/".join(steps[: root + 1]), namespace, "/".join(steps[root + 1 :])
 
 
@@ -216,7 +306,9 @@ class Watches:
         self._version = 1
 
     def add(self, path: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
         self._open.setdefault(path, []).append(writer)
 
     async def bookmarks(self) -> None:
@@ -235,8 +327,10 @@ class Watches:
 
 
 def changed(kind: str, number: int, value: str) -> tuple[str, Object]:
-    """The path of the list and the object that `/change/KIND/NUMBER/VALUE` is about: a pod of others on the node VALUE,
-    a pod of the gang there, or a node that is cordoned if VALUE is `true`."""
+    """The path of the list and the object that `/change/KIND/NUMBER/VALUE` is about: a pod of
+    others on the node VALUE, a pod of the gang there, or a node that is cordoned if VALUE is
+    `true`.
+    """
     if kind == "node":
         obj = node(number)
         obj["spec"]["unschedulable"] = value == "true"
@@ -248,12 +342,14 @@ def changed(kind: str, number: int, value: str) -> tuple[str, Object]:
 
 async def serve(directory: Path, pods: int) -> None:
     """HTTP/1.1 with keep-alive; calls are written to a file."""
-    lists, watches = Lists(pods), Watches()
+    lists = Lists(pods)
+    watches = Watches()
     log = directory / "calls"
     log.touch()
 
     async def answer(url: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        code, body = 200, b"{}"
+        code = 200
+        body = b"{}"
         if url.startswith("/change/"):
             _, _, kind, number, value = url.split("/")
             watches.send(*changed(kind, int(number), value))

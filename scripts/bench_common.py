@@ -1,4 +1,6 @@
-"""What the benchmarks share: processes, waiting, what a server says of itself, and calls at a fixed rate."""
+"""What the benchmarks share: processes, waiting, what a server says of itself, and calls at a fixed
+rate.
+"""
 
 import asyncio
 import contextlib
@@ -18,7 +20,9 @@ ROOT = Path(__file__).parent.parent
 PATIENCE = 120.0
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
-BODY = orjson.dumps(orjson.loads((ROOT / "tests" / "testdata" / "reviews" / "podgroup.valid.json").read_bytes()))
+BODY = orjson.dumps(
+    orjson.loads((ROOT / "tests" / "testdata" / "reviews" / "podgroup.valid.json").read_bytes())
+)
 REQUEST = (
     b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: grove-admission\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
@@ -28,7 +32,9 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextlib.contextmanager
-def process(command: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    command: list[str], environment: Mapping[str, str] = ENVIRONMENT
+) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as running:
         try:
             yield running
@@ -37,9 +43,27 @@ def process(command: list[str], environment: Mapping[str, str] = ENVIRONMENT) ->
 
 
 def server_options(directory: Path, port: int) -> list[str]:
-    """Of a server beside the API server whose files are in `directory`, with the configuration there."""
-    options = ["-m", "app", "serve", "--config", str(directory / "config.yaml"), "--host", "127.0.0.1"]
-    return [*options, "--port", str(port), "--kubeconfig", str(directory / "kubeconfig"), "--context", "operator"]
+    """Of a server beside the API server whose files are in `directory`, with the configuration
+    there.
+    """
+    options = [
+        "-m",
+        "app",
+        "serve",
+        "--config",
+        str(directory / "config.yaml"),
+        "--host",
+        "127.0.0.1",
+    ]
+    return [
+        *options,
+        "--port",
+        str(port),
+        "--kubeconfig",
+        str(directory / "kubeconfig"),
+        "--context",
+        "operator",
+    ]
 
 
 def until(true: Callable[[], object], patience: float = PATIENCE) -> None:
@@ -65,7 +89,9 @@ def memory(pid: int, name: str) -> int:
 
 
 def cached_objects(metrics: str) -> int:
-    return sum(int(float(count)) for count in re.findall(r"cache_objects\{[^}]*\} ([\d.e+]+)", metrics))
+    return sum(
+        int(float(count)) for count in re.findall(r"cache_objects\{[^}]*\} ([\d.e+]+)", metrics)
+    )
 
 
 def api_calls(metrics: str) -> dict[tuple[str, str], int]:
@@ -88,7 +114,10 @@ async def answer(connection: Connection, request: bytes) -> tuple[bytes, bytes]:
 
 
 async def verdict(connection: Connection) -> bytes:
-    """Sends a request for a verdict and returns the head of the response. Raises ConnectionError for a wrong one."""
+    """Sends a request for a verdict and returns the head of the response.
+
+    Raises ConnectionError for a wrong one.
+    """
     head, body = await answer(connection, REQUEST)
     if orjson.loads(body)["response"]["allowed"] is not True:
         raise ConnectionError("not allowed")
@@ -97,7 +126,10 @@ async def verdict(connection: Connection) -> bytes:
 
 @dataclass
 class Load:
-    """Calls at a fixed rate, counted. What a call is, and what is left open at the end, is its subclass's."""
+    """Calls at a fixed rate, counted.
+
+    What a call is, and what is left open at the end, is its subclass's.
+    """
 
     port: int
     calls: int = field(default=0, kw_only=True)
@@ -129,7 +161,8 @@ class Load:
         self.milliseconds.append((asyncio.get_running_loop().time() - begin) * 1000)
 
     async def keep_calling(self, rate: float) -> None:
-        clock, next_at = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        next_at = asyncio.get_running_loop().time()
         for number in itertools.count():
             task = asyncio.create_task(self.call(number))
             self._running.add(task)

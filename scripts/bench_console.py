@@ -1,9 +1,10 @@
 """Seconds, peak memory and API calls of `explain` and `topology` in a cluster of 15,000 nodes.
 
-The cluster is made of 936 racks in 39 blocks in 4 zones, 20,000 PodCliques and 10,000 or 60,000 pods; a node is 12 KB,
-a pod 3 KB. It is served by a process that only cuts lists into pages, over plain HTTP on loopback. Each command is a
-process of its own, so its seconds include the start. `read` reads everything once. `reasons` is the work after reading,
-for a gang of 1,000 pods that no rack has room for.
+The cluster is made of 936 racks in 39 blocks in 4 zones, 20,000 PodCliques and 10,000 or 60,000
+pods; a node is 12 KB, a pod 3 KB. It is served by a process that only cuts lists into pages, over
+plain HTTP on loopback. Each command is a process of its own, so its seconds include the start.
+`read` reads everything once. `reasons` is the work after reading, for a gang of 1,000 pods that no
+rack has room for.
 """
 
 import argparse
@@ -19,7 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_cluster import CLIQUES, NAMESPACE, NODES, RACK, RACKS, SET, ZONE, clique, labels_of, node, pod, singles
+from bench_cluster import (
+    CLIQUES,
+    NAMESPACE,
+    NODES,
+    RACK,
+    RACKS,
+    SET,
+    ZONE,
+    clique,
+    labels_of,
+    node,
+    pod,
+    singles,
+)
 from bench_common import ENVIRONMENT, ROOT, process, until
 
 PAGE = 250
@@ -38,7 +52,9 @@ def main() -> int:
         print(f"{'':44}{'seconds':>9}{'CPU s':>7}{'peak MiB':>10}{'calls':>7}{'pages':>7}")
         for pods in arguments.pods:
             measure(pods)
-        print(f"load average of the last minutes: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
+        print(
+            f"load average of the last minutes: {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
+        )
         print(f"{f'reasons: 1,000 pods, {RACKS} racks (process time)':44}{reasons(100):9.3f}")
     return 0
 
@@ -46,17 +62,28 @@ def main() -> int:
 def measure(pods: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        with process([sys.executable, str(ROOT / "scripts" / "bench_cluster.py"), str(directory), str(pods)]):
+        with process(
+            [sys.executable, str(ROOT / "scripts" / "bench_cluster.py"), str(directory), str(pods)]
+        ):
             until((directory / "kubeconfig").exists, 600.0)
             for label, options in (
                 ("explain --no-room", ["explain", SET, "-n", NAMESPACE, "--no-room"]),
                 ("explain", ["explain", SET, "-n", NAMESPACE]),
                 ("topology --room 10x8 --in rack", ["topology", "--room", "10x8", "--in", "rack"]),
             ):
-                command = [sys.executable, "-m", "app", *options, "--kubeconfig", str(directory / "kubeconfig")]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "app",
+                    *options,
+                    "--kubeconfig",
+                    str(directory / "kubeconfig"),
+                ]
                 report(f"{label}, {pods:,} pods", run(command), counts(directory))
             command = [sys.executable, __file__, "--read", str(directory)]
-            report(f"read all, {pods:,} pods, {CLIQUES:,} PodCliques", run(command), counts(directory))
+            report(
+                f"read all, {pods:,} pods, {CLIQUES:,} PodCliques", run(command), counts(directory)
+            )
             used = run([sys.executable, str(ROOT / "scripts" / "bench_pages.py"), str(directory)])
             report(f"console, {pods:,} pods: all of the below", used, counts(directory))
             report_pages(json.loads(used.printed))
@@ -82,7 +109,10 @@ def report_pages(measured: Object) -> None:
     """What `bench_pages` has printed, a line for each part."""
     for name, values in measured.items():
         shown = values.items() if isinstance(values, dict) else [("", values)]
-        print(f"  {name:22}" + ", ".join(f"{what} {value:,.2f}".strip() for what, value in shown), flush=True)
+        print(
+            f"  {name:22}" + ", ".join(f"{what} {value:,.2f}".strip() for what, value in shown),
+            flush=True,
+        )
 
 
 def run(command: list[str]) -> Used:
@@ -93,8 +123,11 @@ def run(command: list[str]) -> Used:
         seconds = time.monotonic() - begin
         out.seek(0)
         printed = out.read().decode()
-    if os.waitstatus_to_exitcode(status) > 2 or not printed:  # 2: without room, nothing explains that the set waits
-        raise SystemExit(f"{' '.join(command)}: exit code {os.waitstatus_to_exitcode(status)}\n{printed}")
+    # 2: without room, nothing explains that the set waits
+    if os.waitstatus_to_exitcode(status) > 2 or not printed:
+        raise SystemExit(
+            f"{' '.join(command)}: exit code {os.waitstatus_to_exitcode(status)}\n{printed}"
+        )
     return Used(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, printed)
 
 
@@ -125,7 +158,9 @@ def read(directory: Path) -> Object:
 
 
 def reasons(gangs: int) -> float:
-    """Process seconds of all reasons of a gang of `gangs` replicas of ten pods, once the facts are joined."""
+    """Process seconds of all reasons of a gang of `gangs` replicas of ten pods, once the facts are
+    joined.
+    """
     from dataclasses import replace
 
     from app.explain.answer import explain
@@ -136,10 +171,16 @@ def reasons(gangs: int) -> float:
     workers = [f"{SET}-0-g-{number}-w" for number in range(gangs)]
     documents = [obj | {"apiVersion": "v1", "kind": "Node"} for obj in map(node, range(NODES))]
     busy = [pod("research", f"batch-{n}", 8, f"gpu-{n:05}") for n in range(NODES) if n % 16 < 7]
-    own = [pod(NAMESPACE, f"{w}-{n}", 8, labels=labels_of(SET, w)) for w in workers for n in range(10)]
+    own = [
+        pod(NAMESPACE, f"{w}-{n}", 8, labels=labels_of(SET, w)) for w in workers for n in range(10)
+    ]
     documents += [obj | {"apiVersion": "v1", "kind": "Pod"} for obj in (*busy, *own)]
     for path, obj in singles(workers[0]):
-        kinds = {"clustertopologies": "ClusterTopology", "topologies": "Topology", "podcliquesets": "PodCliqueSet"}
+        kinds = {
+            "clustertopologies": "ClusterTopology",
+            "topologies": "Topology",
+            "podcliquesets": "PodCliqueSet",
+        }
         kinds |= {"podgangs": "PodGang", "podgroups": "PodGroup", "queues": "Queue"}
         steps = path.strip("/").split("/")
         documents.append(obj | {"apiVersion": "/".join(steps[1:3]), "kind": kinds[steps[3]]})
@@ -157,7 +198,10 @@ def reasons(gangs: int) -> float:
                     for w in workers
                 ],
             }
-    documents += [clique(SET, w, 10) | {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique"} for w in workers]
+    documents += [
+        clique(SET, w, 10) | {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique"}
+        for w in workers
+    ]
     values: dict[str, Any] = {name: tuple(facts) for name, facts in projected(documents).items()}
     index = Index(replace(Facts(**values), now=time.time()))
     index.used, index.pods_of_clique, index.nodes  # noqa: B018

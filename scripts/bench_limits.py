@@ -1,4 +1,5 @@
-"""A server at its limits: a fixed rate, bursts after silence, a huge body, a large set, a cluster being listed.
+"""A server at its limits: a fixed rate, bursts after silence, a huge body, a large set, a cluster
+being listed.
 
 `floor` is an ASGI app on stock uvicorn that answers constant bytes; see bench_peers.py.
 """
@@ -17,7 +18,16 @@ from pathlib import Path
 import bench_memory
 import bench_verdicts
 import orjson
-from bench_common import Connection, answer, cached_objects, memory, process, server_options, until, verdict
+from bench_common import (
+    Connection,
+    answer,
+    cached_objects,
+    memory,
+    process,
+    server_options,
+    until,
+    verdict,
+)
 from bench_restarts import Load
 
 from app.admission.decide import decide
@@ -30,7 +40,9 @@ from tests.server.crowds import CROWDS, Address, allow_many_files
 
 SERVERS = ("ours", "floor")
 TURNS = 5
-BURSTS, CALLS, GAP_SECONDS = 20, 25, 6.0
+BURSTS = 20
+CALLS = 25
+GAP_SECONDS = 6.0
 HUGE = 200 * 2**20
 LISTED = 100_000
 AMONG_OTHERS = 200
@@ -40,21 +52,39 @@ async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="of the fixed rate")
     parser.add_argument("--rate", type=float, default=1000.0, help="calls a second")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the bursts' gaps and of the cluster (default: 1)")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="of the bursts' gaps and of the cluster (default: 1)",
+    )
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, bench_verdicts.servers(Path(name), set(SERVERS)) as started:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        bench_verdicts.servers(Path(name), set(SERVERS)) as started,
+    ):
         ports = {server: started[server].port for server in SERVERS}
         context = ssl.create_default_context(cafile=Path(name) / "ca.crt")
         await steady({server: Load(ports[server], context) for server in SERVERS}, arguments)
-        counted = await asyncio.gather(*(bursts(ports[server], context, arguments.scale) for server in SERVERS))
-        both = ", ".join(f"{server} {count}" for server, count in zip(SERVERS, counted, strict=True))
-        print(f"new connections in {BURSTS} bursts of {CALLS} calls, {GAP_SECONDS * arguments.scale:g} s apart: {both}")
+        counted = await asyncio.gather(
+            *(bursts(ports[server], context, arguments.scale) for server in SERVERS)
+        )
+        both = ", ".join(
+            f"{server} {count}" for server, count in zip(SERVERS, counted, strict=True)
+        )
+        print(
+            f"new connections in {BURSTS} bursts of {CALLS} calls, {GAP_SECONDS * arguments.scale:g} s apart: {both}"
+        )
         for said in ("its length said", "chunked"):
-            print(f"a body of 200 MiB, {said}: {await huge(ports['ours'], context, chunked=said == 'chunked')}")
+            print(
+                f"a body of 200 MiB, {said}: {await huge(ports['ours'], context, chunked=said == 'chunked')}"
+            )
         allow_many_files()
         for name in CROWDS:
             print(f"while there are {name} clients: {await crowded(name, ports['ours'], context)}")
-    print(f"a PodCliqueSet of 1,000 replicas takes {large_set():.2f} of the time of one of 1, with as many bytes")
+    print(
+        f"a PodCliqueSet of 1,000 replicas takes {large_set():.2f} of the time of one of 1, with as many bytes"
+    )
     print(await stall(arguments.scale))
     return 0
 
@@ -66,12 +96,17 @@ async def steady(loads: dict[str, Load], arguments: argparse.Namespace) -> None:
             async with load.calling(arguments.rate):
                 await asyncio.sleep(arguments.seconds / TURNS)
     for server, load in loads.items():
-        print(f"{server} at {arguments.rate:g} calls/s: {load.calls} calls, {load.failed} failed, ", end="")
+        print(
+            f"{server} at {arguments.rate:g} calls/s: {load.calls} calls, {load.failed} failed, ",
+            end="",
+        )
         print(f"p50 {load.percentile(50):.2f} ms, p99 {load.percentile(99):.2f} ms")
 
 
 async def bursts(port: int, context: ssl.SSLContext, scale: float) -> int:
-    """New connections in the end: calls of a burst are at once, on idle connections where there are some."""
+    """New connections in the end: calls of a burst are at once, on idle connections where there are
+    some.
+    """
     load = Load(port, context)
     for _ in range(BURSTS):
         await asyncio.gather(*(load.call() for _ in range(CALLS)))
@@ -84,10 +119,13 @@ async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
     """What is answered to a body of 200 MiB, and by how much the server's peak memory grew."""
     pid = listening_on(port)
     before = memory(pid, "VmHWM")
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context, server_hostname="localhost"
+    )
     length = b"transfer-encoding: chunked" if chunked else b"content-length: %d" % HUGE
     writer.write(
-        b"POST /validate/podgroup HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n%b\r\n\r\n" % length
+        b"POST /validate/podgroup HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n%b\r\n\r\n"
+        % length
     )
     answering = asyncio.create_task(reader.read(65536))
     piece = b"x" * 2**20
@@ -99,14 +137,19 @@ async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
     answered = await answering
     writer.close()
     head, _, body = answered.partition(b"\r\n\r\n")
-    code = orjson.loads(body)["response"]["status"]["code"] if b" 200 " in head.splitlines()[0] else "no review"
+    code = (
+        orjson.loads(body)["response"]["status"]["code"]
+        if b" 200 " in head.splitlines()[0]
+        else "no review"
+    )
     return f"a review with code {code}, peak memory {(memory(pid, 'VmHWM') - before) / 2**20:.1f} MiB more"
 
 
 async def crowded(name: str, port: int, context: ssl.SSLContext) -> str:
     """The longest verdict of another client meanwhile, and by how much the server's memory grew."""
     pid = listening_on(port)
-    before, took = peak_from_here(pid), []
+    before = peak_from_here(pid)
+    took = []
     async with connection(port, context) as opened, CROWDS[name](Address(port, context)):
         for _ in range(AMONG_OTHERS):
             begin = time.perf_counter()
@@ -114,7 +157,9 @@ async def crowded(name: str, port: int, context: ssl.SSLContext) -> str:
             took.append((time.perf_counter() - begin) * 1000)
             await asyncio.sleep(0.01)
     growth = (memory(pid, "VmHWM") - before) / 2**20
-    return f"longest of {AMONG_OTHERS} verdicts {max(took):.1f} ms, peak memory {growth:.1f} MiB more"
+    return (
+        f"longest of {AMONG_OTHERS} verdicts {max(took):.1f} ms, peak memory {growth:.1f} MiB more"
+    )
 
 
 def peak_from_here(pid: int) -> int:
@@ -143,9 +188,13 @@ def large_set() -> float:
     for replicas in ("0001", "1000"):
         loaded = orjson.loads(review)
         loaded["request"]["object"]["spec"]["replicas"] = int(replicas)
-        loaded["request"]["object"]["metadata"]["annotations"] = {"digits": "x" * (4 - len(str(int(replicas))))}
+        loaded["request"]["object"]["metadata"]["annotations"] = {
+            "digits": "x" * (4 - len(str(int(replicas))))
+        }
         body = orjson.dumps(loaded)
-        times[replicas] = min(timed(lambda body=body: decide(route, parse(body), 9.0)) for _ in range(20))
+        times[replicas] = min(
+            timed(lambda body=body: decide(route, parse(body), 9.0)) for _ in range(20)
+        )
     return times["1000"] / times["0001"]
 
 
@@ -165,13 +214,14 @@ async def stall(scale: float) -> str:
         api = [sys.executable, bench_memory.__file__, "--api", name, "--scale", str(size)]
         with process(api):
             await asyncio.to_thread(until, (directory / "loaded").exists)
-            (directory / "config.yaml").write_text(bench_memory.CONFIGURATION + bench_memory.FOLLOWING)
+            (directory / "config.yaml").write_text(
+                bench_memory.CONFIGURATION + bench_memory.FOLLOWING
+            )
             with starting(directory) as port:
                 took, cached = await probed(port, directory)
-    worst, ninety_nine = max(took), statistics.quantiles(took, n=100)[98]
-    return (
-        f"while {cached:,} objects are listed: longest answer {worst:.1f} ms, p99 {ninety_nine:.1f} ms of {len(took)}"
-    )
+    worst = max(took)
+    ninety_nine = statistics.quantiles(took, n=100)[98]
+    return f"while {cached:,} objects are listed: longest answer {worst:.1f} ms, p99 {ninety_nine:.1f} ms of {len(took)}"
 
 
 @contextlib.contextmanager
@@ -184,11 +234,15 @@ def starting(directory: Path) -> Iterator[int]:
 
 
 async def probed(port: int, directory: Path) -> tuple[list[float], int]:
-    """Milliseconds of one verdict after the other on one connection, until all caches are full; then what they hold."""
+    """Milliseconds of one verdict after the other on one connection, until all caches are full;
+    then what they hold.
+    """
     context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
     async with connection(port, context) as opened:
         took: list[float] = []
-        while len(took) < 100 or not (await got(port, context, b"/readyz"))[0].startswith(b"http/1.1 200"):
+        while len(took) < 100 or not (await got(port, context, b"/readyz"))[0].startswith(
+            b"http/1.1 200"
+        ):
             for _ in range(CALLS):
                 begin = time.perf_counter()
                 await verdict(opened)
@@ -202,7 +256,9 @@ async def probed(port: int, directory: Path) -> tuple[list[float], int]:
 async def connection(port: int, context: ssl.SSLContext) -> AsyncIterator[Connection]:
     while True:
         with contextlib.suppress(OSError):
-            opened = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+            opened = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=context, server_hostname="localhost"
+            )
             break
         await asyncio.sleep(0.01)
     try:

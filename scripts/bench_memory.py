@@ -1,8 +1,10 @@
-"""Resident memory and start time of one server beside a cluster of 15,000 nodes, 10,000 PodGangs and 20,000 PodCliques.
+"""Resident memory and start time of one server beside a cluster of 15,000 nodes, 10,000 PodGangs
+and 20,000 PodCliques.
 
-The API server is our sandbox, in a process of its own. Servers are started beside an empty cluster and beside the full
-one, which a leader has brought in step. It has a ComputeDomain and a ResourceClaim for each PodGang too. Servers take
-their credentials from the files of a service account, as in a Pod. Calls are counted from a server's own metrics.
+The API server is our sandbox, in a process of its own. Servers are started beside an empty cluster
+and beside the full one, which a leader has brought in step. It has a ComputeDomain and a
+ResourceClaim for each PodGang too. Servers take their credentials from the files of a service
+account, as in a Pod. Calls are counted from a server's own metrics.
 """
 
 import argparse
@@ -33,9 +35,15 @@ from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, plan_of, read_member
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 
-NODES, GANGS, CLIQUES, SETS = 15_000, 10_000, 20_000, 2_000
+NODES = 15_000
+GANGS = 10_000
+CLIQUES = 20_000
+SETS = 2_000
 CACHED_BY_A_FOLLOWER = NODES + SETS + 3 * GANGS
-"""Objects at scale 1: each PodGang has a ComputeDomain and a ResourceClaim. Only a leader caches PodCliques."""
+"""Objects at scale 1: each PodGang has a ComputeDomain and a ResourceClaim.
+
+Only a leader caches PodCliques.
+"""
 
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
@@ -71,13 +79,18 @@ HELD = {
 }
 
 
-SETTLE_SECONDS, PATIENCE = 5, 1200.0
-"""How long a server has nothing to do before its memory is read, and how long it may take until then."""
+SETTLE_SECONDS = 5
+PATIENCE = 1200.0
+"""How long a server has nothing to do before its memory is read, and how long it may take until
+then.
+"""
 
 
 @dataclass(frozen=True)
 class Started:
-    """What one start took: seconds to `/readyz`, resident bytes, objects cached, and calls by (verb, resource)."""
+    """What one start took: seconds to `/readyz`, resident bytes, objects cached, and calls by
+    (verb, resource).
+    """
 
     seconds: float
     resident: int
@@ -87,8 +100,9 @@ class Started:
 
 @dataclass(frozen=True)
 class Measured:
-    """Three servers, one after the other: a leader that has to patch all PodGangs, one that has nothing to do any more,
-    and one that follows."""
+    """Three servers, one after the other: a leader that has to patch all PodGangs, one that has
+    nothing to do any more, and one that follows.
+    """
 
     working: Started
     leading: Started
@@ -103,12 +117,25 @@ def main() -> int:
     if arguments.api:
         asyncio.run(run_api(arguments.api, arguments.scale))
         return 0
-    empty, full = measured(0.0), measured(arguments.scale)
+    empty = measured(0.0)
+    full = measured(arguments.scale)
     columns = (empty.following, full.following, empty.leading, full.leading)
     print(f"{'':28}{'empty':>12}{'full':>12}{'empty, leads':>14}{'full, leads':>14}")
-    print("{:28}{:12,}{:12,}{:14,}{:14,}".format("objects in caches", *(one.objects for one in columns)))
-    print("{:28}{:12.1f}{:12.1f}{:14.1f}{:14.1f}".format("resident, MiB", *(one.resident / 2**20 for one in columns)))
-    print("{:28}{:12.2f}{:12.2f}{:14.2f}{:14.2f}".format("ready after, s", *(one.seconds for one in columns)))
+    print(
+        "{:28}{:12,}{:12,}{:14,}{:14,}".format(
+            "objects in caches", *(one.objects for one in columns)
+        )
+    )
+    print(
+        "{:28}{:12.1f}{:12.1f}{:14.1f}{:14.1f}".format(
+            "resident, MiB", *(one.resident / 2**20 for one in columns)
+        )
+    )
+    print(
+        "{:28}{:12.2f}{:12.2f}{:14.2f}{:14.2f}".format(
+            "ready after, s", *(one.seconds for one in columns)
+        )
+    )
     each = [cost(empty.following, full.following), cost(empty.leading, full.leading)]
     print("{:40}{:12,.0f}{:28,.0f}".format("bytes for each object", *each))
     print(f"the leader that patched all PodGangs: {full.working.resident / 2**20:.1f} MiB")
@@ -139,7 +166,11 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
     }
     for number in range(int(NODES * scale)):
         name = f"gpu-node-{number:05}.cluster.internal"
-        places = {"zone": f"z{number // 5000}", "block": f"b{number // 500}", "rack": f"r{number // 18}"}
+        places = {
+            "zone": f"z{number // 5000}",
+            "block": f"b{number // 500}",
+            "rack": f"r{number // 18}",
+        }
         labels = {f"topology.kubernetes.io/{level}": value for level, value in places.items()}
         labels |= {
             "kubernetes.io/hostname": name,
@@ -150,18 +181,32 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
     sets = int(SETS * scale)
     for number in range(sets):
         cliques = [
-            {"name": name, "spec": {"roleName": name, "replicas": 4, "podSpec": {"containers": [{"name": "main"}]}}}
+            {
+                "name": name,
+                "spec": {
+                    "roleName": name,
+                    "replicas": 4,
+                    "podSpec": {"containers": [{"name": "main"}]},
+                },
+            }
             for name in ("leader", "worker")
         ]
         yield {
             "apiVersion": "grove.io/v1alpha1",
             "kind": "PodCliqueSet",
             "metadata": {"name": f"training-job-{number:05}", "namespace": "default"},
-            "spec": {"replicas": 5, "template": {"cliques": cliques, "topologyConstraint": {"packDomain": "rack"}}},
+            "spec": {
+                "replicas": 5,
+                "template": {"cliques": cliques, "topologyConstraint": {"packDomain": "rack"}},
+            },
         }
     for number in range(int(GANGS * scale)):
-        pcs, replica = f"training-job-{number % sets:05}", number // sets
-        labels = {"app.kubernetes.io/part-of": pcs, "grove.io/podcliqueset-replica-index": str(replica)}
+        pcs = f"training-job-{number % sets:05}"
+        replica = number // sets
+        labels = {
+            "app.kubernetes.io/part-of": pcs,
+            "grove.io/podcliqueset-replica-index": str(replica),
+        }
         groups = [
             {"name": f"{pcs}-{replica}-{clique}", "minReplicas": 4, "podReferences": []}
             for clique in ("leader", "worker")
@@ -173,7 +218,8 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
             "spec": {"podgroups": groups},
         }
     for number in range(int(CLIQUES * scale)):
-        gang, clique = number // 2, ("leader", "worker")[number % 2]
+        gang = number // 2
+        clique = ("leader", "worker")[number % 2]
         yield pod_clique(f"training-job-{gang % sets:05}", gang // sets, clique)
 
 
@@ -186,7 +232,10 @@ def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
         "grove.io/podgang": base,
     }
     claim = {"name": "mnnvl", "resourceClaimName": f"{base}-mnnvl-claim"}
-    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}, "claims": [{"name": "mnnvl"}]}}
+    container = {
+        "name": "main",
+        "resources": {"limits": {"nvidia.com/gpu": 8}, "claims": [{"name": "mnnvl"}]},
+    }
     return {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodClique",
@@ -207,7 +256,11 @@ def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
 def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
     """The ComputeDomain and the claim of a stored PodGang, which owns them."""
     pcs, _, replica = gang["metadata"]["name"].rpartition("-")
-    plan = plan_of(read_member(pod_clique(pcs, int(replica), "leader"), "default"), "replica", DEFAULT_DEVICE_CLASS)
+    plan = plan_of(
+        read_member(pod_clique(pcs, int(replica), "leader"), "default"),
+        "replica",
+        DEFAULT_DEVICE_CLASS,
+    )
     owner = read_gang(gang, "default").reference()
     made = [desired_compute_domain(plan, COMPUTE_DOMAIN.versions[0]), desired_claim(plan, "v1")]
     return [{**one, "metadata": {**one["metadata"], "ownerReferences": [owner]}} for one in made]
@@ -217,9 +270,13 @@ async def run_api(directory: Path, scale: float) -> None:
     """The API server's process: loads the objects, says that it is ready, and stays."""
     sandbox = Sandbox(state_dir=directory)
     await sandbox.start()
-    await sandbox.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}])
+    await sandbox.apply(
+        [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}]
+    )
     await sandbox.apply([HELD, *(objects(scale) if scale else ())])
-    async with HttpClient(await from_kubeconfig(sandbox.kubeconfig, "admin"), ALL, Limits(qps=10_000)) as client:
+    async with HttpClient(
+        await from_kubeconfig(sandbox.kubeconfig, "admin"), ALL, Limits(qps=10_000)
+    ) as client:
         await client.discovery.refresh()
         gangs = (await client.list(POD_GANG, "default", limit=0)).items
         await sandbox.apply([made for gang in gangs for made in mnnvl_resources(gang)])
@@ -234,24 +291,36 @@ def measured(scale: float) -> Measured:
         with process(api):
             until((directory / "loaded").exists)
             cliques = int(CLIQUES * scale)
-            working, leading = started(directory, "first", cliques), started(directory, "second", cliques)
+            working = started(directory, "first", cliques)
+            leading = started(directory, "second", cliques)
             return Measured(working, leading, started(directory, "held"))
 
 
 def started(directory: Path, lease: str, cliques: int | None = None) -> Started:
-    """Starts a server beside the API server, and looks at it once its caches are full. The name of its Lease decides
-    whether it leads.
+    """Starts a server beside the API server, and looks at it once its caches are full.
 
-    If it has to lead, `cliques` are the PodCliques that it caches then, which its metric does not count. By then, its
-    reconcilers have had nothing to do for a while, so that what they write is there for the next server.
+    The name of its Lease decides whether it leads.
+
+    If it has to lead, `cliques` are the PodCliques that it caches then, which its metric does not
+    count. By then, its reconcilers have had nothing to do for a while, so that what they write is
+    there for the next server.
     """
     port = free_port()
     (directory / "config.yaml").write_text(CONFIGURATION + ELECTION.format(lease))
-    options = ["--config", str(directory / "config.yaml"), "--host", "127.0.0.1", "--port", str(port)]
+    options = [
+        "--config",
+        str(directory / "config.yaml"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     options += ["--certs", str(directory / "webhook"), "--log-level", "warning"]
     environment = {**ENVIRONMENT, **service_account(directory)}
     begin = time.monotonic()
-    with process([sys.executable, "-c", IN_A_POD, str(directory), "serve", *options], environment) as server:
+    with process(
+        [sys.executable, "-c", IN_A_POD, str(directory), "serve", *options], environment
+    ) as server:
         until((directory / "webhook" / "ca.crt").exists)
         context = ssl.create_default_context(cafile=directory / "webhook" / "ca.crt")
         with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
@@ -261,7 +330,12 @@ def started(directory: Path, lease: str, cliques: int | None = None) -> Started:
                 until(lambda: "grove_admission_leader 1" in client.get("/metrics").text)
             for _ in range(SETTLE_SECONDS):
                 time.sleep(1)
-                until(lambda: not re.search(r"queue_depth\{[^}]*\} [1-9]", client.get("/metrics").text), PATIENCE)
+                until(
+                    lambda: (
+                        not re.search(r"queue_depth\{[^}]*\} [1-9]", client.get("/metrics").text)
+                    ),
+                    PATIENCE,
+                )
             text = client.get("/metrics").text
         resident = memory(server.pid, "VmRSS")
     return Started(seconds, resident, cached_objects(text) + (cliques or 0), api_calls(text))
@@ -275,7 +349,10 @@ def service_account(directory: Path) -> dict[str, str]:
     (directory / "token").write_text(tokens["operator"])
     (directory / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
     address = urllib.parse.urlsplit(cluster["server"])
-    return {"KUBERNETES_SERVICE_HOST": str(address.hostname), "KUBERNETES_SERVICE_PORT": str(address.port)}
+    return {
+        "KUBERNETES_SERVICE_HOST": str(address.hostname),
+        "KUBERNETES_SERVICE_PORT": str(address.port),
+    }
 
 
 def is_ready(client: httpx.Client) -> bool:

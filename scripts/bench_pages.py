@@ -1,13 +1,14 @@
 """The console over the cluster of `bench_cluster`, in a process of its own; prints JSON.
 
-`read` are the seconds until every list is in, the CPU seconds and MiB by then, and the longest stall: the most CPU time
-that the thread of the event loop took without a turn for others. Each page is asked for five times after a change of a
-pod, after a change of a node, and without a change; the middle values count, in milliseconds of CPU of this process. A
-page's elements are its start tags.
+`read` are the seconds until every list is in, the CPU seconds and MiB by then, and the longest
+stall: the most CPU time that the thread of the event loop took without a turn for others. Each page
+is asked for five times after a change of a pod, after a change of a node, and without a change; the
+middle values count, in milliseconds of CPU of this process. A page's elements are its start tags.
 
-In a real Chromium (CHROMIUM, or on PATH; with Playwright), `load` is how long the Topology page takes from its first
-byte until it has loaded and is painted, and `shown` how long after a change in the cluster a page shows it. `idle` is
-the share of a core that the console takes for 30 s in which nothing changes, with a tab open if there is a browser.
+In a real Chromium (CHROMIUM, or on PATH; with Playwright), `load` is how long the Topology page
+takes from its first byte until it has loaded and is painted, and `shown` how long after a change in
+the cluster a page shows it. `idle` is the share of a core that the console takes for 30 s in which
+nothing changes, with a tab open if there is a browser.
 """
 
 import asyncio
@@ -35,14 +36,16 @@ from bench_cluster import MEMBERS, NODES
 from app.config.schema import Configuration
 from app.console.app import ConsoleSettings, Opened, opened
 
-WORKLOADS, TOPOLOGY = "workloads?object=PodCliqueSet/inference/llm-serve", "topology?pods=10&gpus=8&level=rack"
+WORKLOADS = "workloads?object=PodCliqueSet/inference/llm-serve"
+TOPOLOGY = "topology?pods=10&gpus=8&level=rack"
 PATHS = {
     "workloads": WORKLOADS,
     "topology": TOPOLOGY,
     "topology, one block": "topology?at=zone-0/block-07",
     "findings": "findings",
 }
-TIMES, IDLE = 5, 30.0
+TIMES = 5
+IDLE = 30.0
 LOADED = """() => {
   const page = performance.getEntriesByType("navigation")[0];
   const painted = performance.getEntriesByName("first-contentful-paint")[0]?.startTime || 0;
@@ -64,7 +67,9 @@ class Cluster:
     def __init__(self, directory: Path, client: httpx.AsyncClient, console: Opened) -> None:
         configuration = yaml.safe_load((directory / "kubeconfig").read_text())
         self._url = configuration["clusters"][0]["cluster"]["server"]
-        self._client, self._live, self._count = client, console.live, 0
+        self._client = client
+        self._live = console.live
+        self._count = 0
 
     async def nothing(self) -> None:
         return
@@ -87,12 +92,20 @@ class Cluster:
 
 async def measured(directory: Path) -> dict[str, Any]:
     """Everything that is measured, by name."""
-    begin, cpu = time.monotonic(), time.process_time()
+    begin = time.monotonic()
+    cpu = time.process_time()
     settings = ConsoleSettings(Configuration(), directory / "kubeconfig")
-    async with opened(settings) as console, httpx.AsyncClient(base_url=console.url, timeout=120) as client:
+    async with (
+        opened(settings) as console,
+        httpx.AsyncClient(base_url=console.url, timeout=120) as client,
+    ):
         async with stalls() as longest:
             await console.live.until_ready()
-        read = {"seconds": time.monotonic() - begin, "CPU s": time.process_time() - cpu, "MiB": peak()}
+        read = {
+            "seconds": time.monotonic() - begin,
+            "CPU s": time.process_time() - cpu,
+            "MiB": peak(),
+        }
         cluster = Cluster(directory, client, console)
         figures: dict[str, Any] = {"read": {**read, "stall ms": max(longest) * 1000}}
         figures |= {name: await page(cluster, client, path) for name, path in PATHS.items()}
@@ -131,7 +144,11 @@ async def stalls() -> AsyncIterator[list[float]]:
 
 async def page(cluster: Cluster, client: httpx.AsyncClient, path: str) -> dict[str, Any]:
     await timed(client, path, cluster.nothing)
-    changes = {"pod changed ms": cluster.pod, "node changed ms": cluster.node, "same ms": cluster.nothing}
+    changes = {
+        "pod changed ms": cluster.pod,
+        "node changed ms": cluster.node,
+        "same ms": cluster.nothing,
+    }
     times = {
         name: statistics.median([await timed(client, path, change) for _ in range(TIMES)]) * 1000
         for name, change in changes.items()
@@ -139,7 +156,8 @@ async def page(cluster: Cluster, client: httpx.AsyncClient, path: str) -> dict[s
     text = (await client.get(path)).text
     counting = Counting()
     counting.feed(text)
-    size, zipped = len(text.encode()) / 1000, len(gzip.compress(text.encode())) / 1000
+    size = len(text.encode()) / 1000
+    zipped = len(gzip.compress(text.encode())) / 1000
     return {**times, "KB": size, "gzip KB": zipped, "elements": counting.elements}
 
 
@@ -157,7 +175,9 @@ async def timed(client: httpx.AsyncClient, path: str, change: Change) -> float:
 @contextlib.asynccontextmanager
 async def browser() -> AsyncIterator[Any]:
     """A Chromium, or None."""
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    path = (
+        os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    )
     if path is None or importlib.util.find_spec("playwright") is None:
         yield None
         return
@@ -183,13 +203,17 @@ async def load(chromium: Any, console: Opened) -> float:
 
 
 async def shown(chromium: Any, console: Opened, cluster: Cluster) -> dict[str, float]:
-    """Seconds from the change in the cluster until the page has it: the middle and the longest of some changes."""
+    """Seconds from the change in the cluster until the page has it: the middle and the longest of
+    some changes.
+    """
     tab = await chromium.new_page()
     await tab.goto(f"{console.url}{WORKLOADS}")
     await tab.get_by_text("● live").wait_for()
     times = []
     for number in range(min(MEMBERS, 2 * TIMES)):
-        heading = tab.get_by_role("heading", name=re.compile(f"{number + 1} of {MEMBERS} pods placed"))
+        heading = tab.get_by_role(
+            "heading", name=re.compile(f"{number + 1} of {MEMBERS} pods placed")
+        )
         begin = time.monotonic()
         await cluster.change(f"worker/{number}/gpu-{number:05}")
         await heading.wait_for()

@@ -1,10 +1,11 @@
 """What the server is measured beside, each over TLS on the same certificate.
 
 floor: an ASGI app on stock uvicorn that reads the request and answers the same bytes every time.
-parsing: the same, but it parses the review and answers with its uid, which no webhook can do without.
-protocol, protocol-parsing: our connections, whose exchange answers like these two.
-protocol-rule: our connections and verdicts on PodGroups, without metrics and log.
-kopf: an admission handler of kopf's for the PodGroup rule, on kopf's own webhook server, with no cluster behind it.
+parsing: the same, but it parses the review and answers with its uid, which no webhook can do
+without. protocol, protocol-parsing: our connections, whose exchange answers like these two.
+protocol-rule: our connections and verdicts on PodGroups, without metrics and log. kopf: an
+admission handler of kopf's for the PodGroup rule, on kopf's own webhook server, with no cluster
+behind it.
 """
 
 import asyncio
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 UID = b"705ab4f5-6393-11e8-b7cc-42010a800002"
 ANSWER = (
-    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"' + UID + b'","allowed":true}}'
+    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"'
+    + UID
+    + b'","allowed":true}}'
 )
 
 
@@ -41,7 +44,9 @@ def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
     from app.admission.exchange import Exchange
 
     class Constant(Exchange):
-        def answer(self, route: Route, query: bytes, content_type: bytes, body: bytes) -> tuple[int, bytes]:
+        def answer(
+            self, route: Route, query: bytes, content_type: bytes, body: bytes
+        ) -> tuple[int, bytes]:
             return 200, answer(body)
 
     return Constant({"/": Route("/", "", "", "", "", frozenset(), never)}, never)
@@ -79,13 +84,20 @@ def protocol(exchange: Callable[[], "Exchange"], port: int, certificates: Path) 
 
 
 def serve(answer: Callable[[bytes], bytes], port: int, certificates: Path) -> None:
-    async def app(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-        body, more = b"", True
+    async def app(
+        scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        body = b""
+        more = True
         while more:
             message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
+            body = body + message.get("body", b"")
+            more = message.get("more_body", False)
         content = answer(body)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(content)),
+        ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": content})
 
@@ -114,7 +126,9 @@ def kopf_server(port: int, certificates: Path) -> None:
 
     logging.basicConfig(level=logging.WARNING)
     registry = kopf.OperatorRegistry()
-    group, version, plural = "scheduling.run.ai", "v2alpha2", "podgroups"
+    group = "scheduling.run.ai"
+    version = "v2alpha2"
+    plural = "podgroups"
 
     @kopf.on.validate(group, version, plural, registry=registry)
     def validate(body: Any, **_: Any) -> None:
@@ -133,7 +147,10 @@ def kopf_server(port: int, certificates: Path) -> None:
         indices=OperatorIndexers().indices,
     )
     server = kopf.WebhookServer(
-        addr="127.0.0.1", port=port, certfile=certificates / "tls.crt", pkeyfile=certificates / "tls.key"
+        addr="127.0.0.1",
+        port=port,
+        certfile=certificates / "tls.crt",
+        pkeyfile=certificates / "tls.key",
     )
 
     async def run() -> None:

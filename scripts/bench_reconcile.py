@@ -1,9 +1,9 @@
-"""The reconcilers: how soon claims are owned, how fast 10,000 PodGangs follow a change of levels, and what a killed
-leader leaves behind.
+"""The reconcilers: how soon claims are owned, how fast 10,000 PodGangs follow a change of levels,
+and what a killed leader leaves behind.
 
-The API server is our sandbox in a process of its own, with our webhooks registered; each server is another process. A
-PATCH rate of the bare client, measured in the same run against the same API server, is what the reconciler's is
-compared with.
+The API server is our sandbox in a process of its own, with our webhooks registered; each server is
+another process. A PATCH rate of the bare client, measured in the same run against the same API
+server, is what the reconciler's is compared with.
 """
 
 import argparse
@@ -32,7 +32,14 @@ from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import Limits
 from app.objects.resource import EVENT, LEASE, Resource
-from app.rules.kinds import ALL, COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.kinds import (
+    ALL,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
 from app.sandbox.sandbox import Sandbox
 from app.server.listener import free_port
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
@@ -86,13 +93,16 @@ async def run_api(directory: Path, port: int) -> None:
     """The API server's process. Webhooks are registered once a server has made its certificate."""
     sandbox = Sandbox(state_dir=directory)
     await sandbox.start()
-    await sandbox.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}])
+    await sandbox.apply(
+        [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}]
+    )
     (directory / "listening").touch()
     bundle = directory / "certs" / "ca.crt"
     await until(bundle.exists)
     target = ServiceTarget()
     configurations = [
-        with_bundle(configuration, bundle.read_bytes()) for configuration in webhook_configurations(target)
+        with_bundle(configuration, bundle.read_bytes())
+        for configuration in webhook_configurations(target)
     ]
     await sandbox.apply([*service_at(target, port), *configurations])
     (directory / "registered").touch()
@@ -106,11 +116,30 @@ class Server:
         listed = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in levels.items())
         path = directory / f"config-{port}.yaml"
         path.write_text(CONFIGURATION.format(levels=listed, port=port))
-        command = [sys.executable, "-m", "app", "serve", "--config", str(path), "--certs", str(directory / "certs")]
-        command += ["--kubeconfig", str(directory / "kubeconfig"), "--context", "operator", "--log-level", "warning"]
-        self.process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+        command = [
+            sys.executable,
+            "-m",
+            "app",
+            "serve",
+            "--config",
+            str(path),
+            "--certs",
+            str(directory / "certs"),
+        ]
+        command += [
+            "--kubeconfig",
+            str(directory / "kubeconfig"),
+            "--context",
+            "operator",
+            "--log-level",
+            "warning",
+        ]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL
+        )
         atexit.register(self.process.kill)
-        self._url, self._bundle = f"https://localhost:{port}", directory / "certs" / "ca.crt"
+        self._url = f"https://localhost:{port}"
+        self._bundle = directory / "certs" / "ca.crt"
 
     async def ready(self) -> None:
         await until(self._bundle.exists)
@@ -150,7 +179,9 @@ class Server:
         )
 
     def patches(self) -> int:
-        return int(self.value("api_requests_total", verb="patch", resource=str(POD_GANG), code="200"))
+        return int(
+            self.value("api_requests_total", verb="patch", resource=str(POD_GANG), code="200")
+        )
 
     def resident(self) -> float:
         """MiB."""
@@ -180,8 +211,14 @@ class Bench:
         await until(lambda: server.value("leader") == 1)
         await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("adopted"), "default")
         await self._topology_is_known()
-        labels = [builders.labels("adopted", number, f"adopted-{number}", grove=True) for number in range(count)]
-        cliques = (builders.pod_clique(f"adopted-{number}-worker", labels[number]) for number in range(count))
+        labels = [
+            builders.labels("adopted", number, f"adopted-{number}", grove=True)
+            for number in range(count)
+        ]
+        cliques = (
+            builders.pod_clique(f"adopted-{number}-worker", labels[number])
+            for number in range(count)
+        )
         await self._all(POD_CLIQUE, cliques)
         watching = Owned(count)
         async with watching.running(self.client):
@@ -189,7 +226,9 @@ class Bench:
             for number in range(count):
                 name = f"adopted-{number}"
                 await self.client.create(
-                    POD_GANG, builders.pod_gang(name, builders.gang_labels("adopted"), f"{name}-worker"), "default"
+                    POD_GANG,
+                    builders.pod_gang(name, builders.gang_labels("adopted"), f"{name}-worker"),
+                    "default",
                 )
                 stored[name] = time.monotonic()
                 await asyncio.sleep(0.01)
@@ -202,13 +241,21 @@ class Bench:
         server.stop()
 
     async def restore(self, count: int) -> None:
-        """ComputeDomains and claims are deleted one after the other, while their PodCliques are stored."""
+        """ComputeDomains and claims are deleted one after the other, while their PodCliques are
+        stored.
+        """
         server = Server(self.directory, self.port, LEVELS)
         await server.ready()
         await until(lambda: server.value("leader") == 1)
         await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("restored"), "default")
-        labels = [builders.labels("restored", number, f"restored-{number}", grove=True) for number in range(count)]
-        cliques = (builders.pod_clique(f"restored-{number}-worker", labels[number]) for number in range(count))
+        labels = [
+            builders.labels("restored", number, f"restored-{number}", grove=True)
+            for number in range(count)
+        ]
+        cliques = (
+            builders.pod_clique(f"restored-{number}-worker", labels[number])
+            for number in range(count)
+        )
         await self._all(POD_CLIQUE, cliques)
         names = [(COMPUTE_DOMAIN, f"restored-{n}-cd") for n in range(count)]
         names += [(RESOURCE_CLAIM, f"restored-{n}-mnnvl-claim") for n in range(count)]
@@ -231,24 +278,35 @@ class Bench:
         server.stop()
 
     async def killed_while_adopting(self, count: int) -> None:
-        """PodGangs come one after the other; half way the leader is killed, and started anew beside the other."""
+        """PodGangs come one after the other; half way the leader is killed, and started anew beside
+        the other.
+        """
         servers = [Server(self.directory, port, LEVELS) for port in (self.port, free_port())]
         await servers[0].ready()
         await until(lambda: sum(server.value("leader") for server in servers) == 1)
         await self.client.create(POD_CLIQUE_SET, builders.pod_clique_set("killed"), "default")
-        labels = [builders.labels("killed", number, f"killed-{number}", grove=True) for number in range(count)]
+        labels = [
+            builders.labels("killed", number, f"killed-{number}", grove=True)
+            for number in range(count)
+        ]
         names = [f"killed-{number}-worker" for number in range(count)]
         await self._all(POD_CLIQUE, map(builders.pod_clique, names, labels))
         for number in range(count):
             if number == count // 2:
                 place = next(n for n, server in enumerate(servers) if server.value("leader") == 1)
                 servers[place].stop(signal.SIGKILL)
-                servers[place] = Server(self.directory, self.port if place == 0 else free_port(), LEVELS)
-            await self._insist(builders.pod_gang(f"killed-{number}", builders.gang_labels("killed"), names[number]))
+                servers[place] = Server(
+                    self.directory, self.port if place == 0 else free_port(), LEVELS
+                )
+            await self._insist(
+                builders.pod_gang(f"killed-{number}", builders.gang_labels("killed"), names[number])
+            )
         begin = time.monotonic()
         await until_async(self._all_owned(count))
         seconds = time.monotonic() - begin
-        print(f"leader killed while {count} PodGangs came: all resources owned {seconds:.1f} s after the last of them")
+        print(
+            f"leader killed while {count} PodGangs came: all resources owned {seconds:.1f} s after the last of them"
+        )
         for server in servers:
             server.stop()
 
@@ -264,7 +322,9 @@ class Bench:
     def _all_owned(self, count: int) -> Callable[[], Awaitable[bool]]:
         async def owned() -> bool:
             for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
-                page = await self.client.list(resource, "default", label_selector="grove.io/pcs-name=killed", limit=0)
+                page = await self.client.list(
+                    resource, "default", label_selector="grove.io/pcs-name=killed", limit=0
+                )
                 owners = {item["metadata"]["ownerReferences"][0]["name"] for item in page.items}
                 if owners != {f"killed-{number}" for number in range(count)}:
                     return False
@@ -275,29 +335,44 @@ class Bench:
     async def level_change(self, count: int) -> None:
         server = Server(self.directory, self.port, LEVELS)
         await server.ready()
-        sets = [builders.pod_clique_set(f"job-{n}", domain="zone") for n in range(count // GANGS_OF_A_SET)]
+        sets = [
+            builders.pod_clique_set(f"job-{n}", domain="zone")
+            for n in range(count // GANGS_OF_A_SET)
+        ]
         await self._all(POD_CLIQUE_SET, sets)
-        await self._all(POD_GANG, (gang(number, count // GANGS_OF_A_SET) for number in range(count)))
+        await self._all(
+            POD_GANG, (gang(number, count // GANGS_OF_A_SET) for number in range(count))
+        )
         await server.idle(count)
         rate = await self._bare_rate(count)
         server.stop()
         server = Server(self.directory, self.port, {**LEVELS, "numa": "example.com/numa"})
         await server.ready()
         await until(lambda: server.patches() > 0)
-        begin, before = time.monotonic(), server.patches()
+        begin = time.monotonic()
+        before = server.patches()
         await until(lambda: server.patches() >= count, 0.1)
         seconds = time.monotonic() - begin
         await server.idle(count)
         ours = (count - before) / seconds
-        print(f"level change: {server.patches():,} patches for {count:,} PodGangs and {await self._adopted():,} others")
-        print(f"  {ours:,.0f} patches/s, {ours / rate:.2f} of the bare client's {rate:,.0f}/s", end="")
-        print(f"; resident {server.resident():.0f} MiB; wrong: {await self._wrong('example.com/numa')}")
+        print(
+            f"level change: {server.patches():,} patches for {count:,} PodGangs and {await self._adopted():,} others"
+        )
+        print(
+            f"  {ours:,.0f} patches/s, {ours / rate:.2f} of the bare client's {rate:,.0f}/s", end=""
+        )
+        print(
+            f"; resident {server.resident():.0f} MiB; wrong: {await self._wrong('example.com/numa')}"
+        )
         server.stop()
 
     async def killed_leader(self, count: int) -> None:
-        """Back to the old levels, with two servers: the leader is killed half way, and started anew beside the other,
-        as a Deployment does. Webhooks are reached at its port, so that patches fail while it is away."""
-        first, second = Server(self.directory, self.port, LEVELS), Server(self.directory, free_port(), LEVELS)
+        """Back to the old levels, with two servers: the leader is killed half way, and started anew
+        beside the other, as a Deployment does. Webhooks are reached at its port, so that patches
+        fail while it is away.
+        """
+        first = Server(self.directory, self.port, LEVELS)
+        second = Server(self.directory, free_port(), LEVELS)
         await first.ready()
         await until(lambda: first.patches() + second.patches() > count // 3)
         leader, other = (first, second) if first.patches() > second.patches() else (second, first)
@@ -309,7 +384,9 @@ class Bench:
         led = time.monotonic() - begin
         await until_async(self._settled("kubernetes.io/hostname"))
         wrong = await self._wrong("kubernetes.io/hostname")
-        print(f"leader killed after {done:,} of {count:,}: another led after {led:.1f} s, wrong in the end: {wrong}")
+        print(
+            f"leader killed after {done:,} of {count:,}: another led after {led:.1f} s, wrong in the end: {wrong}"
+        )
         other.stop()
         again.stop()
 
@@ -334,11 +411,18 @@ class Bench:
 
     async def _bare_rate(self, count: int) -> float:
         """Patches a second of the bare client, as many at once as the reconciler has workers."""
-        names = iter([f"job-{n % (count // GANGS_OF_A_SET)}-{n // (count // GANGS_OF_A_SET)}" for n in range(count)])
+        names = iter(
+            [
+                f"job-{n % (count // GANGS_OF_A_SET)}-{n // (count // GANGS_OF_A_SET)}"
+                for n in range(count)
+            ]
+        )
 
         async def worker() -> None:
             for name in names:
-                await self.client.patch(POD_GANG, name, {"metadata": {"labels": {"bench": "1"}}}, "default")
+                await self.client.patch(
+                    POD_GANG, name, {"metadata": {"labels": {"bench": "1"}}}, "default"
+                )
 
         begin = time.monotonic()
         await asyncio.gather(*(worker() for _ in range(WORKERS)))
@@ -368,7 +452,9 @@ class Bench:
         wrong = 0
         async for gang in self._gangs():
             packs = [gang["spec"]["topologyConstraint"]["packConstraint"]]
-            packs += [group["topologyConstraint"]["packConstraint"] for group in gang["spec"]["podgroups"]]
+            packs += [
+                group["topologyConstraint"]["packConstraint"] for group in gang["spec"]["podgroups"]
+            ]
             wrong += {pack["preferred"] for pack in packs} != {preferred}
         return wrong
 
@@ -379,7 +465,9 @@ class Bench:
         return settled
 
     async def _adopted(self) -> int:
-        return len([gang async for gang in self._gangs() if gang["metadata"]["name"].startswith("adopted")])
+        return len(
+            [gang async for gang in self._gangs() if gang["metadata"]["name"].startswith("adopted")]
+        )
 
 
 class Owned:
@@ -387,14 +475,18 @@ class Owned:
 
     def __init__(self, count: int) -> None:
         self.owned: dict[str, float] = {}
-        self._count, self._half = count, set[str]()
+        self._count = count
+        self._half = set[str]()
 
     def done(self) -> bool:
         return len(self.owned) >= self._count
 
     @contextlib.asynccontextmanager
     async def running(self, client: HttpClient) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self._watch(client, resource)) for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM)]
+        tasks = [
+            asyncio.create_task(self._watch(client, resource))
+            for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM)
+        ]
         await asyncio.sleep(0.2)
         try:
             yield
@@ -431,13 +523,18 @@ class Restored(Owned):
 
 
 def gang(number: int, sets: int) -> dict[str, Any]:
-    pcs, replica = f"job-{number % sets}", number // sets
+    pcs = f"job-{number % sets}"
+    replica = number // sets
     name = f"{pcs}-{replica}"
     return builders.pod_gang(name, builders.gang_labels(pcs), f"{name}-worker", f"{name}-leader")
 
 
 async def connect(directory: Path) -> HttpClient:
-    client = HttpClient(await from_kubeconfig(directory / "kubeconfig", "operator"), ALL, Limits(qps=1e6, burst=10**6))
+    client = HttpClient(
+        await from_kubeconfig(directory / "kubeconfig", "operator"),
+        ALL,
+        Limits(qps=1e6, burst=10**6),
+    )
     await client.discovery.refresh()
     return client
 

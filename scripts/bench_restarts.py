@@ -1,8 +1,9 @@
 """Failed calls while replicas are restarted one after the other under load.
 
-Two servers behind a balancer that works as a Service does: a new connection goes to one of the ready endpoints, and
-that an endpoint isn't ready any more is known a second late. The client is as strict as an API server: connections are
-kept, a POST is sent once, and what breaks after its first byte was written has failed.
+Two servers behind a balancer that works as a Service does: a new connection goes to one of the
+ready endpoints, and that an endpoint isn't ready any more is known a second late. The client is as
+strict as an API server: connections are kept, a POST is sent once, and what breaks after its first
+byte was written has failed.
 """
 
 import argparse
@@ -50,20 +51,31 @@ async def main() -> int:
         for replica in replicas:
             await replica.stop()
     print(f"{arguments.restarts} restarts: {load.calls} calls, {load.failed} failed", end="")
-    print(f", {load.connections} connections, p50 {load.percentile(50):.1f} ms, p99 {load.percentile(99):.1f} ms")
+    print(
+        f", {load.connections} connections, p50 {load.percentile(50):.1f} ms, p99 {load.percentile(99):.1f} ms"
+    )
     return 1 if load.failed else 0
 
 
 class Replica:
     """One server process, known to the balancer."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int, balancer: "Balancer") -> None:
-        self._process, self._port, self._balancer = process, port, balancer
+    def __init__(
+        self, process: asyncio.subprocess.Process, port: int, balancer: "Balancer"
+    ) -> None:
+        self._process = process
+        self._port = port
+        self._balancer = balancer
 
     @classmethod
     async def start(cls, directory: Path, balancer: "Balancer") -> "Replica":
         port = free_port()
-        options = ["--config", str(directory / "config.yaml"), "--objects", str(ROOT / "manifests/examples/facts")]
+        options = [
+            "--config",
+            str(directory / "config.yaml"),
+            "--objects",
+            str(ROOT / "manifests/examples/facts"),
+        ]
         options += ["--host", "127.0.0.1", "--port", str(port), "--certs", str(directory / "certs")]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -144,7 +156,9 @@ class Load(bench_common.Load):
                 return reader, writer
             writer.close()
         self.connections += 1
-        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname="localhost")
+        return await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self.context, server_hostname="localhost"
+        )
 
 
 if __name__ == "__main__":

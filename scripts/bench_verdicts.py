@@ -1,11 +1,14 @@
-"""Verdicts per second, beside a bare ASGI floor, kopf and a webhook in Go, in one run on one machine.
+"""Verdicts per second, beside a bare ASGI floor, kopf and a webhook in Go, in one run on one
+machine.
 
-TLS, keep-alive, 16 connections, every server alone on one core, `wrk` on the other. Rounds go from server to server, so
-that a noisy machine is noisy for all; a figure is the median of its rounds. What counts are the ratios. If other
-processes take turns on the cores, compare the CPU time that a server takes for a verdict: they don't add to it.
+TLS, keep-alive, 16 connections, every server alone on one core, `wrk` on the other. Rounds go from
+server to server, so that a noisy machine is noisy for all; a figure is the median of its rounds.
+What counts are the ratios. If other processes take turns on the cores, compare the CPU time that a
+server takes for a verdict: they don't add to it.
 
-The webhook in Go is that of NVIDIA's DRA driver (github.com/NVIDIA/k8s-dra-driver-gpu, cmd/webhook), if `--go-peer` or
-the environment variable GO_PEER names its program. It judges a ResourceClaim in a review as large as the PodGroup's.
+The webhook in Go is that of NVIDIA's DRA driver (github.com/NVIDIA/k8s-dra-driver-gpu,
+cmd/webhook), if `--go-peer` or the environment variable GO_PEER names its program. It judges a
+ResourceClaim in a review as large as the PodGroup's.
 """
 
 import argparse
@@ -66,7 +69,9 @@ def cases(with_go: bool) -> list[Case]:
     podgroup = review("podgroup.valid")
     podcliqueset = review("podcliqueset.topology-three-levels")
     podclique = padded(review("podclique.replica-scope-0-worker"))
-    go = [Case("Go, a ResourceClaim", "go", GO_PATH, claim_review(len(podgroup)))] if with_go else []
+    go = (
+        [Case("Go, a ResourceClaim", "go", GO_PATH, claim_review(len(podgroup)))] if with_go else []
+    )
     compared = ("floor", "floor that parses", *(case.name for case in go))
     return [
         *go,
@@ -74,11 +79,21 @@ def cases(with_go: bool) -> list[Case]:
         Case("floor that parses", "parsing", "/", podgroup),
         Case("our connections alone", "protocol", "/", podgroup, ("floor",)),
         Case("our connections, parsing", "protocol-parsing", "/", podgroup, ("floor",)),
-        Case("the same, with the rule", "protocol-rule", "/validate/podgroup?timeout=5s", podgroup, ("floor",)),
+        Case(
+            "the same, with the rule",
+            "protocol-rule",
+            "/validate/podgroup?timeout=5s",
+            podgroup,
+            ("floor",),
+        ),
         Case("/validate/podgroup", "ours", "/validate/podgroup?timeout=5s", podgroup, compared),
         Case("kopf, the same rule", "kopf", "/", podgroup, ("/validate/podgroup",)),
         Case(
-            "/validate/podcliqueset", "ours", "/validate/podcliqueset?timeout=5s", podcliqueset, ("floor that parses",)
+            "/validate/podcliqueset",
+            "ours",
+            "/validate/podcliqueset?timeout=5s",
+            podcliqueset,
+            ("floor that parses",),
         ),
         Case("floor that parses, 12 KB", "parsing", "/", podclique),
         Case(
@@ -114,7 +129,9 @@ def claim_review(size: int) -> bytes:
     config = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
     devices = {
         "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
-        "config": [{"requests": ["gpu"], "opaque": {"driver": "gpu.nvidia.com", "parameters": config}}],
+        "config": [
+            {"requests": ["gpu"], "opaque": {"driver": "gpu.nvidia.com", "parameters": config}}
+        ],
     }
     kind = {"group": "resource.k8s.io", "version": "v1", "kind": "ResourceClaim"}
     loaded = orjson.loads(review("podgroup.valid"))
@@ -129,7 +146,9 @@ def claim_review(size: int) -> bytes:
             "spec": {"devices": devices},
         },
     }
-    loaded["request"]["object"]["metadata"]["annotations"]["note"] = "x" * (size - len(orjson.dumps(loaded)))
+    loaded["request"]["object"]["metadata"]["annotations"]["note"] = "x" * (
+        size - len(orjson.dumps(loaded))
+    )
     return orjson.dumps(loaded)
 
 
@@ -139,7 +158,9 @@ def padded(body: bytes) -> bytes:
     container = loaded["request"]["object"]["spec"]["podSpec"]["containers"][0]
     container["env"] = []
     while len(orjson.dumps(loaded)) < PODCLIQUE_BYTES:
-        container["env"].append({"name": f"VARIABLE_{len(container['env'])}", "value": "some setting of the workload"})
+        container["env"].append(
+            {"name": f"VARIABLE_{len(container['env'])}", "value": "some setting of the workload"}
+        )
     return orjson.dumps(loaded)
 
 
@@ -155,7 +176,9 @@ clusterTopology:
 
 
 def facts() -> bytes:
-    """What the server under load knows beside its configuration: a PodCliqueSet whose MNNVL resources are there."""
+    """What the server under load knows beside its configuration: a PodCliqueSet whose MNNVL
+    resources are there.
+    """
     pcs = orjson.loads(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
     return orjson.dumps({"kind": "List", "items": [pcs]})
 
@@ -173,7 +196,9 @@ def servers(directory: Path, names: set[str], go_peer: str = "") -> Iterator[dic
         for name, port in ports.items():
             log = stack.enter_context((directory / f"{name}.log").open("wb"))
             command = ["taskset", "-c", "0", *arguments(name, port, directory, go_peer)]
-            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=ENVIRONMENT)
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=ENVIRONMENT
+            )
             stack.callback(stop, process)
             wait_for(port, process, directory / f"{name}.log")
             started[name] = Server(port, process.pid)
@@ -182,7 +207,12 @@ def servers(directory: Path, names: set[str], go_peer: str = "") -> Iterator[dic
 
 def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
     if name == "go":
-        pair = ["--tls-cert-file", str(directory / "tls.crt"), "--tls-private-key-file", str(directory / "tls.key")]
+        pair = [
+            "--tls-cert-file",
+            str(directory / "tls.crt"),
+            "--tls-private-key-file",
+            str(directory / "tls.key"),
+        ]
         return [go_peer, "--port", str(port), *pair]
     if name != "ours":
         return [sys.executable, "scripts/bench_peers.py", name, str(port), str(directory)]
@@ -196,7 +226,17 @@ def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
         "--port",
         str(port),
     ]
-    return [sys.executable, "-m", "app", "serve", "--host", "127.0.0.1", "--log-level", "warning", *options]
+    return [
+        sys.executable,
+        "-m",
+        "app",
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--log-level",
+        "warning",
+        *options,
+    ]
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
@@ -216,15 +256,31 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
     """One round of `wrk`. The benchmark ends if a request is not answered."""
-    body, script = directory / "body.json", directory / "post.lua"
+    body = directory / "body.json"
+    script = directory / "post.lua"
     body.write_bytes(case.body)
     check_allowed(case, server)
     script.write_text(SCRIPT)
-    command = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", "-s", str(script)]
+    command = [
+        "taskset",
+        "-c",
+        "1",
+        "wrk",
+        "-t1",
+        f"-c{CONNECTIONS}",
+        f"-d{seconds}",
+        "--latency",
+        "-s",
+        str(script),
+    ]
     url = f"https://127.0.0.1:{server.port}{case.path}"
     before = server.cpu_seconds()
     output = subprocess.run(
-        [*command, url], env={**ENVIRONMENT, "BODY": str(body)}, capture_output=True, text=True, check=True
+        [*command, url],
+        env={**ENVIRONMENT, "BODY": str(body)},
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     if "Non-2xx" in output or "Socket errors" in output:
         raise SystemExit(f"{case.name}: not every request was answered:\n{output}")
@@ -238,9 +294,12 @@ def measure(case: Case, server: Server, seconds: int, directory: Path) -> None:
 def check_allowed(case: Case, server: Server) -> None:
     """A rejection would be another piece of work than the one that is measured."""
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     headers = {"content-type": "application/json"}
-    request = urllib.request.Request(f"https://127.0.0.1:{server.port}{case.path}", case.body, headers)
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{server.port}{case.path}", case.body, headers
+    )
     with urllib.request.urlopen(request, context=context) as answer:
         response = orjson.loads(answer.read())["response"]
     if not response["allowed"]:
@@ -262,36 +321,55 @@ def milliseconds(text: str) -> float:
 def report(measured: list[Case]) -> None:
     rates = {case.name: statistics.median(case.rates) for case in measured}
     cpu = {case.name: statistics.median(case.cpu) for case in measured}
-    print(f"\n{'':26} {'verdicts/s':>11} {'p50 ms':>8} {'p99 ms':>8} {'CPU us':>8}   ratio, and ratio by CPU time")
+    print(
+        f"\n{'':26} {'verdicts/s':>11} {'p50 ms':>8} {'p99 ms':>8} {'CPU us':>8}   ratio, and ratio by CPU time"
+    )
     for case in measured:
         ratio = ", ".join(
             f"{rates[case.name] / rates[other]:.2f} ({cpu[other] / cpu[case.name]:.2f}) of {other}"
             for other in case.ratio_to
         )
-        p50, p99 = statistics.median(case.medians), statistics.median(case.p99s)
-        print(f"{case.name:26} {rates[case.name]:11,.0f} {p50:8.3f} {p99:8.3f} {cpu[case.name]:8.1f}   {ratio}")
+        p50 = statistics.median(case.medians)
+        p99 = statistics.median(case.p99s)
+        print(
+            f"{case.name:26} {rates[case.name]:11,.0f} {p50:8.3f} {p99:8.3f} {cpu[case.name]:8.1f}   {ratio}"
+        )
     kopf = rates.get("kopf, the same rule")
     if kopf:
-        print(f"\n/validate/podgroup gives {rates['/validate/podgroup'] / kopf:.1f} verdicts for one of kopf's")
+        print(
+            f"\n/validate/podgroup gives {rates['/validate/podgroup'] / kopf:.1f} verdicts for one of kopf's"
+        )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3, help="length of a round")
-    parser.add_argument("--go-peer", default=os.environ.get("GO_PEER", ""), help="program of the webhook in Go")
+    parser.add_argument(
+        "--go-peer", default=os.environ.get("GO_PEER", ""), help="program of the webhook in Go"
+    )
     options = parser.parse_args()
     missing = [name for name in ("wrk", "taskset") if shutil.which(name) is None]
     if missing:
-        raise SystemExit(f"the benchmark needs {' and '.join(missing)}: install the packages wrk and util-linux")
+        raise SystemExit(
+            f"the benchmark needs {' and '.join(missing)}: install the packages wrk and util-linux"
+        )
     if (os.cpu_count() or 1) < 2:
         raise SystemExit("the benchmark needs two cores, one for the server and one for the load")
     measured = cases(with_go=bool(options.go_peer))
     names = {case.server for case in measured}
-    with tempfile.TemporaryDirectory() as name, servers(Path(name), names, options.go_peer) as started:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        servers(Path(name), names, options.go_peer) as started,
+    ):
         for turn in range(options.rounds):
             for case in measured:
-                print(f"\rround {turn + 1} of {options.rounds}: {case.name:30}", end="", file=sys.stderr, flush=True)
+                print(
+                    f"\rround {turn + 1} of {options.rounds}: {case.name:30}",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 measure(case, started[case.server], options.seconds, Path(name))
     print(file=sys.stderr)
     report(measured)

@@ -1,7 +1,8 @@
-"""10,000 Pods of 200 Workload groups arriving at once, with the API calls counted; and a Workload that comes late.
+"""10,000 Pods of 200 Workload groups arriving at once, with the API calls counted; and a Workload
+that comes late.
 
-The API server is our sandbox in a process of its own, without webhooks, so that every call but those of the reconciler
-is ours; the server is another process.
+The API server is our sandbox in a process of its own, without webhooks, so that every call but
+those of the reconciler is ours; the server is another process.
 """
 
 import argparse
@@ -28,7 +29,8 @@ async def main() -> None:
     parser.add_argument("--groups", type=int, default=200)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        directory, port = Path(name), free_port()
+        directory = Path(name)
+        port = free_port()
         script = str(Path(__file__).with_name("bench_reconcile.py"))
         with process([sys.executable, script, "--api", str(port), "--directory", name]):
             await until((directory / "listening").exists)
@@ -52,7 +54,9 @@ def pod(name: str, workload: str) -> dict[str, object]:
 
 
 async def late(directory: Path, port: int, client: HttpClient) -> None:
-    """A Pod waits for its Workload; from the moment that it is stored to that of its PodGroup, both as we see them."""
+    """A Pod waits for its Workload; from the moment that it is stored to that of its PodGroup, both
+    as we see them.
+    """
     server = Server(directory, port, LEVELS)
     await server.ready()
     await until(lambda: server.value("leader") == 1)
@@ -65,7 +69,9 @@ async def late(directory: Path, port: int, client: HttpClient) -> None:
     await client.create(WORKLOAD, workload("late"), "default")
     begin = time.monotonic()
     await coming
-    print(f"a Workload {LATE_SECONDS:g} s late: its PodGroup came {(time.monotonic() - begin) * 1000:.0f} ms after it")
+    print(
+        f"a Workload {LATE_SECONDS:g} s late: its PodGroup came {(time.monotonic() - begin) * 1000:.0f} ms after it"
+    )
     await watch.aclose()
     await until(lambda: calls(server, "pods", "patch") == 1)
     server.stop()
@@ -89,7 +95,8 @@ async def many(directory: Path, port: int, client: HttpClient, pods: int, groups
     seconds = time.monotonic() - begin
     await until(lambda: server.value("reconcile_queue_depth") == 0, 0.2)
     await asyncio.sleep(1)
-    made, patched = calls(server, str(POD_GROUP), "create"), calls(server, "pods", "patch")
+    made = calls(server, str(POD_GROUP), "create")
+    patched = calls(server, "pods", "patch")
     print(f"{pods:,} Pods of {groups} groups: {made} PodGroups created, {patched:,} Pods patched")
     print(f"  every other call that is no list or watch: {others(server)}")
     print(f"  {seconds:.1f} s from the start of the process, {server.resident():.0f} MiB resident")

@@ -1,4 +1,5 @@
-"""A demonstration: an API server with our webhooks, to which the examples are applied, with the output of kubectl.
+"""A demonstration: an API server with our webhooks, to which the examples are applied, with the
+output of kubectl.
 
 Exit code 0 if every example has the expected outcome. All processes are stopped at the end.
 """
@@ -33,7 +34,9 @@ STEPS = (
     ("podgang.yaml", "operator", "changed"),
     ("pod-binding.yaml", "admin", "changed"),
 )
-"""An example, the user who applies it, and the outcome: stored as it was sent, changed by a webhook, or refused."""
+"""An example, the user who applies it, and the outcome: stored as it was sent, changed by a
+webhook, or refused.
+"""
 
 POD = {
     "apiVersion": "v1",
@@ -49,10 +52,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory, Running(Path(directory)) as sandbox:
         print(f"API server at {sandbox.url}, our webhooks beside it")
         sandbox.apply(POD, "user")
-        wrong = [f"{name} as {user}" for name, user, outcome in STEPS if not show(sandbox, name, user, outcome)]
+        wrong = [
+            f"{name} as {user}"
+            for name, user, outcome in STEPS
+            if not show(sandbox, name, user, outcome)
+        ]
         print(f"{'=' * 100}\nwhat is there now")
         wrong += [] if show_stored(sandbox) else ["what is stored"]
-    print(f"\nall stopped. {'NOT as expected: ' + '; '.join(wrong) if wrong else 'Everything went as expected.'}")
+    print(
+        f"\nall stopped. {'NOT as expected: ' + '; '.join(wrong) if wrong else 'Everything went as expected.'}"
+    )
     return 1 if wrong else 0
 
 
@@ -68,7 +77,12 @@ class Running:
         self._kinds: dict[str, list[dict[str, Any]]] = {}
 
     def __enter__(self) -> "Running":
-        options = ["--state-dir", str(self._directory), "--config", str(EXAMPLES / "configuration.yaml")]
+        options = [
+            "--state-dir",
+            str(self._directory),
+            "--config",
+            str(EXAMPLES / "configuration.yaml"),
+        ]
         command = [sys.executable, "-m", "app", "sandbox", *options, "--log-level", "warning"]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
         ready = self._directory / "ready.json"
@@ -83,7 +97,9 @@ class Running:
         context = ssl.create_default_context(cafile=self._directory / "ca.crt")
         self._clients = {
             user["name"]: httpx.Client(
-                base_url=self.url, verify=context, headers={"Authorization": f"Bearer {user['user']['token']}"}
+                base_url=self.url,
+                verify=context,
+                headers={"Authorization": f"Bearer {user['user']['token']}"},
             )
             for user in config["users"]
         }
@@ -107,8 +123,10 @@ class Running:
             return
 
     def apply(self, obj: dict[str, Any], user: str) -> tuple[str, dict[str, Any], list[str]]:
-        """Creates `obj`, or merges it into the stored object. Returns the line of kubectl, the stored object and the
-        warnings. Raises Refused."""
+        """Creates `obj`, or merges it into the stored object.
+
+        Returns the line of kubectl, the stored object and the warnings. Raises Refused.
+        """
         name = obj["metadata"]["name"]
         if obj["kind"] == "Binding":
             pod = f"/api/v1/namespaces/default/pods/{name}"
@@ -117,7 +135,11 @@ class Running:
         path = self.path(obj)
         exists = self._clients[user].get(f"{path}/{name}").status_code == 200
         done = "configured" if exists else "created"
-        answer = self._call(user, "PATCH", f"{path}/{name}", obj) if exists else self._call(user, "POST", path, obj)
+        answer = (
+            self._call(user, "PATCH", f"{path}/{name}", obj)
+            if exists
+            else self._call(user, "POST", path, obj)
+        )
         return f"{obj['kind'].lower()}/{name} {done}", answer.json(), warnings(answer)
 
     def list(self, path: str) -> list[dict[str, Any]]:
@@ -125,17 +147,30 @@ class Running:
         return items
 
     def path(self, obj: dict[str, Any]) -> str:
-        version, kind = obj["apiVersion"], obj["kind"]
+        version = obj["apiVersion"]
+        kind = obj["kind"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         if version not in self._kinds:
             self._kinds[version] = self._call("user", "GET", root).json()["resources"]
-        resource = next(item for item in self._kinds[version] if item["kind"] == kind and "/" not in item["name"])
-        namespace = f"/namespaces/{obj['metadata'].get('namespace', 'default')}" if resource["namespaced"] else ""
+        resource = next(
+            item
+            for item in self._kinds[version]
+            if item["kind"] == kind and "/" not in item["name"]
+        )
+        namespace = (
+            f"/namespaces/{obj['metadata'].get('namespace', 'default')}"
+            if resource["namespaced"]
+            else ""
+        )
         return f"{root}{namespace}/{resource['name']}"
 
-    def _call(self, user: str, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+    def _call(
+        self, user: str, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> httpx.Response:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        answer = self._clients[user].request(method, path, json=body, headers={"Content-Type": kind})
+        answer = self._clients[user].request(
+            method, path, json=body, headers={"Content-Type": kind}
+        )
         if answer.is_error:
             raise Refused(as_kubectl_says(answer.json()))
         return answer
@@ -175,17 +210,24 @@ def show(sandbox: Running, name: str, user: str, outcome: str) -> bool:
 
 
 def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
-    """The difference of the labels, annotations and spec of an object, as it was sent and as it is stored."""
+    """The difference of the labels, annotations and spec of an object, as it was sent and as it is
+    stored.
+    """
     texts = []
     for obj in (sent, stored):
-        metadata = {key: obj["metadata"][key] for key in ("labels", "annotations") if key in obj["metadata"]}
+        metadata = {
+            key: obj["metadata"][key] for key in ("labels", "annotations") if key in obj["metadata"]
+        }
         spec = {} if sent["kind"] == "Binding" else {"spec": obj.get("spec", {})}
         texts.append(yaml.safe_dump({"metadata": metadata, **spec}).splitlines())
     return list(difflib.unified_diff(*texts, n=2, lineterm=""))[2:]
 
 
 def show_stored(sandbox: Running) -> bool:
-    """Prints the objects that webhooks have created. Returns whether each PodClique has its claim."""
+    """Prints the objects that webhooks have created.
+
+    Returns whether each PodClique has its claim.
+    """
     claimed: dict[str, str] = {}
     for clique in sandbox.list("/apis/grove.io/v1alpha1/podcliques"):
         for claim in clique["spec"]["podSpec"].get("resourceClaims", []):
@@ -195,8 +237,12 @@ def show_stored(sandbox: Running) -> bool:
     claims = sandbox.list("/apis/resource.k8s.io/v1/resourceclaims")
     for obj in (*sandbox.list("/apis/resource.nvidia.com/v1beta1/computedomains"), *claims):
         owner = obj["metadata"]["ownerReferences"][0]
-        print(f"    {obj['kind']:<14} {obj['metadata']['name']} owned by {owner['kind']} {owner['name']}")
-    return bool(claimed) and set(claimed.values()) == {claim["metadata"]["name"] for claim in claims}
+        print(
+            f"    {obj['kind']:<14} {obj['metadata']['name']} owned by {owner['kind']} {owner['name']}"
+        )
+    return bool(claimed) and set(claimed.values()) == {
+        claim["metadata"]["name"] for claim in claims
+    }
 
 
 def paint(text: str, kind: str) -> str:

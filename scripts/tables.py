@@ -1,6 +1,8 @@
-"""Writes the tables in READMEs that repeat the code, between `<!-- generated: NAME -->` and `<!-- end -->`.
+"""Writes the tables in READMEs that repeat the code, between `<!-- generated: NAME -->` and `<!--
+end -->`.
 
-Run it after a change of the registry of webhooks or of the commands; a test compares the READMEs with it.
+Run it after a change of the registry of webhooks or of the commands; a test compares the READMEs
+with it.
 """
 
 import re
@@ -44,13 +46,20 @@ TABLES: dict[str, Callable[[], str]] = {"commands": commands, "webhooks": webhoo
 
 
 def written(text: str) -> str:
-    """`text` with every generated block as the code has it. KeyError for a block that nothing generates."""
+    """`text` with every generated block as the code has it.
+
+    KeyError for a block that nothing generates.
+    """
     return _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
 
 
 def readmes() -> list[Path]:
     """The READMEs of the repository."""
-    return [ROOT / "README.md", *sorted(ROOT.glob("app/**/README.md")), *sorted(ROOT.glob("*/README.md"))]
+    return [
+        ROOT / "README.md",
+        *sorted(ROOT.glob("app/**/README.md")),
+        *sorted(ROOT.glob("*/README.md")),
+    ]
 
 
 def main() -> None:

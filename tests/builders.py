@@ -1,4 +1,7 @@
-"""Objects as users and Grove write them, for tests that need many. Everything that a test is about is an argument."""
+"""Objects as users and Grove write them, for tests that need many.
+
+Everything that a test is about is an argument.
+"""
 
 from typing import Any
 
@@ -20,13 +23,18 @@ def pod_clique_set(
     group_domain: str | None = None,
     **spec: Any,
 ) -> Object:
-    """A clique `worker` and, in the scaling group `pool`, a clique `leader`; each level's packDomain is an argument."""
+    """A clique `worker` and, in the scaling group `pool`, a clique `leader`; each level's
+    packDomain is an argument.
+    """
     worker = {
         "name": "worker",
         "spec": {"roleName": "worker", "replicas": 2, "podSpec": pod_spec()},
         **constraint(clique_domain),
     }
-    leader = {"name": "leader", "spec": {"roleName": "leader", "replicas": 1, "podSpec": pod_spec()}}
+    leader = {
+        "name": "leader",
+        "spec": {"roleName": "leader", "replicas": 1, "podSpec": pod_spec()},
+    }
     pool = {"name": "pool", "cliqueNames": ["leader"], **constraint(group_domain)}
     template = {"cliques": [worker, leader], "podCliqueScalingGroups": [pool], **constraint(domain)}
     return {
@@ -43,17 +51,33 @@ def constraint(domain: str | None) -> Object:
 
 def pod_spec(**resources: Any) -> Object:
     return {
-        "containers": [{"name": "main", "image": "registry.example/main:1", "resources": {"limits": resources or GPU}}]
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.example/main:1",
+                "resources": {"limits": resources or GPU},
+            }
+        ]
     }
 
 
 def labels(
-    pcs: str, replica: int, gang: str, group: str | None = None, index: int = 0, *, grove: bool = False
+    pcs: str,
+    replica: int,
+    gang: str,
+    group: str | None = None,
+    index: int = 0,
+    *,
+    grove: bool = False,
 ) -> dict[str, str]:
-    """What a PodClique carries, and in the design a PodGang too: the design's labels, or (`grove`) those that Grove
-    writes."""
+    """What a PodClique carries, and in the design a PodGang too: the design's labels, or (`grove`)
+    those that Grove writes.
+    """
     if grove:
-        found = {"app.kubernetes.io/part-of": pcs, "grove.io/podcliqueset-replica-index": str(replica)}
+        found = {
+            "app.kubernetes.io/part-of": pcs,
+            "grove.io/podcliqueset-replica-index": str(replica),
+        }
         if group:
             found["grove.io/podcliquescalinggroup"] = f"{pcs}-{replica}-{group}"
             found["grove.io/podcliquescalinggroup-replica-index"] = str(index)
@@ -65,7 +89,9 @@ def labels(
 
 
 def gang_labels(pcs: str) -> dict[str, str]:
-    """All that Grove's operator writes on a PodGang: no replica, no scaling group, not its own name."""
+    """All that Grove's operator writes on a PodGang: no replica, no scaling group, not its own
+    name.
+    """
     return {
         "app.kubernetes.io/component": "podgang",
         "app.kubernetes.io/managed-by": "grove-operator",
@@ -119,7 +145,9 @@ def cluster_topology(name: str, **keys: str) -> Object:
 
 
 def node(name: str, **labels: str) -> Object:
-    """A Node; underscores of `labels` stand for slashes, double ones for dots (`topology__kubernetes__io_rack`)."""
+    """A Node; underscores of `labels` stand for slashes, double ones for dots
+    (`topology__kubernetes__io_rack`).
+    """
     found = {key.replace("__", ".").replace("_", "/"): value for key, value in labels.items()}
     return {
         "apiVersion": "v1",
@@ -136,5 +164,6 @@ def injection_into(
     inherited: MnnvlAnnotations = NO_ANNOTATIONS,
 ) -> Injection:
     """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
-    own, member = read_mnnvl(annotations_of(obj)), read_member(obj, namespace)
+    own = read_mnnvl(annotations_of(obj))
+    member = read_member(obj, namespace)
     return plan_injection(obj, member, own.over(inherited), mode, old, is_annotated=own.enables)

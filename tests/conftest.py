@@ -15,26 +15,33 @@ settings.load_profile("parallel")
 
 
 def pytest_collection_finish() -> None:
-    """Excludes what collection has made from garbage collection, and makes the collector run less often: modules and
-    tests stay to the end."""
+    """Excludes what collection has made from garbage collection, and makes the collector run less
+    often: modules and tests stay to the end.
+    """
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Runs each test apart from the process around it: with the root logger as it was, and, if the test has the mark
-    `untraced`, without coverage."""
-    with logging_as_it_was(), untraced() if item.get_closest_marker("untraced") else contextlib.nullcontext():
+    """Runs each test apart from the process around it: with the root logger as it was, and, if the
+    test has the mark `untraced`, without coverage.
+    """
+    with (
+        logging_as_it_was(),
+        untraced() if item.get_closest_marker("untraced") else contextlib.nullcontext(),
+    ):
         return (yield)
 
 
 @contextlib.contextmanager
 def logging_as_it_was() -> Iterator[None]:
-    """Commands make the root logger write to stderr, which is a file of the test's own while pytest captures it. In
-    later tests, each line would fail with a traceback."""
+    """Commands make the root logger write to stderr, which is a file of the test's own while pytest
+    captures it. In later tests, each line would fail with a traceback.
+    """
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    level = root.level
     try:
         yield
     finally:
@@ -44,7 +51,10 @@ def logging_as_it_was() -> Iterator[None]:
 
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
-    """Without coverage. The mark `no_cover` of pytest-cov has no effect in the workers of pytest-xdist."""
+    """Without coverage.
+
+    The mark `no_cover` of pytest-cov has no effect in the workers of pytest-xdist.
+    """
     trace = sys.gettrace()
     sys.settrace(None)
     try:

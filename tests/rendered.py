@@ -1,6 +1,7 @@
 """The manifests as they are applied: what `kubectl kustomize` makes of a folder of `manifests`.
 
-kustomize renames objects and what refers to them, so the files themselves don't show what is installed.
+kustomize renames objects and what refers to them, so the files themselves don't show what is
+installed.
 """
 
 import functools
@@ -29,8 +30,13 @@ FOLDERS = ("prerequisites", *(f"overlays/{name}" for name in (*OVERLAYS, "monito
 
 
 def rendered(folder: str) -> list[Object]:
-    """The objects of a folder of `manifests` (`overlays/self-managed`). Skips the test if kubectl is missing."""
-    return [obj for obj in yaml.load_all(kustomize(MANIFESTS / folder), Loader=yaml.CSafeLoader) if obj]
+    """The objects of a folder of `manifests` (`overlays/self-managed`).
+
+    Skips the test if kubectl is missing.
+    """
+    return [
+        obj for obj in yaml.load_all(kustomize(MANIFESTS / folder), Loader=yaml.CSafeLoader) if obj
+    ]
 
 
 def kustomize(folder: Path) -> str:
@@ -42,7 +48,9 @@ def kustomize(folder: Path) -> str:
 
 @functools.cache
 def _kustomize(folder: Path) -> str:
-    return subprocess.run(["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def of_kind(objects: list[Object], kind: str) -> Object:
@@ -58,12 +66,16 @@ def container(objects: list[Object]) -> Object:
 
 
 def configuration(objects: list[Object]) -> Configuration:
-    """What the rendered Deployment runs with: the mounted file, and the environment of the container."""
+    """What the rendered Deployment runs with: the mounted file, and the environment of the
+    container.
+    """
     pod = of_kind(objects, "Deployment")["spec"]["template"]["spec"]
     (name,) = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
     (text,) = [obj["data"]["config.yaml"] for obj in objects if obj["metadata"]["name"] == name]
     variables = container(objects)["env"]
-    environment = {variable["name"]: variable["value"] for variable in variables if "value" in variable}
+    environment = {
+        variable["name"]: variable["value"] for variable in variables if "value" in variable
+    }
     return with_overrides(read_configuration(text, name), environment, {})
 
 

@@ -1,4 +1,6 @@
-"""The recorded AdmissionReviews, the facts they were recorded under, and a caller that asks as an API server does."""
+"""The recorded AdmissionReviews, the facts they were recorded under, and a caller that asks as an
+API server does.
+"""
 
 import base64
 import json
@@ -21,7 +23,9 @@ from tests.cluster.offline import OfflineCluster
 DIRECTORY = Path(__file__).parent / "testdata" / "reviews"
 OPERATOR = "system:serviceaccount:grove-system:grove-admission"
 LEVELS = tuple(
-    Level(domain, "kubernetes.io/hostname" if domain == "host" else f"topology.kubernetes.io/{domain}")
+    Level(
+        domain, "kubernetes.io/hostname" if domain == "host" else f"topology.kubernetes.io/{domain}"
+    )
     for domain in ("zone", "block", "rack", "host", "numa")
 )
 NODE = {
@@ -65,8 +69,10 @@ def operator_names(operator: str) -> list[str]:
 
 
 def operator_cluster(operator: str, *, enabled: bool = False) -> OfflineCluster:
-    """The cluster that `operator` was recorded in: its topology, its nodes n0 to n7, and its sets. `enabled`: we manage
-    the topology of today's operator too."""
+    """The cluster that `operator` was recorded in: its topology, its nodes n0 to n7, and its sets.
+
+    `enabled`: we manage the topology of today's operator too.
+    """
     nodes = [
         {
             "apiVersion": "v1",
@@ -87,7 +93,10 @@ def operator_cluster(operator: str, *, enabled: bool = False) -> OfflineCluster:
     if operator == "grove-a5b8e0dc":
         sets = [load(f"{operator}/podcliqueset.create-by-user")["request"]["object"]]
         return OfflineCluster([*nodes, *sets], levels=LEVELS[:4])
-    sets = [load(f"{operator}/podcliqueset.{name}")["request"]["object"] for name in ("three-levels", "mnnvl-groups")]
+    sets = [
+        load(f"{operator}/podcliqueset.{name}")["request"]["object"]
+        for name in ("three-levels", "mnnvl-groups")
+    ]
     binding = load(f"{operator}/clustertopologybinding.create-by-user")["request"]["object"]
     return OfflineCluster([*nodes, *sets, binding], topology_enabled=enabled)
 
@@ -108,7 +117,9 @@ def recorded_sets() -> list[dict[str, Any]]:
 
 def cluster(*objects: dict[str, Any], enabled: bool = True) -> OfflineCluster:
     """The recording's cluster, with `objects` beside it."""
-    return OfflineCluster([*recorded_sets(), NODE, *objects], topology_enabled=enabled, levels=LEVELS)
+    return OfflineCluster(
+        [*recorded_sets(), NODE, *objects], topology_enabled=enabled, levels=LEVELS
+    )
 
 
 def default_routes(offline: OfflineCluster) -> dict[str, Route]:
@@ -124,7 +135,9 @@ class Seen:
     def __post_init__(self) -> None:
         self.verdicts = []
 
-    def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
+    def __call__(
+        self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
+    ) -> None:
         assert seconds >= 0
         self.verdicts.append((path, uid, verdict))
 
@@ -137,13 +150,17 @@ async def not_found(scope: Any, receive: Any, send: Any) -> None:
 class Caller:
     """An API server's side of the admission paths, over an offline cluster."""
 
-    def __init__(self, offline: OfflineCluster | None = None, configuration: Configuration | None = None) -> None:
+    def __init__(
+        self, offline: OfflineCluster | None = None, configuration: Configuration | None = None
+    ) -> None:
         self.cluster = offline or cluster()
         self.seen = Seen()
         routes = routes_over(configuration or Configuration(), self.cluster)
         self.app = AdmissionApp(Exchange(routes, self.seen), not_found)
 
-    async def post(self, path: str, body: bytes, content_type: str | None = "application/json") -> httpx.Response:
+    async def post(
+        self, path: str, body: bytes, content_type: str | None = "application/json"
+    ) -> httpx.Response:
         headers = {b"content-type": content_type.encode()} if content_type is not None else {}
         headers[b"content-length"] = b"%d" % len(body)
         scope = {"type": "http", "method": "POST", "path": path, "query_string": b"timeout=10s"}

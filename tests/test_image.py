@@ -21,13 +21,21 @@ def test_every_dependency_is_pinned_within_its_range() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [Requirement(text) for text in project["dependencies"]]
     versions = pinned()
-    outside = [str(one) for one in wanted if not one.specifier.contains(versions.get(canonicalize_name(one.name), "0"))]
+    outside = [
+        str(one)
+        for one in wanted
+        if not one.specifier.contains(versions.get(canonicalize_name(one.name), "0"))
+    ]
     assert outside == []
 
 
 def test_the_recipe_uses_the_pins_and_copies_only_what_the_context_has() -> None:
     assert "--constraint constraints.txt" in DOCKERFILE
-    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    let_in = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
     assert {name for line in copied for name in line.split()} == let_in
     assert [name for name in let_in if not (ROOT / name).exists()] == []
@@ -37,7 +45,9 @@ def test_the_sandbox_stays_out_of_the_image_and_in_the_wheel() -> None:
     assert "app/sandbox" in (ROOT / ".dockerignore").read_text().splitlines()
     packaging = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert packaging["packages"]["find"] == {"include": ["app*"]}
-    assert [name for name in packaging["package-data"]["app"] if name.startswith("sandbox/crds")] != []
+    assert [
+        name for name in packaging["package-data"]["app"] if name.startswith("sandbox/crds")
+    ] != []
 
 
 def test_the_last_stage_is_nobody_and_has_no_build_tools() -> None:

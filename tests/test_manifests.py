@@ -1,4 +1,5 @@
-"""The manifests as kustomize renders them: everything that they name is there, and an API server takes them.
+"""The manifests as kustomize renders them: everything that they name is there, and an API server
+takes them.
 
 That their rules are those which the server needs is in `tests/doctor/test_permissions.py`.
 """
@@ -16,7 +17,16 @@ import yaml
 
 from app.sandbox.manifests import OWN
 from app.sandbox.real import RealApiServer, find_binaries
-from tests.rendered import FOLDERS, OVERLAYS, Object, configuration, container, of_kind, permissions, rendered
+from tests.rendered import (
+    FOLDERS,
+    OVERLAYS,
+    Object,
+    configuration,
+    container,
+    of_kind,
+    permissions,
+    rendered,
+)
 
 ROOT = Path(__file__).parents[1]
 PREREQUISITES = "prerequisites"
@@ -75,7 +85,11 @@ def of_webhooks(webhooks: Object, namespace: str) -> Iterator[Reference]:
 
 
 def of_certificate(certificate: Object, namespace: str) -> Iterator[Reference]:
-    yield certificate["spec"]["issuerRef"]["kind"], namespace, certificate["spec"]["issuerRef"]["name"]
+    yield (
+        certificate["spec"]["issuerRef"]["kind"],
+        namespace,
+        certificate["spec"]["issuerRef"]["name"],
+    )
 
 
 def of_issuer(issuer: Object, namespace: str) -> Iterator[Reference]:
@@ -123,7 +137,9 @@ GUARDED = {
 
 
 def made_later(objects: list[Object]) -> Iterator[Reference]:
-    """What the server makes under the names of its configuration, and cert-manager for Certificates."""
+    """What the server makes under the names of its configuration, and cert-manager for
+    Certificates.
+    """
     used = configuration(objects)
     yield "Lease", used.leader_election.namespace, used.leader_election.name
     if used.certificates.mode == "self-managed":
@@ -135,7 +151,9 @@ def made_later(objects: list[Object]) -> Iterator[Reference]:
 
 def installed(folder: str) -> list[Object]:
     """An installation with all that goes with it: the prerequisites and the monitoring."""
-    return [obj for part in (PREREQUISITES, folder, "overlays/monitoring") for obj in rendered(part)]
+    return [
+        obj for part in (PREREQUISITES, folder, "overlays/monitoring") for obj in rendered(part)
+    ]
 
 
 @pytest.mark.parametrize("folder", INSTALLATIONS)
@@ -149,15 +167,24 @@ def test_every_object_that_is_named_is_there(folder: str) -> None:
 @pytest.mark.parametrize("folder", INSTALLATIONS)
 def test_the_configuration_names_the_webhook_configurations_that_are_installed(folder: str) -> None:
     objects = rendered(folder)
-    names = {obj["metadata"]["name"] for obj in objects if obj["kind"].endswith("WebhookConfiguration")}
+    names = {
+        obj["metadata"]["name"] for obj in objects if obj["kind"].endswith("WebhookConfiguration")
+    }
     assert names == {configuration(objects).certificates.webhook_configurations}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_generated_object_shares_its_name_with_no_other(folder: str) -> None:
-    """kustomize renames what it takes for a reference to a generated object, so a shared name renames too much."""
+    """kustomize renames what it takes for a reference to a generated object, so a shared name
+    renames too much.
+    """
     generated = {named(obj) for obj in rendered(folder) if obj["kind"] in ("ConfigMap", "Secret")}
-    others = {obj["metadata"]["name"] for other in FOLDERS for obj in rendered(other) if named(obj) not in generated}
+    others = {
+        obj["metadata"]["name"]
+        for other in FOLDERS
+        for obj in rendered(other)
+        if named(obj) not in generated
+    }
     others |= {name for other in INSTALLATIONS for _, _, _, name, _ in permissions(rendered(other))}
     shared = {name for _, _, name in generated if HASH.sub("", name) in others or name in others}
     assert shared == set()
@@ -166,7 +193,8 @@ def test_a_generated_object_shares_its_name_with_no_other(folder: str) -> None:
 @pytest.mark.parametrize("folder", INSTALLATIONS)
 def test_every_selector_selects_our_pods_or_our_service(folder: str) -> None:
     objects = installed(folder)
-    deployment, service = of_kind(objects, "Deployment"), of_kind(objects, "Service")
+    deployment = of_kind(objects, "Deployment")
+    service = of_kind(objects, "Service")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     spread = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
     selectors = [
@@ -176,7 +204,9 @@ def test_every_selector_selects_our_pods_or_our_service(folder: str) -> None:
         of_kind(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
         *(constraint["labelSelector"]["matchLabels"] for constraint in spread),
     ]
-    assert [selector for selector in selectors if not selector or not selector.items() <= labels.items()] == []
+    assert [
+        selector for selector in selectors if not selector or not selector.items() <= labels.items()
+    ] == []
     monitored = of_kind(objects, "ServiceMonitor")["spec"]
     assert monitored["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert {endpoint["port"] for endpoint in monitored["endpoints"]} <= {
@@ -187,15 +217,24 @@ def test_every_selector_selects_our_pods_or_our_service(folder: str) -> None:
 @pytest.mark.parametrize("folder", INSTALLATIONS)
 def test_ports_and_mounts_are_those_of_the_container(folder: str) -> None:
     objects = rendered(folder)
-    running, service = container(objects), of_kind(objects, "Service")
+    running = container(objects)
+    service = of_kind(objects, "Service")
     probes = ("readinessProbe", "livenessProbe", "startupProbe")
     asked = {running[probe]["httpGet"]["port"] for probe in probes}
     asked |= {port["targetPort"] for port in service["spec"]["ports"]}
-    asked |= {port["port"] for rule in of_kind(objects, "NetworkPolicy")["spec"]["ingress"] for port in rule["ports"]}
+    asked |= {
+        port["port"]
+        for rule in of_kind(objects, "NetworkPolicy")["spec"]["ingress"]
+        for port in rule["ports"]
+    }
     assert asked == {port["name"] for port in running["ports"]}
-    assert [port["containerPort"] for port in running["ports"]] == [configuration(objects).server.port]
+    assert [port["containerPort"] for port in running["ports"]] == [
+        configuration(objects).server.port
+    ]
     volumes = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
-    assert {mount["name"] for mount in running["volumeMounts"]} == {volume["name"] for volume in volumes}
+    assert {mount["name"] for mount in running["volumeMounts"]} == {
+        volume["name"] for volume in volumes
+    }
 
 
 @pytest.mark.parametrize("folder", INSTALLATIONS)
@@ -210,19 +249,23 @@ def test_every_webhook_calls_a_port_of_the_service(folder: str) -> None:
 def test_the_configuration_can_be_used_and_drains_within_the_grace_period(overlay: str) -> None:
     objects = rendered(f"overlays/{overlay}")
     used = configuration(objects)
-    grace = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    grace = of_kind(objects, "Deployment")["spec"]["template"]["spec"][
+        "terminationGracePeriodSeconds"
+    ]
     assert used.server.drain_seconds + 20 < grace
     assert used.certificates.mode == ("files" if overlay == "cert-manager" else "self-managed")
 
 
 def exposed() -> set[str]:
     """Every metric name that the code can expose, read from where it is written."""
-    named = re.compile(r'yield "([a-z_]+)"|PREFIX}_([a-z_]+)"')
+    named = re.compile(r'yield\s*\(?\s*"([a-z_]+)"|PREFIX}_([a-z_]+)"')
     found: set[str] = set()
     for path in (ROOT / "app").rglob("*.py"):
         for match in named.finditer(path.read_text()):
             found.add(f"grove_admission_{match[1] or match[2]}")
-    histograms = {f"grove_admission_{name}_duration_seconds_bucket" for name in ("request", "reconcile")}
+    histograms = {
+        f"grove_admission_{name}_duration_seconds_bucket" for name in ("request", "reconcile")
+    }
     return found | histograms | {f"{name}_total" for name in found}
 
 
@@ -248,7 +291,10 @@ def test_the_alerts_are_rules_that_prometheus_reads(tmp_path: Path) -> None:
     spec = of_kind(rendered("overlays/monitoring"), "PrometheusRule")["spec"]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
     ended = subprocess.run(
-        [promtool, "check", "rules", str(tmp_path / "rules.yaml")], capture_output=True, text=True, check=False
+        [promtool, "check", "rules", str(tmp_path / "rules.yaml")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
@@ -264,7 +310,9 @@ def test_with_cert_manager_a_renewed_certificate_needs_no_new_ca_bundle() -> Non
     specs = {(obj["kind"], obj["metadata"]["name"]): obj.get("spec", {}) for obj in objects}
     leaf = specs["Certificate", "grove-admission"]
     issuer = specs["Issuer", leaf["issuerRef"]["name"]]
-    (ca,) = [spec for (kind, _), spec in specs.items() if kind == "Certificate" and spec.get("isCA")]
+    (ca,) = [
+        spec for (kind, _), spec in specs.items() if kind == "Certificate" and spec.get("isCA")
+    ]
     assert issuer == {"ca": {"secretName": ca["secretName"]}}
     assert ca["secretName"] != leaf["secretName"]
 
@@ -279,7 +327,9 @@ def test_what_others_use_too_is_in_no_overlay(folder: str) -> None:
 
 def test_the_sandbox_has_the_crds_that_are_installed() -> None:
     folders = (ROOT / "manifests" / "crds", OWN)
-    ours, copied = ({path.name: path.read_text() for path in folder.glob("*_*.yaml")} for folder in folders)
+    ours, copied = (
+        {path.name: path.read_text() for path in folder.glob("*_*.yaml")} for folder in folders
+    )
     assert ours
     assert ours == copied
 
@@ -303,20 +353,33 @@ def test_the_pod_runs_with_as_little_as_it_needs(folder: str) -> None:
 def test_secrets_leases_and_webhook_configurations_are_guarded_by_name(folder: str) -> None:
     rights = list(permissions(rendered(folder)))
     assert "*" not in {part for right in rights for part in right}
-    assert [right for right in rights if right[2] in GUARDED and not right[3] and right[4] != "create"] == []
+    assert [
+        right for right in rights if right[2] in GUARDED and not right[3] and right[4] != "create"
+    ] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS[1:])
-async def test_a_real_api_server_takes_every_overlay_and_knows_all_of_its_fields(folder: str, tmp_path: Path) -> None:
-    """Server-side apply refuses fields that no schema declares. INTEGRATION_CRDS names a folder with the CRDs of
-    cert-manager and the Prometheus operator, which the other two overlays need."""
-    objects, crds = rendered(folder), None
-    foreign = {obj["apiVersion"].partition("/")[0] for obj in objects} & {"cert-manager.io", "monitoring.coreos.com"}
+async def test_a_real_api_server_takes_every_overlay_and_knows_all_of_its_fields(
+    folder: str, tmp_path: Path
+) -> None:
+    """Server-side apply refuses fields that no schema declares.
+
+    INTEGRATION_CRDS names a folder with the CRDs of cert-manager and the Prometheus operator, which
+    the other two overlays need.
+    """
+    objects = rendered(folder)
+    crds = None
+    foreign = {obj["apiVersion"].partition("/")[0] for obj in objects} & {
+        "cert-manager.io",
+        "monitoring.coreos.com",
+    }
     if foreign:
         crds = Path(os.environ.get("INTEGRATION_CRDS") or os.devnull)
         defined = "".join(path.read_text() for path in crds.glob("*.yaml"))
         if not all(f"group: {group}" in defined for group in foreign):
-            pytest.skip(f"needs the CRDs of {', '.join(sorted(foreign))} in the folder INTEGRATION_CRDS")
+            pytest.skip(
+                f"needs the CRDs of {', '.join(sorted(foreign))} in the folder INTEGRATION_CRDS"
+            )
     try:
         binaries = find_binaries(os.environ)
     except FileNotFoundError as missing:

@@ -1,4 +1,6 @@
-"""The READMEs name all that they promise to: every configuration key, metric, event, command and message."""
+"""The READMEs name all that they promise to: every configuration key, metric, event, command and
+message.
+"""
 
 import ast
 import re
@@ -22,7 +24,9 @@ def readme(folder: str) -> str:
     return re.sub(r"\n  (?=\S)", " ", (ROOT / folder / "README.md").read_text())
 
 
-CONFIGURATION, SERVER, WEBHOOKS = readme("app/config"), readme("app/server"), readme("app/webhooks")
+CONFIGURATION = readme("app/config")
+SERVER = readme("app/server")
+WEBHOOKS = readme("app/webhooks")
 EVENTS = readme("app/reconcilers")
 _BRACES = re.compile(r"\{([^}]*)\}")
 
@@ -30,7 +34,8 @@ _BRACES = re.compile(r"\{([^}]*)\}")
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Every leaf of the configuration, `a.b[].c`."""
     for field in model.model_fields.values():
-        path, kind = f"{prefix}{field.alias}", field.annotation
+        path = f"{prefix}{field.alias}"
+        kind = field.annotation
         inner = re.match(r"tuple\[(.+), \.\.\.\]", str(kind))
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from keys(kind, f"{path}.")
@@ -62,7 +67,9 @@ def test_every_configuration_key_is_explained() -> None:
 
 
 def test_every_metric_is_named_and_no_other() -> None:
-    named = {name for name in re.findall(r"grove_admission_[a-z_]+", SERVER) if not name.endswith("_")}
+    named = {
+        name for name in re.findall(r"grove_admission_[a-z_]+", SERVER) if not name.endswith("_")
+    }
     exists = exposed() | {name.removesuffix("_bucket") for name in exposed()}
     assert named <= exists
     bare = {name for name in exposed() if not name.endswith(("_bucket", "_total"))}
@@ -70,14 +77,23 @@ def test_every_metric_is_named_and_no_other() -> None:
 
 
 def test_every_event_is_explained() -> None:
-    recorded = re.compile(r'(?:record|say)\((?:[^"]|"Warning"|"Normal")*"(?!Warning|Normal)([A-Z][A-Za-z]+)"')
+    recorded = re.compile(
+        r'(?:record|say)\((?:[^"]|"Warning"|"Normal")*"(?!Warning|Normal)([A-Z][A-Za-z]+)"'
+    )
     given = re.compile(r'(?:Missing|Remark|_remark)\((?:stored, "[a-z]+", )?\s*"([A-Z][A-Za-z]+)"')
-    paths = [*(ROOT / "app" / "reconcilers").glob("*.py"), *(ROOT / "app" / "rules" / "workload").glob("*.py")]
+    paths = [
+        *(ROOT / "app" / "reconcilers").glob("*.py"),
+        *(ROOT / "app" / "rules" / "workload").glob("*.py"),
+    ]
     texts = [path.read_text() for path in paths]
-    reasons = {reason for text in texts for reason in (*recorded.findall(text), *given.findall(text))}
+    reasons = {
+        reason for text in texts for reason in (*recorded.findall(text), *given.findall(text))
+    }
     assert {"WorkloadNotFound", "PodGroupContested", "QueueDiffers"} <= reasons
     assert len(reasons) > 9
-    assert {reason for reason in reasons if not re.search(rf"^[-|] `{reason}`", EVENTS, re.MULTILINE)} == set()
+    assert {
+        reason for reason in reasons if not re.search(rf"^[-|] `{reason}`", EVENTS, re.MULTILINE)
+    } == set()
 
 
 def test_every_command_is_described(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +101,9 @@ def test_every_command_is_described(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     commands = re.findall(r"^    ([a-z]+) ", capsys.readouterr().out, re.MULTILINE)
     assert len(commands) > 6
-    assert [name for name in commands if f"grove-admission {name}" not in readme("app/commands")] == []
+    assert [
+        name for name in commands if f"grove-admission {name}" not in readme("app/commands")
+    ] == []
 
 
 RULES = (
@@ -137,7 +155,12 @@ def texts(path: Path) -> Iterator[str]:
     """Every text in a module, `…` for what is filled in; docstrings aside."""
     tree = ast.parse(path.read_text())
     skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    skipped |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    skipped |= {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
@@ -151,24 +174,45 @@ def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
     told = WEBHOOKS[WEBHOOKS.index("## What rejections mean") :]
     items = [line[2:] for line in told.splitlines() if line.startswith("- `")]
     rows = [re.match(r"(?:`[^`]+`(?:, )?)+", item) for item in items]
-    patterns = [re.escape(one).replace("…", ".+") for row in rows if row for one in re.findall(r"`([^`]+)`", row[0])]
-    paths = [path for rule in RULES for path in (ROOT / "app").glob(rule) if path.name not in OTHERWISE_SHOWN]
+    patterns = [
+        re.escape(one).replace("…", ".+")
+        for row in rows
+        if row
+        for one in re.findall(r"`([^`]+)`", row[0])
+    ]
+    paths = [
+        path
+        for rule in RULES
+        for path in (ROOT / "app").glob(rule)
+        if path.name not in OTHERWISE_SHOWN
+    ]
     said = {text for path in paths for text in texts(path)}
     messages = {
         text
         for text in said
         if text.count(" ") >= 3
-        and not any(expression in text for expression in ("object.metadata.", "object.spec.", "has(c.resources."))
+        and not any(
+            expression in text
+            for expression in ("object.metadata.", "object.spec.", "has(c.resources.")
+        )
     } - PARTS
     assert len(messages) > 50
-    assert [text for text in sorted(messages) if not any(re.fullmatch(one, text) for one in patterns)] == []
+    assert [
+        text for text in sorted(messages) if not any(re.fullmatch(one, text) for one in patterns)
+    ] == []
     assert [one for one in patterns if not any(re.fullmatch(one, text) for text in said)] == []
 
 
 def test_the_tables_that_repeat_the_code_are_as_the_code_has_them() -> None:
-    assert [str(path) for path in tables.readmes() if tables.written(path.read_text()) != path.read_text()] == []
+    assert [
+        str(path)
+        for path in tables.readmes()
+        if tables.written(path.read_text()) != path.read_text()
+    ] == []
     generated = "".join(path.read_text() for path in tables.readmes())
-    assert {name for name in tables.TABLES if f"<!-- generated: {name} -->" not in generated} == set()
+    assert {
+        name for name in tables.TABLES if f"<!-- generated: {name} -->" not in generated
+    } == set()
 
 
 def test_the_readme_is_short_and_its_lines_too() -> None:
@@ -189,7 +233,8 @@ def test_every_link_between_readmes_leads_somewhere() -> None:
 def test_the_fifteen_answers_name_files_that_exist() -> None:
     text = readme("app")
     answers = re.findall(
-        r"`([a-z_]+/(?:[a-z_]+/)*[a-z_]+\.[a-z]+)`", text[text.index("## Fifteen") : text.index("## Decisions")]
+        r"`([a-z_]+/(?:[a-z_]+/)*[a-z_]+\.[a-z]+)`",
+        text[text.index("## Fifteen") : text.index("## Decisions")],
     )
     assert len(answers) > 14
     assert [name for name in answers if not (ROOT / "app" / name).exists()] == []
@@ -199,7 +244,9 @@ def test_the_tests_that_the_threat_model_names_exist() -> None:
     text = readme("manifests")
     named = set(re.findall(r"`(test_\w+)`", text[text.index("## Threat model") :]))
     tests = {
-        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", path.read_text())
     }
     assert len(named) > 9
     assert named - tests == set()

@@ -1,1 +1,4 @@
-"""The admission wire protocol: bytes to request, verdict to response. It does not depend on any kind."""
+"""The admission wire protocol: bytes to request, verdict to response.
+
+It does not depend on any kind.
+"""

@@ -1,13 +1,23 @@
-"""The admission paths as an ASGI app, with the same answers as `connection`, for tests and for other servers.
+"""The admission paths as an ASGI app, with the same answers as `connection`, for tests and for
+other servers.
 
-Our own server uses it only for admission requests that `connection` doesn't read itself, such as chunked ones.
+Our own server uses it only for admission requests that `connection` doesn't read itself, such as
+chunked ones.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from app.admission.decide import Route
-from app.admission.exchange import MAX_BODY, UNKNOWN_CALLER, Answer, Exchange, check_content_type, status, too_large
+from app.admission.exchange import (
+    MAX_BODY,
+    UNKNOWN_CALLER,
+    Answer,
+    Exchange,
+    check_content_type,
+    status,
+    too_large,
+)
 from app.admission.review import BadReview
 
 Scope = MutableMapping[str, Any]
@@ -17,14 +27,17 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 KNOWN_CALLER = "known_caller"
-"""The key in `scope["state"]` that is true if the client has shown a certificate of a configured client CA."""
+"""The key in `scope["state"]` that is true if the client has shown a certificate of a configured
+client CA.
+"""
 
 _HUNG_UP = "the caller hung up before its request was whole"
 
 
 class AdmissionApp:
-    """Answers the paths of `exchange`, and passes every other request to
-    `otherwise` (health, metrics, dry run, docs)."""
+    """Answers the paths of `exchange`, and passes every other request to `otherwise` (health,
+    metrics, dry run, docs).
+    """
 
     def __init__(self, exchange: Exchange, otherwise: App) -> None:
         self.exchange = exchange
@@ -54,15 +67,20 @@ class AdmissionApp:
 
 
 async def _read(content_type: bytes, length: int, receive: Receive) -> bytes:
-    """Returns the body of an admission request. BadReview for a wrong content type, and for a body
-    that is too large or incomplete. At most the limit and one more piece are kept in memory."""
+    """Returns the body of an admission request.
+
+    BadReview for a wrong content type, and for a body that is too large or incomplete. At most the
+    limit and one more piece are kept in memory.
+    """
     pieces: list[bytes] = []
-    size, more = 0, True
+    size = 0
+    more = True
     while more:
         message = await receive()
         if message["type"] != "http.request":
             raise BadReview(_HUNG_UP)
-        piece, more = message.get("body", b""), message.get("more_body", False)
+        piece = message.get("body", b"")
+        more = message.get("more_body", False)
         if not pieces:
             check_content_type(content_type, piece)
         pieces.append(piece)

@@ -19,14 +19,20 @@ _BLOCK = 64 * 1024
 
 
 class Body(Protocol):
-    """`complete` is true after the last byte. `too_large` is true as soon as the
-    body is known to be too large and `beginning` is long enough to contain a uid."""
+    """`complete` is true after the last byte.
+
+    `too_large` is true as soon as the body is known to be too large and `beginning` is long enough
+    to contain a uid.
+    """
 
     complete: bool
     too_large: bool
 
     def read(self, data: bytes, position: int) -> int:
-        """Reads the bytes from `position` in `data` that belong to the request. Returns the position after them."""
+        """Reads the bytes from `position` in `data` that belong to the request.
+
+        Returns the position after them.
+        """
 
     def whole(self) -> bytes:
         """Returns all bytes of a complete body."""
@@ -39,8 +45,11 @@ class Body(Protocol):
 
 
 class _Blocks:
-    """Collected bytes. They are not in one buffer, because a growing buffer is copied and needs twice its memory. They
-    are not in the received pieces either, because each small piece would need many times its size."""
+    """Collected bytes.
+
+    They are not in one buffer, because a growing buffer is copied and needs twice its memory. They
+    are not in the received pieces either, because each small piece would need many times its size.
+    """
 
     def __init__(self) -> None:
         self.size = 0
@@ -62,7 +71,8 @@ class Sized:
     def __init__(self, length: int) -> None:
         self.complete = False
         self.too_large = False
-        self._is_over, self._missing = length > MAX_BODY, length
+        self._is_over = length > MAX_BODY
+        self._missing = length
         self._kept: _Blocks | None = _Blocks()
 
     def read(self, data: bytes, position: int) -> int:
@@ -102,7 +112,10 @@ class Chunked:
             self._parser.feed_data(head)
 
     def read(self, data: bytes, position: int) -> int:
-        """As in `Body`. NotHttp for an invalid chunk, and for MAX_TRAILER bytes without a part of the body."""
+        """As in `Body`.
+
+        NotHttp for an invalid chunk, and for MAX_TRAILER bytes without a part of the body.
+        """
         while position < len(data) and not self.complete:
             step = data[position : position + _STEP]
             position += len(step)

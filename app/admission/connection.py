@@ -1,8 +1,11 @@
-"""One HTTP/1.1 connection. Admission requests are read and answered here. Every other
-request is read to its end, and then handed over with its connection to an ASGI server.
+"""One HTTP/1.1 connection.
 
-The README of this folder has the states, the limits and their reasons. Requests that come in one turn of the event loop
-are judged together (`Serving.judges_later`). A task is created only for a verdict that has to wait.
+Admission requests are read and answered here. Every other request is read to its end, and then
+handed over with its connection to an ASGI server.
+
+The README of this folder has the states, the limits and their reasons. Requests that come in one
+turn of the event loop are judged together (`Serving.judges_later`). A task is created only for a
+verdict that has to wait.
 """
 
 import asyncio
@@ -20,7 +23,10 @@ from app.admission.serving import Serving
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 64 * 1024
-"""The most bytes of a head, and of those that are kept while a verdict is awaited. API servers send a few hundred."""
+"""The most bytes of a head, and of those that are kept while a verdict is awaited.
+
+API servers send a few hundred.
+"""
 
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
@@ -38,11 +44,15 @@ class State(enum.Enum):
     END = "is closing, or handed over: nothing more is read"
 
 
-_AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State  # globals, because reading an attribute of an enum is slower
+# globals, because reading an attribute of an enum is slower
+_AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State
 
 
 class Connection(asyncio.Protocol):
-    """Handles one request at a time. Bytes that arrive meanwhile are kept. If there are too many, reading is paused."""
+    """Handles one request at a time.
+
+    Bytes that arrive meanwhile are kept. If there are too many, reading is paused.
+    """
 
     _transport: asyncio.Transport
     _body: Body
@@ -53,7 +63,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
-        self._limits, self._exchange = serving.limits, serving.exchange
+        self._limits = serving.limits
+        self._exchange = serving.exchange
         self._loop = asyncio.get_running_loop()
         self._state = State.HEAD
         self._kept = b""
@@ -73,10 +84,12 @@ class Connection(asyncio.Protocol):
         self._serving.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._state, self._kept = State.END, b""
+        self._state = State.END
+        self._kept = b""
         self._watch.cancel()
         if self._task is not None:
-            self._loop.call_soon(self._task.cancel)  # after its first step, so that each of its coroutines has started
+            # after its first step, so that each of its coroutines has started
+            self._loop.call_soon(self._task.cancel)
         self._serving.closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -101,7 +114,8 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def judge(self) -> Answer | Awaitable[Answer] | None:
-        review, self._review = self._review, b""
+        review = self._review
+        self._review = b""
         if self._state is _ENDED or self._route is None:
             return None
         try:
@@ -123,11 +137,14 @@ class Connection(asyncio.Protocol):
             self._fail()
 
     def _read(self, data: bytes) -> None:
-        """Answers the requests in `data`, up to one that has to wait or is
-        incomplete, and keeps the remaining bytes."""
+        """Answers the requests in `data`, up to one that has to wait or is incomplete, and keeps
+        the remaining bytes.
+        """
         self._is_active = True
         self._kept = b""
-        position, behind, size = -1, 0, len(data)
+        position = -1
+        behind = 0
+        size = len(data)
         while position < behind < size and self._unread_at is None:
             position = behind
             if self._state is _AT_HEAD:
@@ -154,8 +171,10 @@ class Connection(asyncio.Protocol):
         self._read(self._kept)
 
     def _read_head(self, data: bytes, position: int) -> int:
-        """Returns the position after the head, or after the request if that is
-        complete. `position` if the head is incomplete."""
+        """Returns the position after the head, or after the request if that is complete.
+
+        `position` if the head is incomplete.
+        """
         end = data.find(END, position)
         if end < 0 or end - position > MAX_HEAD:
             if len(data) - position > MAX_HEAD:
@@ -179,8 +198,10 @@ class Connection(asyncio.Protocol):
         return self._begin_body(head, data, position, end)
 
     def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:
-        """Begins to read a request that is incomplete, or that is not for a
-        verdict. Returns the position after the bytes that were read."""
+        """Begins to read a request that is incomplete, or that is not for a verdict.
+
+        Returns the position after the bytes that were read.
+        """
         self._head = data[begin:end]
         self._body = Chunked(self._head) if head.is_chunked else Sized(head.length)
         self._is_last |= head.is_chunked
@@ -204,8 +225,11 @@ class Connection(asyncio.Protocol):
         return position
 
     def _answer_early(self, body: Body) -> None:
-        """Answers before the body is complete, if that is possible. The remaining bytes are read
-        too, so that a client that is still sending isn't reset before it has read the answer."""
+        """Answers before the body is complete, if that is possible.
+
+        The remaining bytes are read too, so that a client that is still sending isn't reset before
+        it has read the answer.
+        """
         if self._route is not None and not self._is_known:
             self._write(UNKNOWN_CALLER)
         elif not body.too_large:
@@ -226,9 +250,13 @@ class Connection(asyncio.Protocol):
             self._hand_over(self._head + body.whole())
 
     def _decide(self, review: bytes, is_at_end: bool) -> None:
-        """Judges a request. If it ends the bytes that have arrived, which is so unless a client pipelines, it may be
-        judged later, with those of other connections."""
-        self._state, self._asked_at = _WAITING, None
+        """Judges a request.
+
+        If it ends the bytes that have arrived, which is so unless a client pipelines, it may be
+        judged later, with those of other connections.
+        """
+        self._state = _WAITING
+        self._asked_at = None
         self._review = review
         if is_at_end and self._serving.judges_later(self):
             return
@@ -246,7 +274,9 @@ class Connection(asyncio.Protocol):
         self.take(answer)
 
     def _fail(self) -> None:
-        """Ends the connection after a bug: `decide` turns every failure of a webhook into a verdict."""
+        """Ends the connection after a bug: `decide` turns every failure of a webhook into a
+        verdict.
+        """
         log.exception("no answer")
         self.abort()
 
@@ -256,7 +286,8 @@ class Connection(asyncio.Protocol):
         self._transport.write(answer_head(code, len(body), self._is_last) + body)
 
     def _end_request(self) -> None:
-        self._state, self._asked_at = State.HEAD, None
+        self._state = State.HEAD
+        self._asked_at = None
         if self._is_last:
             self._close()
 
@@ -271,19 +302,24 @@ class Connection(asyncio.Protocol):
         self._close()
 
     def _hand_over(self, request: bytes) -> None:
-        """Hands over the connection. Bytes after the request are dropped, because its answer is the last one."""
+        """Hands over the connection.
+
+        Bytes after the request are dropped, because its answer is the last one.
+        """
         self._state = State.END
         self._watch.cancel()
         self._serving.hand_over(self._serving, self._transport, request)
         self._serving.closed(self)
 
     def _look(self) -> None:
-        """Closes the connection if it has been idle for too long, or if a request
-        or the reading of an answer takes too long."""
+        """Closes the connection if it has been idle for too long, or if a request or the reading of
+        an answer takes too long.
+        """
         now = self._loop.time()
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
         if self._is_active:
-            self._is_active, self._idle_at = False, now
+            self._is_active = False
+            self._idle_at = now
         if self._unread_at is not None:
             if now - self._unread_at > self._limits.answer_seconds:
                 self.abort()  # a close would wait for the same client

@@ -1,4 +1,6 @@
-"""The verdict of one route on one request: kind and shape are checked, and every failure becomes a verdict."""
+"""The verdict of one route on one request: kind and shape are checked, and every failure becomes a
+verdict.
+"""
 
 import asyncio
 import logging
@@ -6,7 +8,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from app.admission.review import Request, shape_findings
-from app.admission.verdict import ALLOWED, FAILED, Verdict, bad_request, inapplicable, judged, unavailable
+from app.admission.verdict import (
+    ALLOWED,
+    FAILED,
+    Verdict,
+    bad_request,
+    inapplicable,
+    judged,
+    unavailable,
+)
 from app.objects.fields import quote
 from app.objects.jsonpatch import applies
 
@@ -18,8 +28,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The route of one path: `operations` on `resource` of `group`, whose objects are
-    of `kind`. `also` are further pairs of kind and resource of the same group."""
+    """The route of one path: `operations` on `resource` of `group`, whose objects are of `kind`.
+
+    `also` are further pairs of kind and resource of the same group.
+    """
 
     path: str
     group: str
@@ -36,15 +48,19 @@ class Route:
         return (self.resource, *(plural for _, plural in self.also))
 
     def takes(self, kind: str, resource: str) -> bool:
-        """Whether objects of `kind` are judged. `resource` is the plural, or "" if it is not known."""
+        """Whether objects of `kind` are judged.
+
+        `resource` is the plural, or "" if it is not known.
+        """
         if kind == self.kind and resource in (self.resource, ""):
             return True
         return any(kind == also and resource in (plural, "") for also, plural in self.also)
 
 
 def decide(route: Route, request: Request, seconds: float) -> Verdict | Awaitable[Verdict]:
-    """Returns the verdict of `route` on `request` if all facts are cached, else an awaitable
-    that returns it within `seconds`. Neither raises any error except CancelledError."""
+    """Returns the verdict of `route` on `request` if all facts are cached, else an awaitable that
+    returns it within `seconds`. Neither raises any error except CancelledError.
+    """
     try:
         verdict = _judge_envelope(route, request)
         if verdict is None:
@@ -63,12 +79,16 @@ async def decided(route: Route, request: Request, seconds: float) -> Verdict:
     return answer if isinstance(answer, Verdict) else await answer
 
 
-async def _awaited(route: Route, request: Request, answer: Awaitable[Verdict], seconds: float) -> Verdict:
+async def _awaited(
+    route: Route, request: Request, answer: Awaitable[Verdict], seconds: float
+) -> Verdict:
     try:
         async with asyncio.timeout(seconds):
             return _checked(route, request, await answer)
     except TimeoutError:
-        return unavailable(f"no verdict within {seconds:g} s: the cluster was too slow to answer; try again")
+        return unavailable(
+            f"no verdict within {seconds:g} s: the cluster was too slow to answer; try again"
+        )
     except Exception:
         return _crashed(route, request)
 

@@ -14,11 +14,17 @@ from app.admission.review import BadReview, Request, dumps, encode, parse, salva
 from app.admission.verdict import Verdict, bad_request
 
 MAX_BODY = 7 * 1024 * 1024
-"""Bytes. The limit of an API server is 3 MiB for an object, and a review of an UPDATE contains two."""
+"""Bytes.
+
+The limit of an API server is 3 MiB for an object, and a review of an UPDATE contains two.
+"""
 
 MAX_VALUES = 500_000
-"""Maps, lists and members of them in one review. Two objects of 1.5 MiB, the most that etcd stores, have about
-300,000 if they consist of nothing but short fields. Each may take 100 bytes of memory."""
+"""Maps, lists and members of them in one review.
+
+Two objects of 1.5 MiB, the most that etcd stores, have about 300,000 if they consist of nothing but
+short fields. Each may take 100 bytes of memory.
+"""
 
 FEW_BYTES = 256 * 1024
 """The values in a body up to this size are not counted, because there can't be too many."""
@@ -39,26 +45,39 @@ _UNITS = {b"ns": 1e-9, b"us": 1e-6, b"ms": 0.001, b"s": 1.0, b"m": 60.0, b"h": 3
 
 
 class Observer(Protocol):
-    """Called once for every verdict. `request` is None if the envelope could not be read, and
-    `uid` is "" if it has none. `seconds` is the time from the complete request to its answer."""
+    """Called once for every verdict.
 
-    def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None: ...
+    `request` is None if the envelope could not be read, and `uid` is "" if it has none. `seconds`
+    is the time from the complete request to its answer.
+    """
+
+    def __call__(
+        self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
+    ) -> None: ...
 
 
 class Exchange:
-    """Answers requests to the paths of `routes`. If `only_known` is true, callers must have shown a certificate of a
-    configured client CA. `connection` and `asgi` check that, and answer others with `UNKNOWN_CALLER`."""
+    """Answers requests to the paths of `routes`.
 
-    def __init__(self, routes: Mapping[str, Route], observe: Observer, *, only_known: bool = False) -> None:
+    If `only_known` is true, callers must have shown a certificate of a configured client CA.
+    `connection` and `asgi` check that, and answer others with `UNKNOWN_CALLER`.
+    """
+
+    def __init__(
+        self, routes: Mapping[str, Route], observe: Observer, *, only_known: bool = False
+    ) -> None:
         self.routes = routes
         self.only_known = only_known
         self.waiting = 0
         """The number of requests whose verdict is awaited at the moment."""
         self._observe = observe
 
-    def answer(self, route: Route, query: bytes, content_type: bytes, body: bytes) -> Answer | Awaitable[Answer]:
-        """Returns the answer if the verdict needs only cached facts, else an
-        awaitable that returns it before the deadline in `query`."""
+    def answer(
+        self, route: Route, query: bytes, content_type: bytes, body: bytes
+    ) -> Answer | Awaitable[Answer]:
+        """Returns the answer if the verdict needs only cached facts, else an awaitable that returns
+        it before the deadline in `query`.
+        """
         begin = time.perf_counter()
         try:
             if content_type != JSON:
@@ -74,7 +93,9 @@ class Exchange:
         return self._awaited(route, request, verdict, begin)
 
     def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
-        """Returns the answer to a body of more than MAX_BODY bytes, of which only the beginning is known."""
+        """Returns the answer to a body of more than MAX_BODY bytes, of which only the beginning is
+        known.
+        """
         return self.refuse(route, too_large(content_type, beginning))
 
     def refuse(self, route: Route, bad: BadReview) -> Answer:
@@ -84,7 +105,9 @@ class Exchange:
     def gauges(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
         yield "in_flight_requests", "Awaited verdicts.", {}, float(self.waiting)
 
-    async def _awaited(self, route: Route, request: Request, verdict: Awaitable[Verdict], begin: float) -> Answer:
+    async def _awaited(
+        self, route: Route, request: Request, verdict: Awaitable[Verdict], begin: float
+    ) -> Answer:
         self.waiting += 1
         try:
             return self._answered(route, request, await verdict, begin)
@@ -94,7 +117,9 @@ class Exchange:
     def _answered(self, route: Route, request: Request, verdict: Verdict, begin: float) -> Answer:
         try:
             body = encode(request.uid, verdict, request)
-        except RecursionError:  # the patch contains a nested part of the object that can be parsed, but not serialized
+        except (
+            RecursionError
+        ):  # the patch contains a nested part of the object that can be parsed, but not serialized
             verdict = bad_request("the object is nested too deeply")
             body = encode(request.uid, verdict, request)
         self._observe(route.path, request.uid, request, verdict, time.perf_counter() - begin)
@@ -103,7 +128,9 @@ class Exchange:
     def _refused(self, route: Route, bad: BadReview, begin: float) -> Answer:
         """Returns a review if the uid is known, else a Status."""
         verdict = bad_request(bad.message, bad.code)
-        answer = (200, encode(bad.uid, verdict)) if bad.uid else status(verdict.code, verdict.message)
+        answer = (
+            (200, encode(bad.uid, verdict)) if bad.uid else status(verdict.code, verdict.message)
+        )
         self._observe(route.path, bad.uid, None, verdict, time.perf_counter() - begin)
         return answer
 
@@ -118,22 +145,39 @@ def too_large(content_type: bytes, beginning: bytes) -> BadReview:
 
 
 def check_content_type(content_type: bytes, body: bytes) -> None:
-    """Raises BadReview with code 415 if the content type is not JSON. `body` may be the beginning of a body."""
+    """Raises BadReview with code 415 if the content type is not JSON.
+
+    `body` may be the beginning of a body.
+    """
     if content_type.split(b";")[0].strip().lower() != JSON:
         shown = content_type.decode("latin-1") or "none"
-        raise BadReview(f"the content type must be application/json, not {shown[:100]}", salvage_uid(body), 415)
+        raise BadReview(
+            f"the content type must be application/json, not {shown[:100]}", salvage_uid(body), 415
+        )
 
 
 def check_values(body: bytes) -> None:
-    """Raises BadReview with code 413 if parsing the body would take far more memory than the body itself. Each map,
-    list and member has one of three characters; those in strings are counted too."""
+    """Raises BadReview with code 413 if parsing the body would take far more memory than the body
+    itself. Each map, list and member has one of three characters; those in strings are counted
+    too.
+    """
     if body.count(b",") + body.count(b"{") + body.count(b"[") > MAX_VALUES:
-        raise BadReview(f"the body has more than {MAX_VALUES} maps, lists and members", salvage_uid(body), 413)
+        raise BadReview(
+            f"the body has more than {MAX_VALUES} maps, lists and members", salvage_uid(body), 413
+        )
 
 
 def status(code: int, message: str) -> Answer:
     """Returns a Kubernetes Status as the answer to a request whose uid is not known."""
-    return code, dumps({"apiVersion": "v1", "kind": "Status", "status": "Failure", "message": message, "code": code})
+    return code, dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Status",
+            "status": "Failure",
+            "message": message,
+            "code": code,
+        }
+    )
 
 
 TOO_LARGE = f"the body is larger than the limit of {MAX_BODY // (1024 * 1024)} MiB"
@@ -148,7 +192,9 @@ UNKNOWN_CALLER = status(
 
 @functools.lru_cache(maxsize=64)
 def deadline(query: bytes) -> float:
-    """Returns the seconds in which to answer: the `?timeout=10s` of the API server, less a margin for the transfer."""
+    """Returns the seconds in which to answer: the `?timeout=10s` of the API server, less a margin
+    for the transfer.
+    """
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")
         if name == b"timeout":

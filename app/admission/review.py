@@ -31,18 +31,25 @@ _NO_MAP: dict[str, Any] = {}
 
 
 class BadReview(ValueError):
-    """An envelope that can't be judged. `uid` is "" if it is not known, so that no review can answer."""
+    """An envelope that can't be judged.
+
+    `uid` is "" if it is not known, so that no review can answer.
+    """
 
     def __init__(self, message: str, uid: str = "", code: int = 400) -> None:
         super().__init__(message)
-        self.message, self.uid, self.code = message, uid, code
+        self.message = message
+        self.uid = uid
+        self.code = code
 
 
 @dataclass(slots=True)
 class Request:
-    """An AdmissionRequest. `object` is the one that is judged; at DELETE, that is the old object.
-    `old` is None except at UPDATE. `name` is that of the request, else that of the object. A request
-    is never changed. It isn't frozen, because it would then take three times as long to create.
+    """An AdmissionRequest.
+
+    `object` is the one that is judged; at DELETE, that is the old object. `old` is None except at
+    UPDATE. `name` is that of the request, else that of the object. A request is never changed. It
+    isn't frozen, because it would then take three times as long to create.
     """
 
     uid: str
@@ -60,8 +67,11 @@ class Request:
 
     @property
     def is_deleting(self) -> bool:
-        """Whether the object is being deleted and waits for its finalizers. An update of it is never rejected.
-        The new object may lack the deletionTimestamp, because an API server restores it after mutating webhooks."""
+        """Whether the object is being deleted and waits for its finalizers.
+
+        An update of it is never rejected. The new object may lack the deletionTimestamp, because an
+        API server restores it after mutating webhooks.
+        """
         return any(
             isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
             for metadata in (self.object.get("metadata"), self.old and self.old.get("metadata"))
@@ -69,13 +79,18 @@ class Request:
 
 
 def parse(body: bytes) -> Request:
-    """Reads an AdmissionReview. BadReview, with the uid if that can be read, states the problem of an invalid one."""
+    """Reads an AdmissionReview.
+
+    BadReview, with the uid if that can be read, states the problem of an invalid one.
+    """
     if not body:
         raise BadReview("the request has no body; an AdmissionReview was expected")
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
-        raise BadReview(f"the body is not JSON that can be read: {problem}", salvage_uid(body)) from None
+        raise BadReview(
+            f"the body is not JSON that can be read: {problem}", salvage_uid(body)
+        ) from None
     if not isinstance(review, dict):
         raise BadReview(f"the body must be an {KIND}, not {_kind_of(review)}")
     request = review.get("request")
@@ -95,10 +110,16 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
     operation = request.get("operation")
     if not isinstance(operation, str) or operation not in OPERATIONS:
         allowed = ", ".join(sorted(OPERATIONS))
-        raise BadReview(f"request.operation is {quote(operation)}; it must be one of {allowed}", uid)
-    kind, user, resource = request.get("kind"), request.get("userInfo"), request.get("resource")
+        raise BadReview(
+            f"request.operation is {quote(operation)}; it must be one of {allowed}", uid
+        )
+    kind = request.get("kind")
+    user = request.get("userInfo")
+    resource = request.get("resource")
     if not (type(kind) is type(user) is type(resource) is dict):
-        kind, user, resource = (_map(request, name, uid) for name in ("kind", "userInfo", "resource"))
+        kind, user, resource = (
+            _map(request, name, uid) for name in ("kind", "userInfo", "resource")
+        )
     obj = request.get("oldObject" if operation == "DELETE" else "object")
     if type(obj) is not dict:
         obj = _object(request, "oldObject" if operation == "DELETE" else "object", uid)
@@ -120,7 +141,10 @@ def _read_request(request: dict[str, Any], uid: str) -> Request:
 
 
 def _name(obj: dict[str, Any]) -> Any:
-    """Returns the name in the object. At a CREATE with generateName and at a bulk DELETE, the request has none."""
+    """Returns the name in the object.
+
+    At a CREATE with generateName and at a bulk DELETE, the request has none.
+    """
     metadata = obj.get("metadata")
     return metadata.get("name") if isinstance(metadata, dict) else None
 
@@ -128,7 +152,9 @@ def _name(obj: dict[str, Any]) -> Any:
 def _object(request: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
     value = request.get(name)
     if value is None:
-        raise BadReview(f"request.{name} is missing: {request['operation']} can't be judged without it", uid)
+        raise BadReview(
+            f"request.{name} is missing: {request['operation']} can't be judged without it", uid
+        )
     if not isinstance(value, dict):
         raise BadReview(f"request.{name} must be a map, not {_kind_of(value)}", uid)
     return value
@@ -153,14 +179,18 @@ def _kind_of(value: Any) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """Returns the uid in the beginning of a body that can't be parsed, or "". An API server writes it first."""
+    """Returns the uid in the beginning of a body that can't be parsed, or "".
+
+    An API server writes it first.
+    """
     match = _UID.search(prefix[:_SALVAGE])
     return match.group(1).decode("utf-8", "replace") if match else ""
 
 
 def shape_findings(request: Request) -> list[FieldError]:
-    """Returns findings about the conditions for all rules: metadata, labels and
-    annotations must be maps or null, and the name must be valid for the API server."""
+    """Returns findings about the conditions for all rules: metadata, labels and annotations must be
+    maps or null, and the name must be valid for the API server.
+    """
     metadata = request.object.get("metadata")
     if metadata is None:
         return []
@@ -174,17 +204,25 @@ def shape_findings(request: Request) -> list[FieldError]:
             findings.append(wrong_type(at.child(field), value, "a map"))
     name = metadata.get("name")
     if name is not None and (not isinstance(name, str) or (name and not is_subdomain(name))):
-        detail = "must be a lowercase DNS subdomain: alphanumeric characters, '-' or '.', at most 253 characters"
+        detail = (
+            "must be a lowercase DNS subdomain: alphanumeric characters, '-' or '.', at most 253"
+            " characters"
+        )
         findings.append(invalid(at.child("name"), name, detail))
     return findings
 
 
-_ALLOWED = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%b,"allowed":true}}'
+_ALLOWED = (
+    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",'
+    b'"response":{"uid":%b,"allowed":true}}'
+)
 
 
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
-    """Returns the AdmissionReview that answers the request `uid`. If `request` is
-    given, the details of a rejection, which kubectl shows, name the object."""
+    """Returns the AdmissionReview that answers the request `uid`.
+
+    If `request` is given, the details of a rejection, which kubectl shows, name the object.
+    """
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return _ALLOWED % orjson.dumps(uid)
     response: dict[str, Any] = {"uid": uid, "allowed": verdict.allowed}
@@ -206,8 +244,15 @@ def _status(verdict: Verdict, request: Request | None) -> dict[str, Any]:
         "code": verdict.code,
     }
     if verdict.causes:
-        causes = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in verdict.causes]
-        named = {"name": request.name, "group": request.group, "kind": request.kind} if request is not None else {}
+        causes = [
+            {"reason": cause.reason, "message": cause.message, "field": cause.field}
+            for cause in verdict.causes
+        ]
+        named = (
+            {"name": request.name, "group": request.group, "kind": request.kind}
+            if request is not None
+            else {}
+        )
         status["details"] = {**named, "causes": causes}
     return status
 
@@ -219,7 +264,9 @@ def _listed(warnings: Sequence[str]) -> list[str]:
 
 
 def one_line(warning: str) -> str:
-    """Returns a warning as a valid HTTP header: printable, and so short that the API server doesn't cut it."""
+    """Returns a warning as a valid HTTP header: printable, and so short that the API server doesn't
+    cut it.
+    """
     text = warning if warning.isprintable() else quote(warning)[1:-1]
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."
 

@@ -1,4 +1,6 @@
-"""The state that the connections of one listener share: their limits, the exchange, and the hand-over."""
+"""The state that the connections of one listener share: their limits, the exchange, and the
+hand-over.
+"""
 
 import asyncio
 from collections.abc import Awaitable
@@ -13,13 +15,18 @@ class Limits:
     """The time limits of connections."""
 
     request_seconds: float = 30.0
-    """From the first byte of a request to the last byte of its body. A connection
-    without a request is idle: Go opens spare connections, and uses them later."""
+    """From the first byte of a request to the last byte of its body.
+
+    A connection without a request is idle: Go opens spare connections, and uses them later.
+    """
     answer_seconds: float = 30.0
     """For reading an answer."""
     idle_seconds: float = 120.0
-    """Between two requests. An API server closes idle connections after 90 s. It
-    has to close them first, because it doesn't send a POST again."""
+    """Between two requests.
+
+    An API server closes idle connections after 90 s. It has to close them first, because it doesn't
+    send a POST again.
+    """
     handed_over_seconds: float = 120.0
     """From the last byte of a request that is handed over to the end of its connection."""
     watch_seconds: float = 10.0
@@ -32,7 +39,10 @@ class Open(Protocol):
     """A connection of a listener."""
 
     def finish(self) -> None:
-        """Closes the connection if it is idle. Otherwise, it ends with the next answer, because the server drains."""
+        """Closes the connection if it is idle.
+
+        Otherwise, it ends with the next answer, because the server drains.
+        """
 
     def abort(self) -> None:
         """Closes the connection at once."""
@@ -49,9 +59,14 @@ class Asking(Protocol):
 
 
 class HandOver(Protocol):
-    """Answers a complete request that is not for a verdict. It is the last one of its connection."""
+    """Answers a complete request that is not for a verdict.
 
-    def __call__(self, serving: "Serving", transport: asyncio.Transport, request: bytes) -> None: ...
+    It is the last one of its connection.
+    """
+
+    def __call__(
+        self, serving: "Serving", transport: asyncio.Transport, request: bytes
+    ) -> None: ...
 
 
 @dataclass(eq=False)
@@ -79,12 +94,14 @@ class Serving:
             self.all_closed.set()
 
     def judges_later(self, connection: Asking) -> bool:
-        """Whether the request of `connection` will be judged in the next turn of the event loop, with all others that
-        come in this turn. Only the first one of a turn is judged at once, so that a single request doesn't wait.
+        """Whether the request of `connection` will be judged in the next turn of the event loop,
+        with all others that come in this turn. Only the first one of a turn is judged at once,
+        so that a single request doesn't wait.
 
-        All of them are judged before the first answer is written. If each was judged and answered at once, a verdict
-        would take 1.4 times as long, because TLS and Python would take turns in the processor caches
-        (`./scripts/bench verdicts`)."""
+        All of them are judged before the first answer is written. If each was judged and answered
+        at once, a verdict would take 1.4 times as long, because TLS and Python would take turns in
+        the processor caches (`./scripts/bench verdicts`).
+        """
         if self._is_first:
             self._is_first = False
             asyncio.get_running_loop().call_soon(self._begin_turn)
@@ -98,7 +115,8 @@ class Serving:
 
     def judge_now(self) -> None:
         """Judges and answers what waits for the next turn."""
-        asking, self._asking = self._asking, []
+        asking = self._asking
+        self._asking = []
         answers = [(connection, connection.judge()) for connection in asking]
         for connection, answer in answers:
             if answer is not None:

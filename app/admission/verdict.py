@@ -1,5 +1,8 @@
-"""The answer of a webhook, before it becomes bytes. There are three kinds of negative answers: the object is invalid
-(422), the operation is not allowed (403), and this program or the cluster has failed (500, 503)."""
+"""The answer of a webhook, before it becomes bytes.
+
+There are three kinds of negative answers: the object is invalid (422), the operation is not allowed
+(403), and this program or the cluster has failed (500, 503).
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +16,10 @@ Action = Literal["create", "adopt"]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A change in the cluster that belongs to a verdict, or, on a dry run, would be
-    made. `object` is the whole object."""
+    """A change in the cluster that belongs to a verdict, or, on a dry run, would be made.
+
+    `object` is the whole object.
+    """
 
     action: Action
     object: dict[str, Any]
@@ -22,7 +27,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict. `code` and `reason` are those of a Kubernetes Status, and `causes` the findings of a 422."""
+    """A verdict.
+
+    `code` and `reason` are those of a Kubernetes Status, and `causes` the findings of a 422.
+    """
 
     allowed: bool
     code: int = 200
@@ -48,15 +56,22 @@ ALLOWED = Verdict(allowed=True)
 
 
 MOST_FINDINGS = 100
-"""The most findings in an answer. Without a limit, the answer to a body of 1 MiB can have 60 MiB."""
+"""The most findings in an answer.
+
+Without a limit, the answer to a body of 1 MiB can have 60 MiB.
+"""
 
 
 def judged(findings: Sequence[FieldError], warnings: Sequence[str] = ()) -> Verdict:
-    """Returns a 422 with the first MOST_FINDINGS findings and the number of further
-    ones. Without findings, the request is allowed."""
+    """Returns a 422 with the first MOST_FINDINGS findings and the number of further ones.
+
+    Without findings, the request is allowed.
+    """
     if findings:
         causes = tuple(_listed(findings))
-        return Verdict(False, 422, "Invalid", summary(causes), causes=causes, warnings=tuple(warnings))
+        return Verdict(
+            False, 422, "Invalid", summary(causes), causes=causes, warnings=tuple(warnings)
+        )
     return replace(ALLOWED, warnings=tuple(warnings)) if warnings else ALLOWED
 
 
@@ -68,7 +83,9 @@ def _listed(findings: Sequence[FieldError]) -> Iterator[FieldError]:
         yield FieldError(findings[MOST_FINDINGS].field, REASON_TOO_MANY, message)
 
 
-def patched(patch: Sequence[Operation], *, warnings: Sequence[str] = (), effects: Sequence[Effect] = ()) -> Verdict:
+def patched(
+    patch: Sequence[Operation], *, warnings: Sequence[str] = (), effects: Sequence[Effect] = ()
+) -> Verdict:
     if not patch and not warnings and not effects:
         return ALLOWED
     return Verdict(True, patch=tuple(patch), warnings=tuple(warnings), effects=tuple(effects))
@@ -84,20 +101,32 @@ def unavailable(message: str) -> Verdict:
 
 
 FAILED = Verdict(
-    False, 500, "InternalError", "grove-admission failed to judge this request; its log says why under this uid"
+    False,
+    500,
+    "InternalError",
+    "grove-admission failed to judge this request; its log says why under this uid",
 )
 """The verdict after an exception. The log has the traceback with the uid of the request."""
 
 
 def hindered(message: str) -> Verdict:
-    """Returns the verdict if the cluster rejects a call that is needed, until an administrator corrects something."""
+    """Returns the verdict if the cluster rejects a call that is needed, until an administrator
+    corrects something.
+    """
     return Verdict(False, 500, "InternalError", message)
 
 
 def inapplicable() -> Verdict:
-    """Returns the verdict if our patch doesn't apply to the object. If such a patch
-    were sent, an API server would fail the request even with failurePolicy Ignore."""
-    return Verdict(False, 500, "PatchDoesNotApply", "grove-admission made a patch that does not fit the object: a bug")
+    """Returns the verdict if our patch doesn't apply to the object.
+
+    If such a patch were sent, an API server would fail the request even with failurePolicy Ignore.
+    """
+    return Verdict(
+        False,
+        500,
+        "PatchDoesNotApply",
+        "grove-admission made a patch that does not fit the object: a bug",
+    )
 
 
 def bad_request(message: str, code: int = 400) -> Verdict:

@@ -1,1 +1,4 @@
-"""`grove-admission audit`: the objects of a live cluster that would be rejected today, and why. Nothing is written."""
+"""`grove-admission audit`: the objects of a live cluster that would be rejected today, and why.
+
+Nothing is written.
+"""

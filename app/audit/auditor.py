@@ -1,7 +1,8 @@
 """Reads the objects of a cluster and judges them.
 
-Objects are read in pages, and judged like a CREATE, as a dry run. Findings are yielded one by one, so that the memory
-in use doesn't depend on the number of objects. The owners of ComputeDomains and ResourceClaims are checked too.
+Objects are read in pages, and judged like a CREATE, as a dry run. Findings are yielded one by one,
+so that the memory in use doesn't depend on the number of objects. The owners of ComputeDomains and
+ResourceClaims are checked too.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -37,7 +38,14 @@ from app.rules.mnnvl.ownership import Gang, MnnvlResource, belongs_to, ownership
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 
-JUDGED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP, POD_CLIQUE, POD_GANG)
+JUDGED = (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    POD_CLIQUE_SET,
+    POD_GROUP,
+    POD_CLIQUE,
+    POD_GANG,
+)
 OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 
 NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
@@ -58,27 +66,39 @@ REMARKED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG
 FORMER_API = "belongs to a former topology API of Grove, which nothing reads any more"
 
 SETTLE = timedelta(minutes=1)
-"""The age from which a problem of a resource counts that may resolve by itself. It is large, because clocks differ."""
+"""The age from which a problem of a resource counts that may resolve by itself.
+
+It is large, because clocks differ.
+"""
 
 _ASKER = Asker("audit")
 
 
 class Auditor:
-    """Audits the cluster of `client`, except for the namespaces that webhooks do not look at. `now` is the begin of the
-    audit in UTC. Objects are judged as if a user wrote them who may write the managed ClusterTopology, because the
-    authors of objects are not audited."""
+    """Audits the cluster of `client`, except for the namespaces that webhooks do not look at.
 
-    def __init__(self, client: Client, configuration: Configuration, progress: Progress, now: datetime) -> None:
+    `now` is the begin of the audit in UTC. Objects are judged as if a user wrote them who may write
+    the managed ClusterTopology, because the authors of objects are not audited.
+    """
+
+    def __init__(
+        self, client: Client, configuration: Configuration, progress: Progress, now: datetime
+    ) -> None:
         self.tally = Tally()
-        self._client, self._cluster = client, Cluster(client, configuration)
+        self._client = client
+        self._cluster = Cluster(client, configuration)
         self._routes = routes_over(configuration, self._cluster, authorized=(_ASKER.username,))
-        self._levels, self._listing = configuration.levels, listed.Listing()
-        self._exempt, self._progress = (EXEMPT_NAMESPACE, configuration.certificates.namespace), progress
+        self._levels = configuration.levels
+        self._listing = listed.Listing()
+        self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
+        self._progress = progress
         self._settled = (now - SETTLE).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
-        """Yields all findings about `namespace`, or about all namespaces if that is
-        None. `tally` is complete at the end."""
+        """Yields all findings about `namespace`, or about all namespaces if that is None.
+
+        `tally` is complete at the end.
+        """
         self._listing = await listed.read(self._cluster, self._client, self._levels, namespace)
         for resource in self._resources():
             async for finding in self._judged(resource, namespace):
@@ -89,16 +109,26 @@ class Auditor:
                 self.tally.add(finding)
                 yield finding
         if self._listing.stands_in:
-            self.tally.notes.append("the managed ClusterTopology does not exist: the configuration's levels stand in")
+            self.tally.notes.append(
+                "the managed ClusterTopology does not exist: the configuration's levels stand in"
+            )
         self._progress.clear()
 
     # Objects that would be rejected.
 
     def _resources(self) -> list[Resource]:
-        """Returns the resources to judge, including the topology API in force and others that are served."""
-        optional = {dialect.resource for dialect in DIALECTS} - {self._cluster.facts.dialect().resource}
+        """Returns the resources to judge, including the topology API in force and others that are
+        served.
+        """
+        optional = {dialect.resource for dialect in DIALECTS} - {
+            self._cluster.facts.dialect().resource
+        }
         served_version = self._client.served_version
-        return [resource for resource in JUDGED if resource not in optional or served_version(resource) is not None]
+        return [
+            resource
+            for resource in JUDGED
+            if resource not in optional or served_version(resource) is not None
+        ]
 
     async def _judged(self, resource: Resource, namespace: str | None) -> AsyncIterator[Finding]:
         if self._is_out_of_reach(resource):
@@ -129,14 +159,19 @@ class Auditor:
         if verdict is None:
             return None
         if verdict.allowed:
-            remarks = [*verdict.warnings, *self._remarks(resource, obj)] if resource in REMARKED else []
+            remarks = (
+                [*verdict.warnings, *self._remarks(resource, obj)] if resource in REMARKED else []
+            )
             return _finding(resource.kind, obj, 0, remarks) if remarks else None
-        problems = [f"{cause.field}: {cause.message}" for cause in verdict.causes] or [verdict.message]
+        problems = [f"{cause.field}: {cause.message}" for cause in verdict.causes] or [
+            verdict.message
+        ]
         return _finding(resource.kind, obj, verdict.code, problems)
 
     def _remarks(self, resource: Resource, obj: Object) -> list[str]:
         """Returns problems of an object that would be allowed."""
-        metadata, facts = obj["metadata"], self._cluster.facts
+        metadata = obj["metadata"]
+        facts = self._cluster.facts
         if resource is CLUSTER_TOPOLOGY and facts.dialect().resource is not CLUSTER_TOPOLOGY:
             return [FORMER_API]
         if resource is POD_GANG:
@@ -154,7 +189,9 @@ class Auditor:
             self.tally.absent.append(str(resource))
             return
         self.tally.count(resource.kind).looked_at = len(store)
-        for stored in sorted(store.values(), key=lambda resource: (resource.namespace, resource.name)):
+        for stored in sorted(
+            store.values(), key=lambda resource: (resource.namespace, resource.name)
+        ):
             finding = self._ownership(resource, stored) or self._allocation(stored)
             if finding is not None:
                 yield finding
@@ -164,7 +201,9 @@ class Auditor:
         problem = ownership_problem(stored, self._gang_of(stored), set_exists=set_exists)
         if problem is None or (problem.settling and stored.created > self._settled):
             return None
-        return Finding(resource.kind, stored.namespace, stored.name, 0, (problem.message,), problem.remedy)
+        return Finding(
+            resource.kind, stored.namespace, stored.name, 0, (problem.message,), problem.remedy
+        )
 
     def _allocation(self, stored: MnnvlResource) -> Finding | None:
         name = unallocatable(stored.awaited, set(self._cluster.stores[DEVICE_CLASSES].values()))
@@ -176,13 +215,18 @@ class Auditor:
     def _gang_of(self, stored: MnnvlResource) -> Gang | None:
         if stored.place.podgang:
             return self._cluster.stores[GANGS].get(stored.namespace, stored.place.podgang)
-        candidates = self._cluster.stores[GANGS].by_index(BY_SET, (stored.namespace, stored.place.pcs))
+        candidates = self._cluster.stores[GANGS].by_index(
+            BY_SET, (stored.namespace, stored.place.pcs)
+        )
         return next((gang for gang in candidates if belongs_to(stored, gang)), None)
 
     # Missing facts.
 
     def _is_out_of_reach(self, resource: Resource) -> bool:
-        """Whether a fact that is needed to judge `resource` is missing. If so, the tally gets the reason."""
+        """Whether a fact that is needed to judge `resource` is missing.
+
+        If so, the tally gets the reason.
+        """
         reason = self._missing_fact(resource)
         if reason is not None:
             self.tally.unread[str(resource)] = reason
@@ -211,5 +255,6 @@ class Auditor:
 
 
 def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:
-    namespace, name = obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+    namespace = obj["metadata"].get("namespace") or ""
+    name = obj["metadata"]["name"]
     return Finding(kind, namespace, name, code, tuple(problems), remedy_for(kind, code))

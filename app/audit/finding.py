@@ -7,9 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An object that would be rejected, or that has a problem. `code` is that of the
-    rejection, 5xx if there is no verdict, and 0 for a problem that no webhook reports.
-    The names of the fields are those of the JSON."""
+    """An object that would be rejected, or that has a problem.
+
+    `code` is that of the rejection, 5xx if there is no verdict, and 0 for a problem that no webhook
+    reports. The names of the fields are those of the JSON.
+    """
 
     kind: str
     namespace: str
@@ -34,7 +36,9 @@ class Finding:
 
 @dataclass(slots=True)
 class Count:
-    """The objects of one resource: all of them, those with findings, and those without a verdict."""
+    """The objects of one resource: all of them, those with findings, and those without a
+    verdict.
+    """
 
     looked_at: int = 0
     with_findings: int = 0
@@ -43,8 +47,11 @@ class Count:
 
 @dataclass(slots=True)
 class Tally:
-    """The counts so far, by kind. `unread` has the reason for each resource that
-    could not be judged, and `absent` the resources that aren't installed."""
+    """The counts so far, by kind.
+
+    `unread` has the reason for each resource that could not be judged, and `absent` the resources
+    that aren't installed.
+    """
 
     counts: dict[str, Count] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
@@ -77,11 +84,22 @@ class Tally:
             yield f"{kind}: {count.looked_at:,} looked at, {count.with_findings:,} found{undecided}"
         yield from self.notes
         yield from (f"not installed in this cluster: {name}" for name in self.absent)
-        yield from (f"could not be looked at: {name}: {reason}" for name, reason in self.unread.items())
+        yield from (
+            f"could not be looked at: {name}: {reason}" for name, reason in self.unread.items()
+        )
 
     def json(self) -> dict[str, Any]:
         counts = {
-            kind: {"lookedAt": count.looked_at, "found": count.with_findings, "undecided": count.undecided}
+            kind: {
+                "lookedAt": count.looked_at,
+                "found": count.with_findings,
+                "undecided": count.undecided,
+            }
             for kind, count in self.counts.items()
         }
-        return {"counts": counts, "notInstalled": self.absent, "unread": self.unread, "notes": self.notes}
+        return {
+            "counts": counts,
+            "notInstalled": self.absent,
+            "unread": self.unread,
+            "notes": self.notes,
+        }

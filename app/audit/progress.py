@@ -1,25 +1,38 @@
-"""The progress of an audit on standard error: a bar on a terminal, else a line every few seconds."""
+"""The progress of an audit on standard error: a bar on a terminal, else a line every few
+seconds.
+"""
 
 import time
 from collections.abc import Callable
 from typing import TextIO
 
 LINE_SECONDS = 5.0
-_WIDTH, _BAR = 76, 30
+_WIDTH = 76
+_BAR = 30
 
 
 class Progress:
     """Writes the progress to `stream`. `clock` is monotonic, in seconds."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._clock = stream, clock
-        self._terminal, self._written_at, self._is_shown = stream.isatty(), clock(), False
+        self._stream = stream
+        self._clock = clock
+        self._terminal = stream.isatty()
+        self._written_at = clock()
+        self._is_shown = False
 
     def show(self, kind: str, done: int, remaining: int | None) -> None:
-        """Shows how many objects are `done`. `remaining` is None if the API server doesn't report their number."""
+        """Shows how many objects are `done`.
+
+        `remaining` is None if the API server doesn't report their number.
+        """
         total = "" if remaining is None else f" of {done + remaining:,}"
         if self._terminal:
-            bar = "" if remaining is None else f"[{'#' * (_BAR * done // max(1, done + remaining)):<{_BAR}}] "
+            bar = (
+                ""
+                if remaining is None
+                else f"[{'#' * (_BAR * done // max(1, done + remaining)):<{_BAR}}] "
+            )
             self._write(f"\r{f'{kind:<16} {bar}{done:,}{total}':<{_WIDTH}}")
             self._is_shown = True
         elif self._clock() - self._written_at >= LINE_SECONDS:

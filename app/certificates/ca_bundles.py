@@ -1,4 +1,6 @@
-"""The caBundles of the two webhook configurations: reads and writes them, and tracks which CAs they trust."""
+"""The caBundles of the two webhook configurations: reads and writes them, and tracks which CAs they
+trust.
+"""
 
 import base64
 import binascii
@@ -15,7 +17,8 @@ from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resourc
 CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 INJECTED = ("inject-ca-from", "inject-ca-from-secret", "inject-apiserver-ca")
-"""Annotations (`cert-manager.io/...`) that make the cainjector of cert-manager write the caBundles."""
+"""Annotations (`cert-manager.io/...`) that make the cainjector of cert-manager write the caBundles.
+"""
 
 Service = tuple[str, str]
 """Namespace and name."""
@@ -24,12 +27,20 @@ logger = logging.getLogger(__name__)
 
 
 class CaBundles:
-    """The caBundles of the webhooks that call `service`, in the configurations `name`. `problems` has the reasons why
-    the last `publish` did not write a configuration. `clock` is monotonic, in seconds."""
+    """The caBundles of the webhooks that call `service`, in the configurations `name`.
 
-    def __init__(self, client: Client, name: str, service: Service, clock: Callable[[], float]) -> None:
+    `problems` has the reasons why the last `publish` did not write a configuration. `clock` is
+    monotonic, in seconds.
+    """
+
+    def __init__(
+        self, client: Client, name: str, service: Service, clock: Callable[[], float]
+    ) -> None:
         self.problems: list[str] = []
-        self._client, self._name, self._service, self._clock = client, name, service, clock
+        self._client = client
+        self._name = name
+        self._service = service
+        self._clock = clock
         self._trust = Trust()
         self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
         self._read: dict[Resource, Object] = {}
@@ -46,7 +57,9 @@ class CaBundles:
         self._track()
 
     def seconds_trusted(self, ca: bytes) -> float | None:
-        """The seconds for which all webhooks have trusted `ca` (PEM) without interruption; None if one does not."""
+        """The seconds for which all webhooks have trusted `ca` (PEM) without interruption; None if
+        one does not.
+        """
         return self._trust.seconds(ca, self._clock())
 
     def trusted(self) -> set[bytes]:
@@ -59,8 +72,9 @@ class CaBundles:
         }
 
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
-        """Writes `bundle_pem` to the configurations that have another caBundle, at the resourceVersion that was read.
-        Tries both configurations, and returns the last error."""
+        """Writes `bundle_pem` to the configurations that have another caBundle, at the
+        resourceVersion that was read. Tries both configurations, and returns the last error.
+        """
         self.problems = []
         failed = None
         for resource, configuration in list(self._read.items()):
@@ -71,31 +85,46 @@ class CaBundles:
         self._track()
         return failed
 
-    async def _publish_in(self, resource: Resource, configuration: Object, bundle_pem: bytes) -> Object:
+    async def _publish_in(
+        self, resource: Resource, configuration: Object, bundle_pem: bytes
+    ) -> Object:
         webhooks = with_ca_bundle(configuration, self._service, bundle_pem)
         if webhooks == (configuration.get("webhooks") or []):
             return configuration
         if (annotation := injector_annotation(configuration)) is not None:
             advice = "remove the annotation, or set certificates.mode to files"
-            self.problems.append(f"{resource.kind} {self._name} is cert-manager's by {annotation}: {advice}")
+            self.problems.append(
+                f"{resource.kind} {self._name} is cert-manager's by {annotation}: {advice}"
+            )
             return configuration
         if not self._rewrites.may(same(str(resource), {"caBundle": bundle_pem.decode()})):
-            self.problems.append(f"somebody keeps changing the caBundle of {resource.kind} {self._name}")
+            self.problems.append(
+                f"somebody keeps changing the caBundle of {resource.kind} {self._name}"
+            )
             return configuration
         logger.info("writing the caBundle of %s %s", resource.kind, self._name)
         version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
-        return await self._client.patch(resource, self._name, {"metadata": version, "webhooks": webhooks})
+        return await self._client.patch(
+            resource, self._name, {"metadata": version, "webhooks": webhooks}
+        )
 
     def _track(self) -> None:
-        bundles = [cas for configuration in self._read.values() for cas in trusted_cas(configuration, self._service)]
+        bundles = [
+            cas
+            for configuration in self._read.values()
+            for cas in trusted_cas(configuration, self._service)
+        ]
         self._trust.see(bundles, self._clock())
 
 
 class Trust:
-    """Tracks the CAs that all bundles have in common. Times are monotonic, in seconds.
+    """Tracks the CAs that all bundles have in common.
 
-    API servers get a changed configuration with a delay, so the time counts for which a CA has been in every bundle
-    without interruption. Without bundles there are no clients, and every CA counts as trusted.
+    Times are monotonic, in seconds.
+
+    API servers get a changed configuration with a delay, so the time counts for which a CA has been
+    in every bundle without interruption. Without bundles there are no clients, and every CA counts
+    as trusted.
     """
 
     def __init__(self) -> None:
@@ -119,21 +148,33 @@ class Trust:
 def injector_annotation(configuration: Mapping[str, Any]) -> str | None:
     """The annotation that makes cert-manager write the caBundles of this configuration, or None."""
     annotations = configuration["metadata"].get("annotations") or {}
-    return next((key for name in INJECTED if (key := f"cert-manager.io/{name}") in annotations), None)
+    return next(
+        (key for name in INJECTED if (key := f"cert-manager.io/{name}") in annotations), None
+    )
 
 
 def trusted_cas(configuration: Mapping[str, Any], service: Service) -> list[frozenset[bytes]]:
-    """The CAs that each of our webhooks in `configuration` trusts, as normalized PEM; none if a caBundle is invalid."""
-    return [_cas(_client(webhook)) for webhook in configuration.get("webhooks") or () if _is_ours(webhook, service)]
+    """The CAs that each of our webhooks in `configuration` trusts, as normalized PEM; none if a
+    caBundle is invalid.
+    """
+    return [
+        _cas(_client(webhook))
+        for webhook in configuration.get("webhooks") or ()
+        if _is_ours(webhook, service)
+    ]
 
 
-def with_ca_bundle(configuration: Mapping[str, Any], service: Service, bundle_pem: bytes) -> list[dict[str, Any]]:
+def with_ca_bundle(
+    configuration: Mapping[str, Any], service: Service, bundle_pem: bytes
+) -> list[dict[str, Any]]:
     """The webhooks of `configuration`. Ours trust only `bundle_pem`; the others are unchanged."""
     encoded = base64.b64encode(bundle_pem).decode("ascii")
     return [
-        {**webhook, "clientConfig": {**_client(webhook), "caBundle": encoded}}
-        if _is_ours(webhook, service)
-        else webhook
+        (
+            {**webhook, "clientConfig": {**_client(webhook), "caBundle": encoded}}
+            if _is_ours(webhook, service)
+            else webhook
+        )
         for webhook in configuration.get("webhooks") or ()
     ]
 

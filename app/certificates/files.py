@@ -1,5 +1,6 @@
-"""The serving certificate from files: those of a mounted Secret, or a development certificate and its CA, which the
-first start creates in a directory."""
+"""The serving certificate from files: those of a mounted Secret, or a development certificate and
+its CA, which the first start creates in a directory.
+"""
 
 import asyncio
 import contextlib
@@ -11,7 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from app.certificates.inspect import CertificateInfo, Pair, check_pair, inspect, plainly, split_bundle
+from app.certificates.inspect import (
+    CertificateInfo,
+    Pair,
+    check_pair,
+    inspect,
+    plainly,
+    split_bundle,
+)
 from app.certificates.issue import make_ca, make_leaf
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate, utc_now
 from app.config.schema import Server
@@ -30,14 +38,18 @@ logger = logging.getLogger(__name__)
 class FileSource(CertificateSource):
     """Loads a ServingCertificate from `tls.crt` and `tls.key` in `directory` after each change.
 
-    It compares the content of the files, so that it does not matter how they are replaced. A pair that is invalid,
-    mismatched (because it was read during a change) or not valid now is not loaded, and is tried again at the next
-    look. `ca.crt` is the CA bundle of the pair. `rotations` counts reloads, and `failures` counts looks at an unusable
-    pair.
+    It compares the content of the files, so that it does not matter how they are replaced. A pair
+    that is invalid, mismatched (because it was read during a change) or not valid now is not
+    loaded, and is tried again at the next look. `ca.crt` is the CA bundle of the pair. `rotations`
+    counts reloads, and `failures` counts looks at an unusable pair.
     """
 
     def __init__(
-        self, directory: Path, certificate: ServingCertificate, *, now: Callable[[], datetime] = utc_now
+        self,
+        directory: Path,
+        certificate: ServingCertificate,
+        *,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__(certificate, now)
         self._directory = directory
@@ -50,8 +62,10 @@ class FileSource(CertificateSource):
             await asyncio.sleep(LOOK_SECONDS)
 
     def poll(self) -> bool:
-        """Looks at the files once. Returns whether a new pair was loaded. Does not raise for the content of the
-        files."""
+        """Looks at the files once.
+
+        Returns whether a new pair was loaded. Does not raise for the content of the files.
+        """
         try:
             loaded = self._load_changes()
         except (OSError, BrokenPairError) as error:
@@ -60,7 +74,11 @@ class FileSource(CertificateSource):
         self.last_error = None
         if loaded is None:
             return False
-        logger.info("serving certificate loaded: %s, valid until %s", loaded.subject, loaded.not_after.isoformat())
+        logger.info(
+            "serving certificate loaded: %s, valid until %s",
+            loaded.subject,
+            loaded.not_after.isoformat(),
+        )
         return True
 
     @property
@@ -75,7 +93,9 @@ class FileSource(CertificateSource):
             return None
 
     def _load_changes(self) -> CertificateInfo | None:
-        pair = Pair((self._directory / "tls.crt").read_bytes(), (self._directory / "tls.key").read_bytes())
+        pair = Pair(
+            (self._directory / "tls.crt").read_bytes(), (self._directory / "tls.key").read_bytes()
+        )
         if pair == self._loaded:
             return None
         if findings := check_pair(pair, None, (), self._now()):
@@ -90,13 +110,21 @@ class FileSource(CertificateSource):
         self.failures += 1
         if reason != self.last_error:
             effect = "the one before goes on" if self._loaded else "nothing can be served"
-            logger.error("serving certificate %s not loaded, %s: %s", self._directory / "tls.crt", effect, reason)
+            logger.error(
+                "serving certificate %s not loaded, %s: %s",
+                self._directory / "tls.crt",
+                effect,
+                reason,
+            )
         self.last_error = reason
 
 
 def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
-    """The source of the files in `directory`. If there is no `tls.crt`, or if it is a development certificate, a
-    development certificate is created or renewed. Raises OSError if there is no usable certificate."""
+    """The source of the files in `directory`.
+
+    If there is no `tls.crt`, or if it is a development certificate, a development certificate is
+    created or renewed. Raises OSError if there is no usable certificate.
+    """
     if not (directory / "tls.crt").exists() or is_development(directory):
         ensure_development_certificate(directory, DEVELOPMENT_NAMES, datetime.now(UTC))
     source = FileSource(directory, ServingCertificate(client_cas))
@@ -107,7 +135,10 @@ def file_source(directory: Path, client_cas: bytes = b"") -> FileSource:
 
 
 def client_cas_of(server: Server) -> bytes:
-    """The content (PEM) of `server.clientCaFile`, or b"" without one. Raises OSError if it is not usable."""
+    """The content (PEM) of `server.clientCaFile`, or b"" without one.
+
+    Raises OSError if it is not usable.
+    """
     if not server.client_ca_file:
         return b""
     pem = Path(server.client_ca_file).read_bytes()
@@ -119,12 +150,12 @@ def client_cas_of(server: Server) -> bytes:
 
 
 def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:
-    """Ensures that `directory` has a serving certificate (tls.crt, tls.key) for `names`, signed by its CA (ca.crt,
-    ca.key).
+    """Ensures that `directory` has a serving certificate (tls.crt, tls.key) for `names`, signed by
+    its CA (ca.crt, ca.key).
 
-    A certificate that is valid for 7 more days and covers the names is kept. Otherwise a new one is created, with a new
-    CA if the CA expires within 7 days. A name is a DNS name or an IP address. Raises FileExistsError if the directory
-    has other certificates, which are not overwritten.
+    A certificate that is valid for 7 more days and covers the names is kept. Otherwise a new one is
+    created, with a new CA if the CA expires within 7 days. A name is a DNS name or an IP address.
+    Raises FileExistsError if the directory has other certificates, which are not overwritten.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
@@ -139,8 +170,9 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
 
 
 def is_development(directory: Path) -> bool:
-    """Whether the certificates in `directory` were created here, also if a crash left only some files. The command
-    `grove-admission certs make` creates a ca.key too."""
+    """Whether the certificates in `directory` were created here, also if a crash left only some
+    files. The command `grove-admission certs make` creates a ca.key too.
+    """
     ca = _read(directory, "ca")
     if ca is None:
         return (directory / "ca.key").exists()
@@ -154,7 +186,10 @@ def _refuse_foreign(directory: Path) -> None:
     """Raises FileExistsError for files without a ca.key, which is always written first."""
     for path in (directory / "tls.crt", directory / "tls.key", directory / "ca.crt"):
         if path.exists() and not (directory / "ca.key").exists():
-            raise FileExistsError(f"{path} was not made here (no ca.key beside it): name it as a file, or move it away")
+            raise FileExistsError(
+                f"{path} was not made here (no ca.key beside it): name it as a file, or move it"
+                " away"
+            )
 
 
 def _is_good_ca(ca: Pair, now: datetime) -> bool:
@@ -174,19 +209,25 @@ def _make_leaf(ca: Pair, names: Sequence[str], now: datetime) -> Pair:
 
 def _read(directory: Path, name: str) -> Pair | None:
     try:
-        return Pair((directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes())
+        return Pair(
+            (directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes()
+        )
     except FileNotFoundError:
         return None
 
 
 def _write(pair: Pair, directory: Path, name: str) -> None:
-    """Writes the key first. After a crash in between, the next start detects the mismatch and corrects it."""
+    """Writes the key first.
+
+    After a crash in between, the next start detects the mismatch and corrects it.
+    """
     _replace(directory / f"{name}.key", pair.key_pem, 0o600)
     _replace(directory / f"{name}.crt", pair.cert_pem, 0o644)
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # 0600 from its first moment
+    # 0600 from its first moment
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -1,10 +1,12 @@
-"""The content of the certificate Secret: the CA that signs, the serving certificate, and all trusted CAs.
+"""The content of the certificate Secret: the CA that signs, the serving certificate, and all
+trusted CAs.
 
-- `ca.crt`: the bundle, which is the signing CA and then the retired CAs; `ca.key`: the key of the signing CA
+- `ca.crt`: the bundle, which is the signing CA and then the retired CAs; `ca.key`: the key of the
+  signing CA
 - `tls.crt`: the serving certificate; `tls.key`: its key
 
-The serving certificate may be signed by a retired CA, because a new CA must be trusted before a certificate that it
-signed is shown.
+The serving certificate may be signed by a retired CA, because a new CA must be trusted before a
+certificate that it signed is shown.
 """
 
 import base64
@@ -13,7 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.certificates.inspect import Pair, check_ca, check_pair, inspect, is_issued_by, plainly, split_bundle
+from app.certificates.inspect import (
+    Pair,
+    check_ca,
+    check_pair,
+    inspect,
+    is_issued_by,
+    plainly,
+    split_bundle,
+)
 
 
 class BrokenHoldingsError(ValueError):
@@ -22,7 +32,9 @@ class BrokenHoldingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The signing `ca`, the serving certificate `leaf`, and former CAs in `retired` (PEM, the newest first)."""
+    """The signing `ca`, the serving certificate `leaf`, and former CAs in `retired` (PEM, the
+    newest first).
+    """
 
     ca: Pair
     leaf: Pair
@@ -46,14 +58,17 @@ class Holdings:
 
 
 def read_holdings(data: Mapping[str, Any]) -> Holdings:
-    """The holdings in the `data` of a Secret (base64), which may have expired. Raises BrokenHoldingsError with all
-    problems."""
+    """The holdings in the `data` of a Secret (base64), which may have expired.
+
+    Raises BrokenHoldingsError with all problems.
+    """
     content = {name: _decoded(data, name) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
     try:
         bundle = split_bundle(content["ca.crt"])
     except ValueError as error:
         raise BrokenHoldingsError(f"ca.crt can't be read: {plainly(error)}") from None
-    ca, leaf = Pair(bundle[0], content["ca.key"]), Pair(content["tls.crt"], content["tls.key"])
+    ca = Pair(bundle[0], content["ca.key"])
+    leaf = Pair(content["tls.crt"], content["tls.key"])
     findings = [*check_ca(ca), *_check_leaf(leaf)]
     if findings:
         raise BrokenHoldingsError("; ".join(findings))

@@ -9,7 +9,11 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 _CHAIN_LIMIT = 8
@@ -17,7 +21,9 @@ _CHAIN_LIMIT = 8
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate (PEM, with or without intermediates) and its private key (PEM, not encrypted)."""
+    """A certificate (PEM, with or without intermediates) and its private key (PEM, not
+    encrypted).
+    """
 
     cert_pem: bytes
     key_pem: bytes = field(repr=False)
@@ -25,7 +31,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class CertificateInfo:
-    """The fields of a certificate. `names` are its DNS names and its IP addresses, `fingerprint` is SHA-256 in hex."""
+    """The fields of a certificate.
+
+    `names` are its DNS names and its IP addresses, `fingerprint` is SHA-256 in hex.
+    """
 
     subject: str
     issuer: str
@@ -42,13 +51,18 @@ def inspect(pem: bytes) -> CertificateInfo:
 
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
-    """The certificates in `pem` in their order, each as normalized PEM. Raises ValueError if there is none."""
+    """The certificates in `pem` in their order, each as normalized PEM.
+
+    Raises ValueError if there is none.
+    """
     return tuple(certificate.public_bytes(Encoding.PEM) for certificate in load_certificates(pem))
 
 
 def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
-    """Whether the first certificate in `ca_pem` signed the first one in `cert_pem`. Raises ValueError if one is
-    missing."""
+    """Whether the first certificate in `ca_pem` signed the first one in `cert_pem`.
+
+    Raises ValueError if one is missing.
+    """
     return _issued_by(load_certificates(cert_pem)[0], load_certificates(ca_pem)[0])
 
 
@@ -58,12 +72,16 @@ def renewal_time(info: CertificateInfo) -> datetime:
 
 
 def load_certificates(pem: bytes) -> list[x509.Certificate]:
-    """All certificates in `pem`. Raises ValueError for anything else, and for keys of an unknown type."""
+    """All certificates in `pem`.
+
+    Raises ValueError for anything else, and for keys of an unknown type.
+    """
     try:
         certificates = x509.load_pem_x509_certificates(pem)
         for certificate in certificates:
             certificate.public_key()
-            _ = certificate.extensions, certificate.subject, certificate.issuer  # they are decoded only now
+            # they are decoded only now
+            _ = certificate.extensions, certificate.subject, certificate.issuer
     except (
         UnsupportedAlgorithm,
         x509.InvalidVersion,
@@ -75,25 +93,36 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def plainly(error: Exception) -> str:
-    """The reason why PEM could not be read, without the message of cryptography about its parser."""
+    """The reason why PEM could not be read, without the message of cryptography about its
+    parser.
+    """
     return "it is not PEM" if "PEM" in str(error) else str(error)
 
 
-def check_pair(pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
-    """All reasons why `pair` cannot serve `names` at `now`: those of `check_certificate`, and that the key is not that
-    of the certificate."""
+def check_pair(
+    pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime
+) -> list[str]:
+    """All reasons why `pair` cannot serve `names` at `now`: those of `check_certificate`, and that
+    the key is not that of the certificate.
+    """
     try:
         leaf = load_certificates(pair.cert_pem)[0]
     except ValueError:
         return check_certificate(pair.cert_pem, ca_bundle, names, now)
-    return [*_check_key(leaf, pair.key_pem), *check_certificate(pair.cert_pem, ca_bundle, names, now)]
+    return [
+        *_check_key(leaf, pair.key_pem),
+        *check_certificate(pair.cert_pem, ca_bundle, names, now),
+    ]
 
 
-def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[str], now: datetime) -> list[str]:
-    """All reasons why a client does not trust `cert_pem` (PEM, with or without intermediates) for `names` at `now`.
+def check_certificate(
+    cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[str], now: datetime
+) -> list[str]:
+    """All reasons why a client does not trust `cert_pem` (PEM, with or without intermediates) for
+    `names` at `now`.
 
-    With a `ca_bundle` (PEM), the certificate must be signed by one of its CAs, directly or through intermediates. A
-    name is a DNS name or an IP address.
+    With a `ca_bundle` (PEM), the certificate must be signed by one of its CAs, directly or through
+    intermediates. A name is a DNS name or an IP address.
     """
     try:
         leaf, *intermediates = load_certificates(cert_pem)
@@ -101,7 +130,9 @@ def check_certificate(cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[
     except ValueError as error:
         return [f"the certificate can't be read: {plainly(error)}"]
     findings = [*_check_time(info, now), *_check_purpose(leaf)]
-    findings += [f"the certificate doesn't cover {name!r}" for name in names if not _covers(info.names, name)]
+    findings += [
+        f"the certificate doesn't cover {name!r}" for name in names if not _covers(info.names, name)
+    ]
     if ca_bundle is not None:
         findings += _check_issuer(leaf, intermediates, ca_bundle, now)
     return findings
@@ -155,7 +186,10 @@ def _check_purpose(leaf: x509.Certificate) -> list[str]:
         usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return []
-    if ExtendedKeyUsageOID.SERVER_AUTH in usage or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usage:
+    if (
+        ExtendedKeyUsageOID.SERVER_AUTH in usage
+        or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usage
+    ):
         return []
     return ["the certificate is not for servers (its extended key usage lacks serverAuth)"]
 
@@ -183,7 +217,11 @@ def _issuer_among(
 ) -> x509.Certificate | None:
     for candidate in candidates:
         info = _info(candidate)
-        if info.is_ca and info.not_before <= now <= info.not_after and _issued_by(certificate, candidate):
+        if (
+            info.is_ca
+            and info.not_before <= now <= info.not_after
+            and _issued_by(certificate, candidate)
+        ):
             return candidate
     return None
 
@@ -197,8 +235,9 @@ def _issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _covers(names: Sequence[str], name_to_cover: str) -> bool:
-    """Whether `names` cover a name (RFC 6125): DNS names without regard to case, with a wildcard for the leftmost
-    label, and addresses by value."""
+    """Whether `names` cover a name (RFC 6125): DNS names without regard to case, with a wildcard
+    for the leftmost label, and addresses by value.
+    """
     address = address_of(name_to_cover)
     if address is not None:
         return any(address_of(name) == address for name in names)
@@ -229,7 +268,9 @@ def _info(certificate: x509.Certificate) -> CertificateInfo:
 
 def _names(certificate: x509.Certificate) -> tuple[str, ...]:
     try:
-        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        alternatives = certificate.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value
     except x509.ExtensionNotFound:
         return ()
     addresses = alternatives.get_values_for_type(x509.IPAddress)

@@ -1,7 +1,9 @@
-"""Creates certificates. Names and times, with time zone, are arguments: no clock and no files are used.
+"""Creates certificates.
 
-Keys are EC P-256. The certificates conform to RFC 5280 strictly (X509_V_FLAG_X509_STRICT of OpenSSL, crypto/x509 of
-Go).
+Names and times, with time zone, are arguments: no clock and no files are used.
+
+Keys are EC P-256. The certificates conform to RFC 5280 strictly (X509_V_FLAG_X509_STRICT of
+OpenSSL, crypto/x509 of Go).
 """
 
 from collections.abc import Sequence
@@ -13,7 +15,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from app.certificates.inspect import Pair, address_of, authority_key_identifier, ec_key, load_certificates
+from app.certificates.inspect import (
+    Pair,
+    address_of,
+    authority_key_identifier,
+    ec_key,
+    load_certificates,
+)
 
 _COMMON_NAME_LIMIT = 64
 
@@ -27,7 +35,10 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
         _builder(subject, subject, key.public_key(), begin, end)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+            critical=False,
+        )
     )
     return _signed(builder, key, key)
 
@@ -35,8 +46,8 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
 def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
     """A serving certificate for `names`, which are DNS names and IP addresses, signed by `ca`.
 
-    Raises ValueError if there is no name, if a name is not allowed in a certificate, or if the certificate would expire
-    after its CA.
+    Raises ValueError if there is no name, if a name is not allowed in a certificate, or if the
+    certificate would expire after its CA.
     """
     dns_names = [name for name in names if address_of(name) is None]
     addresses = [address for name in names if (address := address_of(name)) is not None]
@@ -44,15 +55,25 @@ def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) ->
         raise ValueError("a serving certificate needs at least one name")
     issuer = load_certificates(ca.cert_pem)[0]
     if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates have whole seconds
-        raise ValueError(f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}")
+        raise ValueError(
+            f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}"
+        )
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
-        _builder(_subject(_fitting([*dns_names, *map(str, addresses)])), issuer.subject, key.public_key(), begin, end)
+        _builder(
+            _subject(_fitting([*dns_names, *map(str, addresses)])),
+            issuer.subject,
+            key.public_key(),
+            begin,
+            end,
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
-            x509.SubjectAlternativeName([*map(x509.DNSName, dns_names), *map(x509.IPAddress, addresses)]),
+            x509.SubjectAlternativeName(
+                [*map(x509.DNSName, dns_names), *map(x509.IPAddress, addresses)]
+            ),
             critical=False,
         )
         .add_extension(authority_key_identifier(issuer), critical=False)
@@ -61,7 +82,11 @@ def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) ->
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, begin: datetime, end: datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey,
+    begin: datetime,
+    end: datetime,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -76,7 +101,9 @@ def _builder(
 
 
 def _signed(
-    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+    builder: x509.CertificateBuilder,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
 ) -> Pair:
     certificate = builder.sign(signer, hashes.SHA256())
     return Pair(

@@ -1,16 +1,18 @@
-"""Self-managed certificates: a Secret for all replicas, and the caBundles of the two webhook configurations.
+"""Self-managed certificates: a Secret for all replicas, and the caBundles of the two webhook
+configurations.
 
-All replicas do this, and not only the leader: a replica needs a certificate before it can be called, and our own
-webhooks admit the writes of the leader. Three rules prevent replicas from reverting each other's work, and hold if a
-replica ends at any line:
+All replicas do this, and not only the leader: a replica needs a certificate before it can be
+called, and our own webhooks admit the writes of the leader. Three rules prevent replicas from
+reverting each other's work, and hold if a replica ends at any line:
 
-- The Secret is created once, and changed only at the resourceVersion that was read. A replica that loses the race uses
-the Secret of the winner.
-- The configurations are read before the Secret, and changed only at the resourceVersion that was read. Each caBundle
-was in the Secret earlier, so a Secret that is read afterwards is not older. A caBundle is therefore never replaced by
-an older one.
-- A replica shows a certificate only after all our caBundles trust its CA. If the current certificate is valid, it waits
-until they have done so for `settle` seconds, because API servers get a changed configuration with a delay.
+- The Secret is created once, and changed only at the resourceVersion that was read. A replica that
+  loses the race uses the Secret of the winner.
+- The configurations are read before the Secret, and changed only at the resourceVersion that was
+  read. Each caBundle was in the Secret earlier, so a Secret that is read afterwards is not older. A
+  caBundle is therefore never replaced by an older one.
+- A replica shows a certificate only after all our caBundles trust its CA. If the current
+  certificate is valid, it waits until they have done so for `settle` seconds, because API servers
+  get a changed configuration with a delay.
 
 A look makes at most one step (`certificates.rotate`), and the next look publishes it.
 """
@@ -42,17 +44,23 @@ RETRY_SECONDS = 5.0
 _PLACEHOLDER_LIFE = timedelta(days=365)
 
 Step = tuple[str, Holdings]
-"""A reason and the new content of the Secret. The reason is one of `certificates.rotate`, `restore` (the Secret is
-missing or broken, and this replica has its former content) or `trust` (it lacks the CA of the certificate that this
-replica shows)."""
+"""A reason and the new content of the Secret.
+
+The reason is one of `certificates.rotate`, `restore` (the Secret is missing or broken, and this
+replica has its former content) or `trust` (it lacks the CA of the certificate that this replica
+shows).
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class CertificateReconciler(CertificateSource):
-    """Reconciles the Secret, the caBundles and the serving `certificate`. Watches of the Secret and of both webhook
-    configurations trigger it. `names` are those of the certificate: the one that API servers call, and loopback, for
-    forwarded ports. `observe` is called after each step, and `clock` is monotonic, in seconds."""
+    """Reconciles the Secret, the caBundles and the serving `certificate`.
+
+    Watches of the Secret and of both webhook configurations trigger it. `names` are those of the
+    certificate: the one that API servers call, and loopback, for forwarded ports. `observe` is
+    called after each step, and `clock` is monotonic, in seconds.
+    """
 
     name = "certificates"
 
@@ -67,9 +75,17 @@ class CertificateReconciler(CertificateSource):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(certificate, now)
-        self.client, self.settings = client, settings
-        self.terms = Terms(timedelta(hours=settings.ca_validity_hours), timedelta(hours=settings.validity_hours))
-        self.names = f"{settings.service_name}.{settings.namespace}.svc", "localhost", "127.0.0.1", "::1"
+        self.client = client
+        self.settings = settings
+        self.terms = Terms(
+            timedelta(hours=settings.ca_validity_hours), timedelta(hours=settings.validity_hours)
+        )
+        self.names = (
+            f"{settings.service_name}.{settings.namespace}.svc",
+            "localhost",
+            "127.0.0.1",
+            "::1",
+        )
         service = settings.namespace, settings.service_name
         self._bundles = CaBundles(client, settings.webhook_configurations, service, clock)
         self._rewrites = Rewrites(tolerated=5, window=10.0, clock=clock)
@@ -92,9 +108,13 @@ class CertificateReconciler(CertificateSource):
             tasks.create_task(self._loop.run(), name=self.name)
 
     async def _watch(self, resource: Resource, namespace: str | None, name: str) -> None:
-        store = self._watched[resource.plural] = WatchStore(lambda obj: str(obj["metadata"].get("resourceVersion")))
+        store = self._watched[resource.plural] = WatchStore(
+            lambda obj: str(obj["metadata"].get("resourceVersion"))
+        )
         store.subscribe(lambda _key, _before, _after: self._loop.add_all())
-        selection = Selection(resource, namespace, field_selector=f"metadata.name={name}", metadata_only=True)
+        selection = Selection(
+            resource, namespace, field_selector=f"metadata.name={name}", metadata_only=True
+        )
         await run_store(self.client, store, selection)
 
     def restarts(self) -> Mapping[str, Mapping[str, int]]:
@@ -163,14 +183,24 @@ class CertificateReconciler(CertificateSource):
             self._problems.append(f"the pair of Secret {self._place} can't serve: {broken}")
             return
         self._shown = holdings
-        logger.info("serving certificate loaded: %s, valid until %s", info.subject, info.not_after.isoformat())
+        logger.info(
+            "serving certificate loaded: %s, valid until %s",
+            info.subject,
+            info.not_after.isoformat(),
+        )
 
     def _is_timely(self, holdings: Holdings) -> bool:
-        """Whether the leaf and its CA are valid by our clock. The replica that created them may have another one."""
-        now, infos = self._now(), [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
+        """Whether the leaf and its CA are valid by our clock.
+
+        The replica that created them may have another one.
+        """
+        now = self._now()
+        infos = [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
         begin = max(info.not_before for info in infos)
         if now < begin and self._serves_well():
-            message = f"the certificate of Secret {self._place} is not valid before {begin.isoformat()}"
+            message = (
+                f"the certificate of Secret {self._place} is not valid before {begin.isoformat()}"
+            )
             self._problems.append(f"{message}: see whether the clocks of the nodes differ")
             return False
         return now <= infos[0].not_after
@@ -180,10 +210,16 @@ class CertificateReconciler(CertificateSource):
 
     def _serves_well(self) -> bool:
         shown = self._shown
-        return shown is not None and self.healthy() and self._bundles.seconds_trusted(shown.issuer()) is not None
+        return (
+            shown is not None
+            and self.healthy()
+            and self._bundles.seconds_trusted(shown.issuer()) is not None
+        )
 
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
-        """The CA of the certificate that we show, if the content of the Secret does not trust it."""
+        """The CA of the certificate that we show, if the content of the Secret does not trust
+        it.
+        """
         if self._shown is None or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
             return ()
         return still_trusted([self._shown.issuer()], self._now(), self.terms)
@@ -201,12 +237,18 @@ class CertificateReconciler(CertificateSource):
         trusted = self._bundles.seconds_trusted(holdings.ca.cert_pem)
         settled = trusted is not None and trusted >= self.settings.settle_seconds
         reason = due(holdings, self.names, now, self.terms, settled=settled)
-        return None if reason is None else (reason, rotated(reason, holdings, self.names, now, self.terms))
+        return (
+            None
+            if reason is None
+            else (reason, rotated(reason, holdings, self.names, now, self.terms))
+        )
 
     async def _taken(self, secret: Object | None, reason: str, holdings: Holdings) -> bool:
         """Writes the Secret. Returns False if it must not be written."""
         if _is_foreign(secret):
-            self._problems.append(f"Secret {self._place} was not made by grove-admission, and is left alone")
+            self._problems.append(
+                f"Secret {self._place} was not made by grove-admission, and is left alone"
+            )
             return False
         if reason in ("restore", "trust") and not self._rewrites.may(("secret", reason)):
             self._problems.append(f"somebody keeps changing Secret {self._place}")
@@ -217,25 +259,31 @@ class CertificateReconciler(CertificateSource):
         return True
 
     async def _write(self, secret: Object | None, holdings: Holdings) -> None:
-        data, namespace = written_holdings(holdings), self.settings.namespace
+        data = written_holdings(holdings)
+        namespace = self.settings.namespace
         if secret is None:
             metadata = {"name": self.settings.secret_name, "labels": MANAGED_BY}
             obj = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
             await self.client.create(SECRET, obj, namespace)
             return
         metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": MANAGED_BY}
-        await self.client.patch(SECRET, self.settings.secret_name, {"metadata": metadata, "data": data}, namespace)
+        await self.client.patch(
+            SECRET, self.settings.secret_name, {"metadata": metadata, "data": data}, namespace
+        )
 
     def _next_look(self, holdings: Holdings | None) -> float:
         if holdings is None or self._problems:
             return RETRY_SECONDS
-        now, waits = self._now(), [LOOK_SECONDS]
+        now = self._now()
+        waits = [LOOK_SECONDS]
         if (at := next_due(holdings, now, self.terms)) is not None:
             waits.append((at - now).total_seconds())
         awaited = holdings.ca.cert_pem if self._is_shown(holdings) else holdings.issuer()
         trusted = self._bundles.seconds_trusted(awaited)
         if trusted is None or trusted < self.settings.settle_seconds:
-            waits.append(RETRY_SECONDS if trusted is None else self.settings.settle_seconds - trusted)
+            waits.append(
+                RETRY_SECONDS if trusted is None else self.settings.settle_seconds - trusted
+            )
         return max(0.05, min(waits))
 
     def _report(self) -> None:
@@ -249,7 +297,10 @@ class CertificateReconciler(CertificateSource):
 
 
 def _is_foreign(secret: Object | None) -> bool:
-    """Whether a Secret has content, but not our label. An empty Secret may have been created for us."""
+    """Whether a Secret has content, but not our label.
+
+    An empty Secret may have been created for us.
+    """
     if secret is None or not secret.get("data"):
         return False
     labels = secret["metadata"].get("labels") or {}
@@ -259,8 +310,11 @@ def _is_foreign(secret: Object | None) -> bool:
 def self_managed_source(
     settings: Certificates, client: Client, observe: Observe, client_cas: bytes = b""
 ) -> CertificateReconciler:
-    """The source of self-managed certificates. Until the Secret has been read, it has a certificate that no API server
-    trusts, so that probes, which do not verify it, get the reason why the server is not ready."""
+    """The source of self-managed certificates.
+
+    Until the Secret has been read, it has a certificate that no API server trusts, so that probes,
+    which do not verify it, get the reason why the server is not ready.
+    """
     source = CertificateReconciler(client, settings, ServingCertificate(client_cas), observe)
     source.certificate.load(_placeholder(source.names, datetime.now(UTC)))
     return source

@@ -1,4 +1,6 @@
-"""The certificates of a directory or of the Secret of a cluster, their descriptions and their problems, for people."""
+"""The certificates of a directory or of the Secret of a cluster, their descriptions and their
+problems, for people.
+"""
 
 import base64
 import binascii
@@ -17,7 +19,9 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The certificates and keys (PEM) in a directory or a Secret; None for those that are missing."""
+    """The certificates and keys (PEM) in a directory or a Secret; None for those that are
+    missing.
+    """
 
     tls_crt: bytes | None
     tls_key: bytes | None = field(repr=False)
@@ -49,9 +53,13 @@ def _described(name: str, certificate: bytes, now: datetime) -> Iterator[str]:
     yield f"  sha256      {info.fingerprint}"
 
 
-def validate_material(material: Material, names: Sequence[str], now: datetime, within: timedelta) -> list[str]:
-    """All reasons why the pair cannot serve `names` now or `within` a time. The chain is checked if there is a CA
-    bundle."""
+def validate_material(
+    material: Material, names: Sequence[str], now: datetime, within: timedelta
+) -> list[str]:
+    """All reasons why the pair cannot serve `names` now or `within` a time.
+
+    The chain is checked if there is a CA bundle.
+    """
     if material.tls_crt is None or material.tls_key is None:
         missing = {"tls.crt": material.tls_crt, "tls.key": material.tls_key}
         return [f"{name} is missing" for name, pem in missing.items() if pem is None]
@@ -59,7 +67,9 @@ def validate_material(material: Material, names: Sequence[str], now: datetime, w
     return findings or [*_expiring(material.tls_crt, material.ca_crt, now, within)]
 
 
-def _expiring(tls_crt: bytes, ca_crt: bytes | None, now: datetime, within: timedelta) -> Iterator[str]:
+def _expiring(
+    tls_crt: bytes, ca_crt: bytes | None, now: datetime, within: timedelta
+) -> Iterator[str]:
     end = inspect(tls_crt).not_after
     if end <= now + within:
         yield f"tls.crt expires at {end.isoformat()} ({_validity(end - now)})"
@@ -76,15 +86,19 @@ def _validity(time: timedelta) -> str:
 
 
 async def read_live(client: Client, settings: Certificates) -> tuple[Material, list[str]]:
-    """The content of the Secret, and a line for each webhook configuration that does not trust it. Raises NotFound if
-    there is no Secret, and ValueError if its data is not base64."""
+    """The content of the Secret, and a line for each webhook configuration that does not trust it.
+
+    Raises NotFound if there is no Secret, and ValueError if its data is not base64.
+    """
     data = (await client.get(SECRET, settings.secret_name, settings.namespace)).get("data") or {}
     material = Material(*(_decoded(data, name) for name in ("tls.crt", "tls.key", "ca.crt")))
     distrust = []
     for resource in CONFIGURATIONS:
         configuration = await find(client, resource, settings.webhook_configurations)
         if configuration is not None and material.tls_crt is not None:
-            distrust += _distrusting(configuration, material.tls_crt, (settings.namespace, settings.service_name))
+            distrust += _distrusting(
+                configuration, material.tls_crt, (settings.namespace, settings.service_name)
+            )
     return material, distrust
 
 
@@ -105,5 +119,6 @@ def _distrusting(configuration: Object, tls_crt: bytes, service: tuple[str, str]
         return []
     count = f"{len(bundles) - trusting} of {len(bundles)}"
     return [
-        f"{configuration['kind']} {configuration['metadata']['name']}: {count} webhooks don't trust the certificate"
+        f"{configuration['kind']} {configuration['metadata']['name']}: {count} webhooks don't trust"
+        " the certificate"
     ]

@@ -1,9 +1,14 @@
-"""When certificates are replaced, and by what. Times, with time zone, are arguments: no clock is used.
+"""When certificates are replaced, and by what.
 
-A CA is replaced in two steps, so that clients trust it before they get a certificate that it signed:
+Times, with time zone, are arguments: no clock is used.
 
-1. The new CA becomes the first one of the bundle. The serving certificate is still that of the former CA.
-2. When the new CA is `settled`, because it has been in every caBundle for long enough, it signs a new certificate.
+A CA is replaced in two steps, so that clients trust it before they get a certificate that it
+signed:
+
+1. The new CA becomes the first one of the bundle. The serving certificate is still that of the
+   former CA.
+2. When the new CA is `settled`, because it has been in every caBundle for long enough, it signs a
+   new certificate.
 
 The former CA remains in the bundle until it has expired.
 """
@@ -18,8 +23,9 @@ from app.certificates.inspect import Pair, inspect, renewal_time
 from app.certificates.issue import make_ca, make_leaf
 
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
-"""issue: a new CA and certificate; ca: step 1; leaf: a new certificate, or step 2; names: a new certificate for more
-names; prune: expired CAs are removed from the bundle."""
+"""issue: a new CA and certificate; ca: step 1; leaf: a new certificate, or step 2; names: a new
+certificate for more names; prune: expired CAs are removed from the bundle.
+"""
 
 CA_NAME = "grove-admission CA"
 _MOST_SKEW = timedelta(minutes=5)
@@ -27,23 +33,36 @@ _MOST_SKEW = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The validity periods of a CA and a leaf. Both are replaced after two thirds of their period. If that of the CA is
-    at least three times that of the leaf, no leaf is limited by the end of its CA."""
+    """The validity periods of a CA and a leaf.
+
+    Both are replaced after two thirds of their period. If that of the CA is at least three times
+    that of the leaf, no leaf is limited by the end of its CA.
+    """
 
     ca_life: timedelta = timedelta(days=365)
     leaf_life: timedelta = timedelta(days=90)
 
     @property
     def skew(self) -> timedelta:
-        """The tolerated difference of clocks: certificates begin earlier by this time, and CAs are trusted longer."""
+        """The tolerated difference of clocks: certificates begin earlier by this time, and CAs are
+        trusted longer.
+        """
         return min(_MOST_SKEW, self.leaf_life / 10)
 
 
 def due(
-    holdings: Holdings | None, names: Collection[str], now: datetime, terms: Terms, *, settled: bool = False
+    holdings: Holdings | None,
+    names: Collection[str],
+    now: datetime,
+    terms: Terms,
+    *,
+    settled: bool = False,
 ) -> Reason | None:
-    """The step that is due at `now`, or None. `names` are those of the serving certificate. `settled` is whether the
-    signing CA is trusted, so that it can sign a new one."""
+    """The step that is due at `now`, or None.
+
+    `names` are those of the serving certificate. `settled` is whether the signing CA is trusted, so
+    that it can sign a new one.
+    """
     if holdings is None or now >= inspect(holdings.ca.cert_pem).not_after:
         return "issue"
     if now >= inspect(holdings.leaf.cert_pem).not_after:
@@ -54,7 +73,11 @@ def due(
             return reason
     elif settled:
         return "leaf"
-    return "prune" if len(still_trusted(holdings.retired, now, terms)) < len(holdings.retired) else None
+    return (
+        "prune"
+        if len(still_trusted(holdings.retired, now, terms)) < len(holdings.retired)
+        else None
+    )
 
 
 def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime) -> Reason | None:
@@ -71,7 +94,8 @@ def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime)
 
 def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None:
     """The next time at which the result of `due` may change, or None."""
-    ca, leaf = inspect(holdings.ca.cert_pem), inspect(holdings.leaf.cert_pem)
+    ca = inspect(holdings.ca.cert_pem)
+    leaf = inspect(holdings.leaf.cert_pem)
     times = [renewal_time(ca), ca.not_after, renewal_time(leaf), leaf.not_after]
     times += [inspect(pem).not_after + terms.skew for pem in holdings.retired]
     return min((time for time in times if time > now), default=None)
@@ -85,7 +109,10 @@ def rotated(
     terms: Terms,
     carried: Iterable[bytes] = (),
 ) -> Holdings:
-    """The holdings after the step `reason`. With `issue`, the bundle also trusts the CAs (PEM) in `carried`."""
+    """The holdings after the step `reason`.
+
+    With `issue`, the bundle also trusts the CAs (PEM) in `carried`.
+    """
     if holdings is None or reason == "issue":
         ca = _new_ca(now, terms)
         former = (*(holdings.bundle if holdings else ()), *carried)
@@ -96,7 +123,11 @@ def rotated(
     if reason == "leaf":
         return Holdings(holdings.ca, _new_leaf(holdings.ca, names, now, terms), retired)
     if reason == "names":
-        return Holdings(holdings.ca, _new_leaf(holdings.ca, _with_former(names, holdings.leaf), now, terms), retired)
+        return Holdings(
+            holdings.ca,
+            _new_leaf(holdings.ca, _with_former(names, holdings.leaf), now, terms),
+            retired,
+        )
     return replace(holdings, retired=retired)
 
 
@@ -111,8 +142,11 @@ def is_own_ca(ca: bytes) -> bool:
 
 
 def _with_former(names: Sequence[str], leaf: Pair) -> list[str]:
-    """`names` and the names of `leaf`. Without the latter, two versions with different names would replace the
-    certificate in turns during an update. The next renewal drops names that are no longer needed."""
+    """`names` and the names of `leaf`.
+
+    Without the latter, two versions with different names would replace the certificate in turns
+    during an update. The next renewal drops names that are no longer needed.
+    """
     return list(dict.fromkeys((*names, *inspect(leaf.cert_pem).names)))
 
 

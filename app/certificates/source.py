@@ -1,5 +1,6 @@
-"""The certificate of the server, which can be replaced while it serves, and its source: what readiness and metrics read
-of it, whichever it is."""
+"""The certificate of the server, which can be replaced while it serves, and its source: what
+readiness and metrics read of it, whichever it is.
+"""
 
 import contextlib
 import os
@@ -10,7 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from app.certificates.inspect import CertificateInfo, Pair, check_pair, inspect, plainly, split_bundle
+from app.certificates.inspect import (
+    CertificateInfo,
+    Pair,
+    check_pair,
+    inspect,
+    plainly,
+    split_bundle,
+)
 from app.kube.gauge import Gauge
 
 
@@ -21,10 +29,10 @@ class BrokenPairError(ValueError):
 class ServingCertificate:
     """A server-side SSL context whose certificate can be replaced between two handshakes.
 
-    Every handshake uses the context of the newest valid pair. If pairs were loaded into the same context, it would have
-    two certificates after a change of the key type, and a mismatched pair after an error. With `client_cas` (PEM), a
-    client may show a certificate that one of them signed; the app decides whether it must. Raises ValueError if
-    `client_cas` are invalid.
+    Every handshake uses the context of the newest valid pair. If pairs were loaded into the same
+    context, it would have two certificates after a change of the key type, and a mismatched pair
+    after an error. With `client_cas` (PEM), a client may show a certificate that one of them
+    signed; the app decides whether it must. Raises ValueError if `client_cas` are invalid.
     """
 
     def __init__(self, client_cas: bytes = b"") -> None:
@@ -35,7 +43,10 @@ class ServingCertificate:
         self._newest: ssl.SSLContext | None = None
 
     def load(self, pair: Pair) -> CertificateInfo:
-        """Uses `pair` from the next handshake. Raises BrokenPairError, without a change, if it cannot serve."""
+        """Uses `pair` from the next handshake.
+
+        Raises BrokenPairError, without a change, if it cannot serve.
+        """
         context = _server_context(self._client_cas)
         try:
             info = inspect(pair.cert_pem)
@@ -43,10 +54,13 @@ class ServingCertificate:
                 context.load_cert_chain(certificate, key, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
             raise BrokenPairError("; ".join(_reasons(pair)) or plainly(error)) from error
-        self._newest, self.info = context, info
+        self._newest = context
+        self.info = info
         return info
 
-    def _hand_over(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> int | None:
+    def _hand_over(
+        self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext
+    ) -> int | None:
         """The `sni_callback`, which is called in each handshake before a certificate is chosen."""
         if self._newest is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
@@ -82,8 +96,11 @@ def _reasons(pair: Pair) -> list[str]:
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path to `content` for the ssl module, which reads keys only from files. If the system supports it, the file is
-    in memory, so that keys are not written to a disk and the root file system can be read-only."""
+    """A path to `content` for the ssl module, which reads keys only from files.
+
+    If the system supports it, the file is in memory, so that keys are not written to a disk and the
+    root file system can be read-only.
+    """
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile() as file:
             file.write(content)
@@ -104,8 +121,8 @@ def utc_now() -> datetime:
 class CertificateSource(ABC):
     """Updates `certificate` while `run` runs.
 
-    `rotations` counts replacements by reason, and `failures` counts looks that failed. `last_error` is the reason why
-    the last look failed, or None. `now` is the wall clock with time zone.
+    `rotations` counts replacements by reason, and `failures` counts looks that failed. `last_error`
+    is the reason why the last look failed, or None. `now` is the wall clock with time zone.
     """
 
     def __init__(self, certificate: ServingCertificate, now: Callable[[], datetime]) -> None:
@@ -122,7 +139,9 @@ class CertificateSource(ABC):
     @property
     @abstractmethod
     def not_after(self) -> datetime | None:
-        """The time at which the serving certificate of this source expires; None before one is loaded."""
+        """The time at which the serving certificate of this source expires; None before one is
+        loaded.
+        """
 
     @abstractmethod
     def ca_bundle(self) -> bytes | None:
@@ -133,7 +152,9 @@ class CertificateSource(ABC):
         return {}
 
     def healthy(self) -> bool:
-        """Whether a certificate of this source is loaded and has not expired, even if a later look failed."""
+        """Whether a certificate of this source is loaded and has not expired, even if a later look
+        failed.
+        """
         return self.not_after is not None and self._now() <= self.not_after
 
     @property
@@ -158,7 +179,12 @@ class CertificateSource(ABC):
             text = "When the CA expires, in seconds since the epoch."
             yield "certificate_ca_expiry_timestamp_seconds", text, {}, ca_not_after.timestamp()
         for reason, count in self.rotations.items():
-            yield "certificate_rotations_total", "Certificates replaced, by why.", {"reason": reason}, count
+            yield (
+                "certificate_rotations_total",
+                "Certificates replaced, by why.",
+                {"reason": reason},
+                count,
+            )
         text = "Looks at certificates that found something that can't be used or done."
         yield "certificate_failures_total", text, {}, self.failures
         for resource, restarts in self.restarts().items():

@@ -1,1 +1,3 @@
-"""The facts of one cluster: cached, indexed, and read by webhooks and reconcilers; and its MNNVL resources."""
+"""The facts of one cluster: cached, indexed, and read by webhooks and reconcilers; and its MNNVL
+resources.
+"""

@@ -15,21 +15,27 @@ from app.objects.resource import Resource
 from app.rules.kinds import ALL
 
 _USER_AGENT = f"grove-admission/{__version__}"
-if TYPE_CHECKING:  # pydantic takes a tenth of a second, which commands that read no configuration need not spend
+# pydantic takes a tenth of a second, which commands that read no configuration need not spend
+if TYPE_CHECKING:
     from app.config.schema import Configuration
 
 _READING = Limits(total=60.0, qps=200.0, burst=400)
-"""For commands that only read: the pages of large lists are read without pauses, because a person waits for them."""
+"""For commands that only read: the pages of large lists are read without pauses, because a person
+waits for them.
+"""
 
 
 @contextlib.asynccontextmanager
 async def api_client(
     configuration: "Configuration", kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
-    """A client of the cluster of `kubeconfig` and `context`, or, if neither is given,
-    of the cluster in which this Pod runs. ClusterError if there are no credentials."""
+    """A client of the cluster of `kubeconfig` and `context`, or, if neither is given, of the
+    cluster in which this Pod runs. ClusterError if there are no credentials.
+    """
     credentials = await _credentials(kubeconfig, context)
-    async with HttpClient(credentials, ALL, limits(configuration), user_agent=_USER_AGENT) as client:
+    async with HttpClient(
+        credentials, ALL, limits(configuration), user_agent=_USER_AGENT
+    ) as client:
         yield client
 
 
@@ -39,7 +45,9 @@ async def _credentials(kubeconfig: Path | None, context: str | None) -> Credenti
 
 
 def _context(kubeconfig: Path | None, context: str | None) -> str | None:
-    """Returns `context`, or "", the current context of kubectl, if no cluster is given outside of a Pod."""
+    """Returns `context`, or "", the current context of kubectl, if no cluster is given outside of a
+    Pod.
+    """
     return context if is_in_cluster() or kubeconfig is not None else context or ""
 
 
@@ -47,8 +55,9 @@ def _context(kubeconfig: Path | None, context: str | None) -> str | None:
 async def looking_client(
     configuration: "Configuration", kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
-    """Like `api_client`, for a command that a person runs: outside of a Pod, the default
-    is the cluster that kubectl uses. Discovery is done when the block begins."""
+    """Like `api_client`, for a command that a person runs: outside of a Pod, the default is the
+    cluster that kubectl uses. Discovery is done when the block begins.
+    """
     async with api_client(configuration, kubeconfig, _context(kubeconfig, context)) as client:
         await client.discovery.refresh()
         yield client
@@ -58,8 +67,9 @@ async def looking_client(
 async def reading_client(
     resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[ReadOnlyClient]:
-    """A client that can only read `resources`, for a command that a person runs, with the
-    rights of the kubeconfig. One call finds which of the resources the cluster serves."""
+    """A client that can only read `resources`, for a command that a person runs, with the rights of
+    the kubeconfig. One call finds which of the resources the cluster serves.
+    """
     credentials = await _credentials(kubeconfig, _context(kubeconfig, context))
     async with HttpClient(credentials, resources, _READING, user_agent=_USER_AGENT) as client:
         await client.discovery.assume()
@@ -70,9 +80,11 @@ async def reading_client(
 async def console_client(
     resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[HttpClient]:
-    """A client for the console, with the rights of the kubeconfig, never those of a
-    Pod. The caller runs `client.discovery`, and hands out only `ReadOnlyClient` and
-    `LookingClient`. ClusterError if there are no credentials."""
+    """A client for the console, with the rights of the kubeconfig, never those of a Pod.
+
+    The caller runs `client.discovery`, and hands out only `ReadOnlyClient` and `LookingClient`.
+    ClusterError if there are no credentials.
+    """
     credentials = await from_kubeconfig(kubeconfig, context)
     user_agent = f"grove-admission-console/{__version__}"
     readable = tuple(dict.fromkeys((*resources, *ALL)))
@@ -82,15 +94,19 @@ async def console_client(
 
 def is_expired(problem: Exception | None) -> bool:
     """Whether `problem` is that credentials are missing or not accepted."""
-    return isinstance(problem, ClusterError) and (problem.code == 401 or problem.reason == "Credentials")
+    return isinstance(problem, ClusterError) and (
+        problem.code == 401 or problem.reason == "Credentials"
+    )
 
 
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
-    """The command that renews the credentials, if `problem` is that they are
-    missing or not accepted and the kubeconfig names a command; otherwise ""."""
+    """The command that renews the credentials, if `problem` is that they are missing or not
+    accepted and the kubeconfig names a command; otherwise "".
+    """
     if not is_expired(problem) or (is_in_cluster() and kubeconfig is None and context is None):
         return ""
-    from app.kube.kubeconfig import renewal_of  # loads kubernetes_asyncio, which a server in a Pod doesn't need
+    # loads kubernetes_asyncio, which a server in a Pod doesn't need
+    from app.kube.kubeconfig import renewal_of
 
     return renewal_of(kubeconfig, context)
 

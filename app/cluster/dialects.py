@@ -1,4 +1,7 @@
-"""The dialect of Grove's topology API that is in force. It depends on what the cluster serves at the moment."""
+"""The dialect of Grove's topology API that is in force.
+
+It depends on what the cluster serves at the moment.
+"""
 
 from app.kube.api import Objects
 from app.rules.topology.bindings import BINDINGS
@@ -11,5 +14,7 @@ DIALECTS: tuple[Dialect, ...] = (BINDINGS, DESIGN)
 
 def dialect_of(client: Objects) -> Dialect:
     """Returns the dialect of the cluster of `client`, as of the last discovery."""
-    served = (dialect for dialect in DIALECTS if client.served_version(dialect.resource) is not None)
+    served = (
+        dialect for dialect in DIALECTS if client.served_version(dialect.resource) is not None
+    )
     return next(served, UNSERVED)

@@ -1,4 +1,7 @@
-"""Fills the stores of a cluster from documents: `check`, `serve --objects` and tests. There is no API server."""
+"""Fills the stores of a cluster from documents: `check`, `serve --objects` and tests.
+
+There is no API server.
+"""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,10 +21,14 @@ from app.rules.topology.levels import Level, desired_levels
 
 
 def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
-    """Returns a cluster that contains only `documents`. If they lack the managed topology of the
-    dialect in force, one with the configured levels is added, as the leader would create it."""
+    """Returns a cluster that contains only `documents`.
+
+    If they lack the managed topology of the dialect in force, one with the configured levels is
+    added, as the leader would create it.
+    """
     objects = DocumentObjects(documents)
-    name, levels = configuration.cluster_topology.name, configuration.levels
+    name = configuration.cluster_topology.name
+    levels = configuration.levels
     resource = dialect_of(objects).resource
     if levels and not objects.contains(resource, name):
         objects.add({**desired_cluster_topology(name, levels), "kind": resource.kind})
@@ -31,7 +38,10 @@ def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Clu
 
 
 def take_in(cluster: Cluster, document: Object) -> None:
-    """Adds a document to a cluster that `cluster_of` returned. It replaces a document of the same name."""
+    """Adds a document to a cluster that `cluster_of` returned.
+
+    It replaces a document of the same name.
+    """
     stored = _documents_of(cluster).add(document)
     if stored is not None:
         _apply(cluster, _resource_of(document), WatchEvent("MODIFIED", stored))
@@ -39,7 +49,9 @@ def take_in(cluster: Cluster, document: Object) -> None:
 
 def take_out(cluster: Cluster, group: str, plural: str, namespace: str, name: str) -> None:
     """Removes a document from a cluster that `cluster_of` returned."""
-    resource = next(resource for resource in ALL if (resource.group, resource.plural) == (group, plural))
+    resource = next(
+        resource for resource in ALL if (resource.group, resource.plural) == (group, plural)
+    )
     removed = _documents_of(cluster).remove(resource, name, namespace)
     if removed is not None:
         _apply(cluster, resource, WatchEvent("DELETED", removed))
@@ -73,28 +85,35 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
 
 
 class DocumentObjects:
-    """`Objects` over documents in memory. Documents are left out if their kind is not used here, or if no API server
-    would store their metadata, for example without a name. A document without a namespace is in `default`. Created
-    objects are kept."""
+    """`Objects` over documents in memory.
+
+    Documents are left out if their kind is not used here, or if no API server would store their
+    metadata, for example without a name. A document without a namespace is in `default`. Created
+    objects are kept.
+    """
 
     def __init__(self, documents: Iterable[Object]) -> None:
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._versions = itertools.count(1)
         self._serves_bindings = False
-        """Whether the documents contain a ClusterTopologyBinding, or a PodCliqueSet that uses one."""
+        """Whether the documents contain a ClusterTopologyBinding, or a PodCliqueSet that uses one.
+        """
         for document in documents:
             self.add(document)
 
     def add(self, document: Object) -> Object | None:
         """Stores a document. Returns it as it is stored, or None if it is left out."""
-        resource, metadata = _resource_of(document), map_of(document.get("metadata"))
+        resource = _resource_of(document)
+        metadata = map_of(document.get("metadata"))
         if resource is None or not _can_be_stored(metadata):
             return None
         return self._store(resource, document, metadata.get("namespace") or "default")
 
     def remove(self, resource: Resource, name: str, namespace: str) -> Object | None:
         """Removes a document. Returns it, or None if there is none."""
-        return self._objects.get(resource, {}).pop((namespace if resource.namespaced else "", name), None)
+        return self._objects.get(resource, {}).pop(
+            (namespace if resource.namespaced else "", name), None
+        )
 
     def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
         return (namespace, name) in self._objects.get(resource, {})
@@ -103,18 +122,27 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """Returns the preferred version, or None for ClusterTopologyBindings if no document uses them."""
+        """Returns the preferred version, or None for ClusterTopologyBindings if no document uses
+        them.
+        """
         served = resource is not CLUSTER_TOPOLOGY_BINDING or self._serves_bindings
         return resource.versions[0] if served else None
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None, **_: Any) -> Object:
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None, **_: Any
+    ) -> Object:
         try:
             return self._objects.get(resource, {})[(namespace or "", name)]
         except KeyError:
             raise NotFound(f'{resource} "{name}" not found', code=404) from None
 
     async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Object:
         if self.contains(resource, obj["metadata"]["name"], namespace or ""):
             raise Conflict(f'{resource} "{obj["metadata"]["name"]}" already exists', code=409)
@@ -141,14 +169,21 @@ class DocumentObjects:
             metadata["namespace"] = namespace
         stored = {**obj, "metadata": metadata}
         self._serves_bindings |= resource is CLUSTER_TOPOLOGY_BINDING
-        self._serves_bindings |= resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack
-        self._objects.setdefault(resource, {})[(namespace if resource.namespaced else "", metadata["name"])] = stored
+        self._serves_bindings |= (
+            resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack
+        )
+        self._objects.setdefault(resource, {})[
+            (namespace if resource.namespaced else "", metadata["name"])
+        ] = stored
         return stored
 
 
 def _can_be_stored(metadata: Mapping[str, Any]) -> bool:
-    """Whether the parts of `metadata` that are read here have the types that an API server requires."""
-    name, namespace = metadata.get("name"), metadata.get("namespace") or ""
+    """Whether the parts of `metadata` that are read here have the types that an API server
+    requires.
+    """
+    name = metadata.get("name")
+    namespace = metadata.get("namespace") or ""
     maps = (metadata.get("labels") or {}, metadata.get("annotations") or {})
     owners = metadata.get("ownerReferences") or []
     return (
@@ -156,7 +191,10 @@ def _can_be_stored(metadata: Mapping[str, Any]) -> bool:
         and isinstance(namespace, str)
         and all(isinstance(entries, dict) and _are_texts(entries.values()) for entries in maps)
         and isinstance(owners, list)
-        and all(isinstance(owner, dict) and _are_texts(map(owner.get, ("kind", "name", "uid"))) for owner in owners)
+        and all(
+            isinstance(owner, dict) and _are_texts(map(owner.get, ("kind", "name", "uid")))
+            for owner in owners
+        )
     )
 
 

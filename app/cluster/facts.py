@@ -12,7 +12,13 @@ from app.objects.resource import Resource
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.rules.topology.binding_levels import KaiTopology
-from app.rules.topology.coverage import GPU_COUNT, NVLINK_DOMAIN, LevelProblem, Nodes, coverage_problems
+from app.rules.topology.coverage import (
+    GPU_COUNT,
+    NVLINK_DOMAIN,
+    LevelProblem,
+    Nodes,
+    coverage_problems,
+)
 from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Topology
 
@@ -20,7 +26,10 @@ T = TypeVar("T")
 
 
 def ready(store: WatchStore[T], resource: object) -> WatchStore[T]:
-    """Returns `store`. Unavailable until it has its first list. `resource` names it in the message."""
+    """Returns `store`.
+
+    Unavailable until it has its first list. `resource` names it in the message.
+    """
     if not store.synced:
         raise Unavailable(f"the cache of {resource} is not filled yet; try again in a few seconds")
     return store
@@ -31,11 +40,15 @@ class TopologyMissing(Unavailable):
 
 
 class Facts:
-    """The facts in `stores`, with those that the rules of a dialect need (`TopologyFacts`). `client` is used for
-    discovery, and for PodCliqueSets that the store lacks. A method raises Unavailable while the cache that it needs
-    isn't ready, except for facts about nodes."""
+    """The facts in `stores`, with those that the rules of a dialect need (`TopologyFacts`).
 
-    def __init__(self, client: Objects, stores: table.Stores, *, topology_name: str, topology_enabled: bool) -> None:
+    `client` is used for discovery, and for PodCliqueSets that the store lacks. A method raises
+    Unavailable while the cache that it needs isn't ready, except for facts about nodes.
+    """
+
+    def __init__(
+        self, client: Objects, stores: table.Stores, *, topology_name: str, topology_enabled: bool
+    ) -> None:
         self._client = client
         self._stores = stores
         self._node_groups = NodeGroups(stores[table.NODES])
@@ -53,25 +66,35 @@ class Facts:
         levels = ready(self._stores[table.TOPOLOGIES], "ClusterTopologies").get("", name)
         if not levels:
             raise TopologyMissing(
-                f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the operator '
-                f"creates it from clusterTopology.levels of its configuration"
+                f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the'
+                " operator creates it from clusterTopology.levels of its configuration"
             )
         if levels != self._topology.levels:
             self._topology = Topology(name, enabled=True, levels=levels)
         return self._topology
 
     def bindings(self) -> Mapping[str, table.Levels]:
-        """Unavailable also if discovery has found the API of bindings and they are not listed yet."""
+        """Unavailable also if discovery has found the API of bindings and they are not listed
+        yet.
+        """
         store = ready(self._stores[table.BINDINGS], "ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
-            raise Unavailable("the cache of ClusterTopologyBindings is not filled yet; try again in a few seconds")
-        return {name: levels for _, name in store.known_keys() if (levels := store.get("", name)) is not None}
+            raise Unavailable(
+                "the cache of ClusterTopologyBindings is not filled yet; try again in a few seconds"
+            )
+        return {
+            name: levels
+            for _, name in store.known_keys()
+            if (levels := store.get("", name)) is not None
+        }
 
     def kai_topology(self, name: str) -> KaiTopology | None:
         return ready(self._stores[table.KAI_TOPOLOGIES], "KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
-        sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(table.OF_BINDING, ("", binding))
+        sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(
+            table.OF_BINDING, ("", binding)
+        )
         return sorted(sets, key=lambda pcs: (pcs.namespace, pcs.name))
 
     def nodes(self) -> Nodes:
@@ -81,13 +104,17 @@ class Facts:
         return self._node_groups.by(keys) if self._stores[table.NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
-        """Returns the problems of each topology that workloads may refer to, by its
-        name. Empty while they are not known."""
+        """Returns the problems of each topology that workloads may refer to, by its name.
+
+        Empty while they are not known.
+        """
         try:
             topologies = self.dialect().in_use(self)
         except Unavailable:
             return {}
-        return {name: coverage_problems(levels, self.nodes_with) for name, levels in topologies.items()}
+        return {
+            name: coverage_problems(levels, self.nodes_with) for name, levels in topologies.items()
+        }
 
     def level_keys(self) -> tuple[str, ...]:
         """Returns the node labels of all levels in use."""
@@ -104,7 +131,9 @@ class Facts:
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
         """Returns the cached sets of `namespace` with MNNVL groups of Grove."""
-        sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(table.OF_NAMESPACE, (namespace, ""))
+        sets = ready(self._stores[table.SETS], "PodCliqueSets").by_index(
+            table.OF_NAMESPACE, (namespace, "")
+        )
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str) -> PodCliqueSet | None:
@@ -117,7 +146,10 @@ class Facts:
         return sorted(matching, key=lambda pcs: (pcs.namespace, pcs.name))
 
     async def read_set(self, namespace: str, name: str) -> PodCliqueSet | None:
-        """Returns a set from the cache, or from the API server if the cache lacks it. None if it doesn't exist."""
+        """Returns a set from the cache, or from the API server if the cache lacks it.
+
+        None if it doesn't exist.
+        """
         cached = self.cached_set(namespace, name)
         if cached is not None or not name:
             return cached

@@ -1,5 +1,7 @@
-"""Fills the stores of a cluster with one list each, for commands that read it once. If a
-resource may not be read, a watch would wait for ever, while a list reports the reason."""
+"""Fills the stores of a cluster with one list each, for commands that read it once.
+
+If a resource may not be read, a watch would wait for ever, while a list reports the reason.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,18 +22,24 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The result of `read`. `unread` has the reason for each resource that could not be read. `stands_in` is true if
-    the managed ClusterTopology doesn't exist, and one with the configured levels takes its place."""
+    """The result of `read`.
+
+    `unread` has the reason for each resource that could not be read. `stands_in` is true if the
+    managed ClusterTopology doesn't exist, and one with the configured levels takes its place.
+    """
 
     unread: Mapping[Resource, ClusterError] = field(default_factory=dict)
     stands_in: bool = False
 
 
-async def read(cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None) -> Listing:
-    """Reads each fact once, in the order of the table, from `namespace`, or from all namespaces if that is None.
+async def read(
+    cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
+) -> Listing:
+    """Reads each fact once, in the order of the table, from `namespace`, or from all namespaces if
+    that is None.
 
-    The store of a resource that isn't installed is empty and synced. If the managed
-    ClusterTopology doesn't exist although its API is in force, one with `levels` takes its place.
+    The store of a resource that isn't installed is empty and synced. If the managed ClusterTopology
+    doesn't exist although its API is in force, one with `levels` takes its place.
     """
     unread: dict[Resource, ClusterError] = {}
     for fact, store in cluster.stores:
@@ -51,7 +59,10 @@ async def read(cluster: Cluster, client: Client, levels: tuple[Level, ...], name
 
 
 async def _fill(client: Client, store: WatchStore[Any], selection: Selection) -> None:
-    """Lists into `store`. If the list expires while its pages are read, it is begun again a few times."""
+    """Lists into `store`.
+
+    If the list expires while its pages are read, it is begun again a few times.
+    """
     for tries_left in reversed(range(_TRIES)):
         try:
             await list_into(client, store, selection, Pace())

@@ -1,7 +1,10 @@
-"""Creates ComputeDomains and ResourceClaims, and makes PodGangs their owners. Webhooks and reconcilers share it.
+"""Creates ComputeDomains and ResourceClaims, and makes PodGangs their owners.
 
-It handles the races: another writer has created the object first, it isn't ours, it is being deleted, its owner is
-gone. `app/reconcilers/README.md` lists all writers of MNNVL resources and their preconditions.
+Webhooks and reconcilers share it.
+
+It handles the races: another writer has created the object first, it isn't ours, it is being
+deleted, its owner is gone. `app/reconcilers/README.md` lists all writers of MNNVL resources and
+their preconditions.
 """
 
 import asyncio
@@ -17,7 +20,15 @@ from app.objects.resource import Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.rules.labels import PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA
 from app.rules.mnnvl.claims import desired_claim, desired_compute_domain
-from app.rules.mnnvl.ownership import Gang, MnnvlResource, OwnerRef, belongs_to, ownership, read_gang, read_resource
+from app.rules.mnnvl.ownership import (
+    Gang,
+    MnnvlResource,
+    OwnerRef,
+    belongs_to,
+    ownership,
+    read_gang,
+    read_resource,
+)
 from app.rules.mnnvl.plan import ClaimMode, Owner, Plan
 from app.rules.podcliqueset import PodCliqueSet
 
@@ -34,13 +45,16 @@ class _Needed(NamedTuple):
 
 
 class NotOurs(Exception):
-    """Resources can't be created: an object of the same name exists that we didn't
-    make, or the API isn't installed. The message states the reason."""
+    """Resources can't be created: an object of the same name exists that we didn't make, or the API
+    isn't installed. The message states the reason.
+    """
 
 
 class MnnvlResources:
-    """ComputeDomains and ResourceClaims, which are created for PodCliques and adopted by PodGangs. `client` writes
-    them, and `facts` reads the PodCliqueSets that own new ones."""
+    """ComputeDomains and ResourceClaims, which are created for PodCliques and adopted by PodGangs.
+
+    `client` writes them, and `facts` reads the PodCliqueSets that own new ones.
+    """
 
     def __init__(self, client: Objects, facts: Facts, stores: Stores) -> None:
         self._client = client
@@ -50,8 +64,10 @@ class MnnvlResources:
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
     def is_ensured(self, plan: Plan, mode: ClaimMode) -> bool:
-        """Whether the caches show all resources of `plan` that `mode` needs, made by us, not being deleted, and with an
-        owner that exists. If so, `ensure` is not needed. Unavailable while a cache isn't ready."""
+        """Whether the caches show all resources of `plan` that `mode` needs, made by us, not being
+        deleted, and with an owner that exists. If so, `ensure` is not needed. Unavailable while
+        a cache isn't ready.
+        """
         for needed in self._needed(plan, mode):
             stored = ready(needed.store, needed.resource).get(plan.namespace, needed.name)
             if stored is None or not self._is_sound(stored, plan):
@@ -62,7 +78,9 @@ class MnnvlResources:
         return _is_ours(stored, plan) and not stored.deleting and self._owner_is_known(stored, plan)
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Whether the caches contain an owner of `stored`, so that it will not be garbage-collected."""
+        """Whether the caches contain an owner of `stored`, so that it will not be
+        garbage-collected.
+        """
         if not stored.owners:
             return True
         return any(self._is_cached(owner, plan) for owner in stored.owners)
@@ -78,8 +96,10 @@ class MnnvlResources:
         return is_current and not self._is_doomed(cached, plan)
 
     def _is_doomed(self, owner: PodCliqueSet | Gang | None, plan: Plan) -> bool:
-        """Whether `owner` is a PodGang of a former PodCliqueSet of that name. The
-        garbage collector will delete it with everything that it owns."""
+        """Whether `owner` is a PodGang of a former PodCliqueSet of that name.
+
+        The garbage collector will delete it with everything that it owns.
+        """
         if not isinstance(owner, Gang) or not owner.set_uid:
             return False
         cached = self._facts.cached_set(plan.namespace, plan.owner.name)
@@ -93,8 +113,11 @@ class MnnvlResources:
         return [domain, _Needed(RESOURCE_CLAIM, self._stores[RESOURCE_CLAIM], plan.claim)]
 
     async def ensure(self, plan: Plan, mode: ClaimMode, *, dry_run: bool) -> list[Object]:
-        """Creates the missing resources of `plan`. Returns the created objects, or, on a dry run, those that would be
-        created. NotOurs if they can't be created, Unavailable if a later call may succeed."""
+        """Creates the missing resources of `plan`.
+
+        Returns the created objects, or, on a dry run, those that would be created. NotOurs if they
+        can't be created, Unavailable if a later call may succeed.
+        """
         self._check_served(plan, mode)
         key = (plan.namespace, plan.base_name)
         lock = self._in_flight.setdefault(key, asyncio.Lock())
@@ -109,7 +132,10 @@ class MnnvlResources:
         for needed in self._needed(plan, mode):
             if self._client.served_version(needed.resource) is None:
                 kind = needed.resource.kind
-                raise NotOurs(f"{kind} is not an API of this cluster ({needed.resource}): MNNVL can't be set up here")
+                raise NotOurs(
+                    f"{kind} is not an API of this cluster ({needed.resource}): MNNVL can't be set"
+                    " up here"
+                )
 
     async def _ensure_all(self, plan: Plan, mode: ClaimMode, dry_run: bool) -> list[Object]:
         created: list[Object] = []
@@ -128,9 +154,12 @@ class MnnvlResources:
         return created
 
     async def restore(self, plan: Plan, mode: ClaimMode) -> list[Object]:
-        """Creates the missing resources of `plan`, whose owner exists, and returns them. Existing resources are not
-        changed: one that is being deleted, or whose owner is gone, is restored later, when it no longer exists. NotOurs
-        if another object has the name, Unavailable if a later call may succeed."""
+        """Creates the missing resources of `plan`, whose owner exists, and returns them.
+
+        Existing resources are not changed: one that is being deleted, or whose owner is gone, is
+        restored later, when it no longer exists. NotOurs if another object has the name,
+        Unavailable if a later call may succeed.
+        """
         self._check_served(plan, mode)
         created: list[Object] = []
         for needed in self._needed(plan, mode):
@@ -145,8 +174,10 @@ class MnnvlResources:
         return created
 
     async def _find_owner(self, plan: Plan) -> Owner:
-        """Returns the set that will own the resources. If the cache lacks it, the
-        owner reference of the PodClique counts."""
+        """Returns the set that will own the resources.
+
+        If the cache lacks it, the owner reference of the PodClique counts.
+        """
         cached = self._facts.cached_set(plan.namespace, plan.owner.name)
         if cached is None and plan.owner.uid:
             return plan.owner
@@ -155,7 +186,10 @@ class MnnvlResources:
             state = "is being deleted" if pcs else "does not exist"
             raise Unavailable(f'PodCliqueSet "{plan.owner.name}", which would own them, {state}')
         if plan.owner.uid and plan.owner.uid != pcs.uid:
-            raise Unavailable(f'the PodClique belongs to a former PodCliqueSet "{pcs.name}", which was created again')
+            raise Unavailable(
+                f'the PodClique belongs to a former PodCliqueSet "{pcs.name}", which was created'
+                " again"
+            )
         return Owner(pcs.name, pcs.uid)
 
     async def _create(self, needed: _Needed, plan: Plan, dry_run: bool) -> Object | None:
@@ -177,17 +211,22 @@ class MnnvlResources:
         if obj is None:
             return None
         stored = read_resource(obj)
-        if stored.managed:  # the watch selects only these, and would never remove another one from the store
+        # the watch selects only these, and would never remove another one from the store
+        if stored.managed:
             needed.store.note(obj)
         return stored
 
     async def _check(self, needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> None:
-        """Raises an error if an existing resource isn't ours, is being deleted, or will be garbage-collected."""
+        """Raises an error if an existing resource isn't ours, is being deleted, or will be
+        garbage-collected.
+        """
         stored = _check_is_ours(needed, stored, plan)
         if stored.deleting:
             raise Unavailable(f"{needed} is being deleted")
         if not await self._owner_lives(stored, plan):
-            raise Unavailable(f"{needed} belongs to an owner that is gone, and will be collected with it")
+            raise Unavailable(
+                f"{needed} belongs to an owner that is gone, and will be collected with it"
+            )
 
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
         if self._owner_is_known(stored, plan) or self._owner_is_named(stored, plan):
@@ -195,8 +234,10 @@ class MnnvlResources:
         return any([await self._exists(owner, plan) for owner in stored.owners])
 
     def _owner_is_named(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Whether the cache lacks the PodCliqueSet, and the owner reference of the PodClique names an owner of
-        `stored`. The resource was created for such a reference (`_find_owner`), which therefore counts again."""
+        """Whether the cache lacks the PodCliqueSet, and the owner reference of the PodClique names
+        an owner of `stored`. The resource was created for such a reference (`_find_owner`),
+        which therefore counts again.
+        """
         if self._facts.cached_set(plan.namespace, plan.owner.name) is not None:
             return False
         return any(owner.uid == plan.owner.uid for owner in stored.owners if plan.owner.uid)
@@ -212,27 +253,38 @@ class MnnvlResources:
             or obj["metadata"].get("deletionTimestamp") is not None
         ):
             return False
-        return owner.kind != POD_GANG.kind or not self._is_doomed(read_gang(obj, plan.namespace), plan)
+        return owner.kind != POD_GANG.kind or not self._is_doomed(
+            read_gang(obj, plan.namespace), plan
+        )
 
     def resources_of(self, gang: Gang) -> list[MnnvlResource]:
-        """Returns the cached resources that belong to `gang`. Unavailable while a cache isn't ready."""
+        """Returns the cached resources that belong to `gang`.
+
+        Unavailable while a cache isn't ready.
+        """
         keys = (gang.namespace, gang.name), replica_key(gang.namespace, gang.place)
         resources: list[MnnvlResource] = []
         for resource, store in self._stores.items():
-            indexed = (stored for key in keys for stored in ready(store, resource).by_index(OF_GANG, key))
+            indexed = (
+                stored for key in keys for stored in ready(store, resource).by_index(OF_GANG, key)
+            )
             resources += [stored for stored in indexed if belongs_to(stored, gang)]
         return sorted(resources, key=lambda stored: (stored.kind, stored.name))
 
     async def adopt(
         self, gang: Gang, *, dry_run: bool, resources: Sequence[MnnvlResource] | None = None
     ) -> list[Object]:
-        """Makes `gang`, which has a uid, the owner of its resources that it may adopt, and returns these. `resources`
-        is an earlier result of `resources_of`, by default the current one. Conflict if one has changed since."""
+        """Makes `gang`, which has a uid, the owner of its resources that it may adopt, and returns
+        these. `resources` is an earlier result of `resources_of`, by default the current one.
+        Conflict if one has changed since.
+        """
         candidates = self.resources_of(gang) if resources is None else resources
         adoptable = [stored for stored in candidates if ownership(stored, gang) == "adoptable"]
         if dry_run:
             return [_owned(stored, gang) for stored in adoptable]
-        results = await asyncio.gather(*(self._hand_over(stored, gang) for stored in adoptable), return_exceptions=True)
+        results = await asyncio.gather(
+            *(self._hand_over(stored, gang) for stored in adoptable), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -249,8 +301,15 @@ class MnnvlResources:
 
 def _owned(stored: MnnvlResource, gang: Gang) -> Object:
     """Returns the parts of `stored` that identify it and its version, with `gang` as the owner."""
-    version = {"resourceVersion": stored.resource_version, "uid": stored.uid, "ownerReferences": [gang.reference()]}
-    return {"kind": stored.kind, "metadata": {"name": stored.name, "namespace": stored.namespace, **version}}
+    version = {
+        "resourceVersion": stored.resource_version,
+        "uid": stored.uid,
+        "ownerReferences": [gang.reference()],
+    }
+    return {
+        "kind": stored.kind,
+        "metadata": {"name": stored.name, "namespace": stored.namespace, **version},
+    }
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) -> MnnvlResource:
@@ -258,15 +317,18 @@ def _check_is_ours(needed: _Needed, stored: MnnvlResource | None, plan: Plan) ->
         raise Unavailable(f"{needed} was there and is gone again")
     if not _is_ours(stored, plan):
         raise NotOurs(
-            f"{needed} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet replica; delete or "
-            f"rename it"
+            f"{needed} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet"
+            " replica; delete or rename it"
         )
     return stored
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
-    """Whether we made the resource, for the same replica of the same PodCliqueSet and of the same scaling group."""
-    place, labels = stored.place, plan.labels
+    """Whether we made the resource, for the same replica of the same PodCliqueSet and of the same
+    scaling group.
+    """
+    place = stored.place
+    labels = plan.labels
     return (
         stored.managed
         and place.pcs == labels[PCS_NAME]

@@ -25,7 +25,10 @@ MOST_GROUPINGS = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeLabels:
-    """All labels of a node: the sorted keys and their values. Equal texts and equal tuples of keys are stored once."""
+    """All labels of a node: the sorted keys and their values.
+
+    Equal texts and equal tuples of keys are stored once.
+    """
 
     keys: Texts
     values: Texts
@@ -35,7 +38,10 @@ class NodeLabels:
 
     def of(self, grouping: Grouping) -> Pairs:
         """Returns the labels whose keys are in `grouping`."""
-        return tuple((self.keys[position], self.values[position]) for position in _positions(self.keys, grouping))
+        return tuple(
+            (self.keys[position], self.values[position])
+            for position in _positions(self.keys, grouping)
+        )
 
 
 def read_node_labels(obj: Object) -> NodeLabels:
@@ -55,8 +61,11 @@ def _positions(keys: Texts, grouping: Grouping) -> tuple[int, ...]:
 
 
 class NodeGroups:
-    """How many nodes have equal labels, for each grouping that was asked for. It follows the
-    store of nodes, so that neither a verdict nor a change has to look at thousands of nodes."""
+    """How many nodes have equal labels, for each grouping that was asked for.
+
+    It follows the store of nodes, so that neither a verdict nor a change has to look at thousands
+    of nodes.
+    """
 
     def __init__(self, store: WatchStore[NodeLabels]) -> None:
         self._store = store
@@ -65,7 +74,9 @@ class NodeGroups:
         store.subscribe(self._changed)
 
     def by(self, keys: Collection[str]) -> Nodes:
-        """Returns the nodes grouped by their labels of these keys, except `kubernetes.io/hostname`."""
+        """Returns the nodes grouped by their labels of these keys, except
+        `kubernetes.io/hostname`.
+        """
         grouping = frozenset(keys) - {HOSTNAME_KEY}
         if grouping not in self._counts:
             if len(self._counts) >= MOST_GROUPINGS:
@@ -73,7 +84,9 @@ class NodeGroups:
                 self._nodes.clear()
             self._counts[grouping] = Counter(labels.of(grouping) for labels in self._store.values())
         if grouping not in self._nodes:
-            self._nodes[grouping] = Nodes((dict(pairs), count) for pairs, count in self._counts[grouping].items())
+            self._nodes[grouping] = Nodes(
+                (dict(pairs), count) for pairs, count in self._counts[grouping].items()
+            )
         return self._nodes[grouping]
 
     def _changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:

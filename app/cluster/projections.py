@@ -1,5 +1,6 @@
-"""What the caches keep of objects: of PodGangs, of Pods in groups, of Workloads, and of PodGroups of Kubernetes and of
-KAI."""
+"""What the caches keep of objects: of PodGangs, of Pods in groups, of Workloads, and of PodGroups
+of Kubernetes and of KAI.
+"""
 
 from dataclasses import dataclass
 from sys import intern
@@ -12,7 +13,14 @@ from app.kube.owners import Controller, controller_of
 from app.objects.edits import ABSENT, value_at
 from app.rules.labels import MNNVL_ADOPTED, TOPOLOGY_NAME
 from app.rules.mnnvl.ownership import Gang, read_gang
-from app.rules.workload.groups import POD_GROUP_NAME, SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
+from app.rules.workload.groups import (
+    POD_GROUP_NAME,
+    SKIP_PODGROUPER,
+    GroupRef,
+    group_keys,
+    group_ref,
+    shared_key,
+)
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
@@ -29,7 +37,8 @@ class StoredGang(Gang):
 
     def view(self) -> Object:
         """Returns the parts of the object that contain constraints and annotations, at their places
-        in the whole object. A JSON Patch of the view therefore applies to the whole object."""
+        in the whole object. A JSON Patch of the view therefore applies to the whole object.
+        """
         view: Object = orjson.loads(self.content)
         return view
 
@@ -53,8 +62,10 @@ def read_stored_gang(obj: Object) -> StoredGang:
 
 
 def reduced(obj: Object) -> Object:
-    """Returns the parts of `obj` that are kept. A map that exists is kept even if
-    it becomes empty, so that a patch does not create it again."""
+    """Returns the parts of `obj` that are kept.
+
+    A map that exists is kept even if it becomes empty, so that a patch does not create it again.
+    """
     metadata: Object = {}
     annotations = value_at(obj, ("metadata", "annotations"))
     if isinstance(annotations, dict):
@@ -71,7 +82,10 @@ def reduced(obj: Object) -> Object:
 def _podgroups(podgroups: Any) -> Any:
     if not isinstance(podgroups, list):
         return podgroups
-    return [_only(item, ("name", "topologyConstraint")) if isinstance(item, dict) else item for item in podgroups]
+    return [
+        _only(item, ("name", "topologyConstraint")) if isinstance(item, dict) else item
+        for item in podgroups
+    ]
 
 
 def _only(entries: Object, keys: tuple[str, ...]) -> Object:
@@ -80,7 +94,10 @@ def _only(entries: Object, keys: tuple[str, ...]) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A cached object. `content` is JSON of its metadata and, except for Pods, of its apiVersion and spec."""
+    """A cached object.
+
+    `content` is JSON of its metadata and, except for Pods, of its apiVersion and spec.
+    """
 
     namespace: str
     name: str
@@ -118,8 +135,11 @@ def read_pod(obj: Object) -> StoredPod | None:
     ref = group_ref(obj)
     if ref is None:
         return None
-    metadata, annotations = obj["metadata"], obj["metadata"].get("annotations") or {}
-    content = {"metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata}}
+    metadata = obj["metadata"]
+    annotations = obj["metadata"].get("annotations") or {}
+    content = {
+        "metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+    }
     return StoredPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -138,7 +158,9 @@ def read_pod(obj: Object) -> StoredPod | None:
 def _stored(obj: Object) -> tuple[str, str, bytes]:
     """Returns the fields of `Stored`."""
     metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
-    content = packed({"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": obj.get("spec") or {}})
+    content = packed(
+        {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": obj.get("spec") or {}}
+    )
     return metadata.get("namespace", ""), metadata["name"], content
 
 
@@ -151,13 +173,18 @@ class StoredWorkload(Stored):
 
 def read_workload(obj: Object) -> StoredWorkload:
     groups = groups_of_workload(obj)
-    return StoredWorkload(*_stored(obj), frozenset(name for name, group in groups.items() if group.minimum is None))
+    return StoredWorkload(
+        *_stored(obj), frozenset(name for name, group in groups.items() if group.minimum is None)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class StoredInstance(Stored):
-    """A PodGroup of scheduling.k8s.io. `workload` and `template` are what it was made from, and `composite` is the
-    CompositePodGroup that it is part of, each "" if there is none. `basic` is true for the basic policy."""
+    """A PodGroup of scheduling.k8s.io.
+
+    `workload` and `template` are what it was made from, and `composite` is the CompositePodGroup
+    that it is part of, each "" if there is none. `basic` is true for the basic policy.
+    """
 
     workload: str
     template: str
@@ -172,7 +199,9 @@ class StoredInstance(Stored):
 
 def read_instance(obj: Object) -> StoredInstance:
     group = group_of_pod_group(obj, None)
-    return StoredInstance(*_stored(obj), group.workload, group.name, group.minimum is None, group.composite)
+    return StoredInstance(
+        *_stored(obj), group.workload, group.name, group.minimum is None, group.composite
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +215,6 @@ class StoredPodGroup(Stored):
 def read_pod_group(obj: Object) -> StoredPodGroup:
     metadata = obj["metadata"]
     identity = str((metadata.get("annotations") or {}).get(WORKLOAD_GROUP, ""))
-    return StoredPodGroup(*_stored(obj), metadata["uid"], tuple(group_keys(identity, metadata["name"])))
+    return StoredPodGroup(
+        *_stored(obj), metadata["uid"], tuple(group_keys(identity, metadata["name"]))
+    )

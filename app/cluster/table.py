@@ -1,4 +1,7 @@
-"""The table of facts: one row for each resource that is cached, with what is kept of its objects. A row has a store."""
+"""The table of facts: one row for each resource that is cached, with what is kept of its objects.
+
+A row has a store.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,9 +30,12 @@ Levels = tuple[Level, ...]
 
 @dataclass(frozen=True, eq=False)
 class Fact(Generic[T]):
-    """A cached resource. `project` returns what is kept of an object, or None to keep nothing. An index function
-    returns the keys under which a projection is found. `labels` is a label selector and `fields` a field selector. If
-    `metadata_only` is true, only the metadata of the objects is read."""
+    """A cached resource.
+
+    `project` returns what is kept of an object, or None to keep nothing. An index function returns
+    the keys under which a projection is found. `labels` is a label selector and `fields` a field
+    selector. If `metadata_only` is true, only the metadata of the objects is read.
+    """
 
     resource: Resource
     project: Callable[[Object], T | None]
@@ -48,13 +54,18 @@ def in_namespace(namespace: str, *names: str) -> list[Key]:
 
 
 OF_NAMESPACE = "namespace"
-"""Index of PodCliqueSets with MNNVL groups: the namespace. No two of them may share a ComputeDomain."""
+"""Index of PodCliqueSets with MNNVL groups: the namespace.
+
+No two of them may share a ComputeDomain.
+"""
 
 OF_BINDING = "binding"
 """Index of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
 
 OF_GANG = "gang"
-"""Index of ComputeDomains and claims: the PodGang that they name, else the replica of a PodCliqueSet."""
+"""Index of ComputeDomains and claims: the PodGang that they name, else the replica of a
+PodCliqueSet.
+"""
 
 BY_SET = "set"
 """Index of PodGangs and of PodCliques: namespace and PodCliqueSet."""
@@ -62,12 +73,18 @@ BY_SET = "set"
 
 def gang_keys(resource: MnnvlResource) -> Iterator[Key]:
     place = resource.place
-    yield (resource.namespace, place.podgang) if place.podgang else replica_key(resource.namespace, place)
+    yield (
+        (resource.namespace, place.podgang)
+        if place.podgang
+        else replica_key(resource.namespace, place)
+    )
 
 
 def replica_key(namespace: str, place: Place) -> Key:
-    """Returns the key of a replica of a PodCliqueSet. It never equals the key of a
-    PodGang, because the name of a namespace contains no slash."""
+    """Returns the key of a replica of a PodCliqueSet.
+
+    It never equals the key of a PodGang, because the name of a namespace contains no slash.
+    """
     return f"{namespace}/{place.pcs}", place.replica
 
 
@@ -80,11 +97,15 @@ def read_name(obj: Object) -> str:
 
 
 BY_GROUP = "group"
-"""Index of Pods: namespace and the key of the group that they name. Index of KAI's
-PodGroups: namespace and the keys that the group they were made for can have."""
+"""Index of Pods: namespace and the key of the group that they name.
+
+Index of KAI's PodGroups: namespace and the keys that the group they were made for can have.
+"""
 
 BY_SHARED = "shared group"
-"""Index of Pods and of Kubernetes' PodGroups: namespace and the key that their group has if its policy is basic."""
+"""Index of Pods and of Kubernetes' PodGroups: namespace and the key that their group has if its
+policy is basic.
+"""
 
 BY_WORKLOAD = "workload"
 """Index of Pods and of Kubernetes' PodGroups: namespace and Workload."""
@@ -94,13 +115,19 @@ BY_POD_GROUP = "pod group"
 
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
-DOMAINS: Fact[MnnvlResource] = Fact(kinds.COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
-CLAIMS: Fact[MnnvlResource] = Fact(kinds.RESOURCE_CLAIM, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+DOMAINS: Fact[MnnvlResource] = Fact(
+    kinds.COMPUTE_DOMAIN, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED
+)
+CLAIMS: Fact[MnnvlResource] = Fact(
+    kinds.RESOURCE_CLAIM, read_resource, {OF_GANG: gang_keys}, labels=_MANAGED
+)
 TOPOLOGIES: Fact[Levels] = Fact(kinds.CLUSTER_TOPOLOGY, DESIGN.read_levels)
 BINDINGS: Fact[Levels] = Fact(kinds.CLUSTER_TOPOLOGY_BINDING, BINDINGS_DIALECT.read_levels)
 KAI_TOPOLOGIES: Fact[KaiTopology] = Fact(kinds.KAI_TOPOLOGY, read_kai_topology)
 GANGS: Fact[projections.StoredGang] = Fact(
-    kinds.POD_GANG, projections.read_stored_gang, {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)}
+    kinds.POD_GANG,
+    projections.read_stored_gang,
+    {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)},
 )
 SETS: Fact[PodCliqueSet] = Fact(
     kinds.POD_CLIQUE_SET,
@@ -133,8 +160,10 @@ FOR_VERDICTS: tuple[Fact[Any], ...] = (
     DEVICE_CLASSES,
     NODES,
 )
-"""The facts that verdicts need, in the order in which `listed` reads them: resources before the PodGangs and sets that
-should own them. An owner that is missing at the end was then already missing when its resource was read."""
+"""The facts that verdicts need, in the order in which `listed` reads them: resources before the
+PodGangs and sets that should own them. An owner that is missing at the end was then already
+missing when its resource was read.
+"""
 
 WORKLOADS: Fact[projections.StoredWorkload] = Fact(kinds.WORKLOAD, projections.read_workload)
 INSTANCES: Fact[projections.StoredInstance] = Fact(
@@ -155,8 +184,10 @@ PRIORITY_CLASSES: Fact[str] = Fact(kinds.PRIORITY_CLASS, read_name, metadata_onl
 
 
 def pods_of_scheduler(scheduler_name: str) -> Fact[projections.StoredPod]:
-    """Returns the row of the Pods of `scheduler_name` that name a group. It and the
-    rows above are the facts that only the leader needs, for Workloads."""
+    """Returns the row of the Pods of `scheduler_name` that name a group.
+
+    It and the rows above are the facts that only the leader needs, for Workloads.
+    """
     indexes: dict[str, IndexFunction[projections.StoredPod]] = {
         BY_GROUP: lambda pod: in_namespace(pod.namespace, pod.ref.key),
         BY_SHARED: lambda pod: in_namespace(pod.namespace, pod.ref.shared_key),

@@ -13,8 +13,10 @@ from app.kube.watch import run_store
 
 
 async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
-    """Keeps every store of `cluster` in step until cancelled. Errors of the API
-    server are retried; any other error is raised."""
+    """Keeps every store of `cluster` in step until cancelled.
+
+    Errors of the API server are retried; any other error is raised.
+    """
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(discovery.run(), name="discovery")
         await discovery.until_known()
@@ -24,8 +26,10 @@ async def run(cluster: Cluster, client: Client, discovery: Discovery) -> None:
 
 
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
-    """Empties `stores`, which only the leader needs, and keeps them in step until
-    cancelled. What another leader has written meanwhile is not in them."""
+    """Empties `stores`, which only the leader needs, and keeps them in step until cancelled.
+
+    What another leader has written meanwhile is not in them.
+    """
     for _, store in stores:
         store.forget()
     async with asyncio.TaskGroup() as tasks:
@@ -33,18 +37,30 @@ async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -
             tasks.create_task(follow(fact, store, client, discovery), name=f"watch {fact.resource}")
 
 
-async def follow(fact: Fact[Any], store: WatchStore[Any], client: Client, discovery: Discovery) -> NoReturn:
-    """Keeps the store of one fact in step until cancelled. It is listed again if its CRD has changed."""
+async def follow(
+    fact: Fact[Any], store: WatchStore[Any], client: Client, discovery: Discovery
+) -> NoReturn:
+    """Keeps the store of one fact in step until cancelled.
+
+    It is listed again if its CRD has changed.
+    """
     while True:
         watching = run_store(
-            client, store, fact.selection(), served_changed=discovery.changed, not_found=discovery.trigger
+            client,
+            store,
+            fact.selection(),
+            served_changed=discovery.changed,
+            not_found=discovery.trigger,
         )
         await _until(watching, discovery.redefined(fact.resource))
 
 
-async def _until(watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]) -> None:
+async def _until(
+    watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]
+) -> None:
     """Runs `watch` until `happened` returns. Errors of `watch` are raised."""
-    watching, waiting = asyncio.create_task(watch), asyncio.create_task(happened)
+    watching = asyncio.create_task(watch)
+    waiting = asyncio.create_task(happened)
     try:
         await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done():

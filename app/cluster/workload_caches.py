@@ -7,25 +7,35 @@ from app.rules.workload.groups import GroupRef, instance_key
 
 
 class WorkloadCaches:
-    """The stores of Pods of `scheduler_name` in groups, of Workloads, of PodGroups of Kubernetes (`instances`) and of
-    KAI (`pod_groups`), and of the names of PriorityClasses. `watched.run_from_empty` fills them."""
+    """The stores of Pods of `scheduler_name` in groups, of Workloads, of PodGroups of Kubernetes
+    (`instances`) and of KAI (`pod_groups`), and of the names of PriorityClasses.
+    `watched.run_from_empty` fills them.
+    """
 
     def __init__(self, scheduler_name: str) -> None:
         pods = table.pods_of_scheduler(scheduler_name)
-        self.stores = table.Stores((table.WORKLOADS, table.INSTANCES, table.POD_GROUPS, pods, table.PRIORITY_CLASSES))
-        self.pods, self.workloads = self.stores[pods], self.stores[table.WORKLOADS]
-        self.instances, self.pod_groups = self.stores[table.INSTANCES], self.stores[table.POD_GROUPS]
+        self.stores = table.Stores(
+            (table.WORKLOADS, table.INSTANCES, table.POD_GROUPS, pods, table.PRIORITY_CLASSES)
+        )
+        self.pods = self.stores[pods]
+        self.workloads = self.stores[table.WORKLOADS]
+        self.instances = self.stores[table.INSTANCES]
+        self.pod_groups = self.stores[table.POD_GROUPS]
         self.priority_classes = self.stores[table.PRIORITY_CLASSES]
 
     @property
     def synced(self) -> bool:
-        """Whether all caches are filled. An API server always serves Pods: after a 404,
-        their cache is empty although there may be Pods, and has to be filled again."""
+        """Whether all caches are filled.
+
+        An API server always serves Pods: after a 404, their cache is empty although there may be
+        Pods, and has to be filled again.
+        """
         return self.pods.served and all(store.synced for _, store in self.stores)
 
     def key_of(self, pod: StoredPod) -> Key:
-        """Returns the namespace and the key of the KAI PodGroup of `pod`: the key of the group
-        that it names, or, if the policy of the group is basic, the key of all its replicas."""
+        """Returns the namespace and the key of the KAI PodGroup of `pod`: the key of the group that
+        it names, or, if the policy of the group is basic, the key of all its replicas.
+        """
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
 
     def _shared_key(self, namespace: str, ref: GroupRef) -> str:
@@ -44,7 +54,9 @@ class WorkloadCaches:
         return pods
 
     def has_pods(self, pod_group: StoredPodGroup) -> bool:
-        """Whether a Pod, finished or not, is annotated with `pod_group` or names the group that it was made for."""
+        """Whether a Pod, finished or not, is annotated with `pod_group` or names the group that it
+        was made for.
+        """
         namespace = pod_group.namespace
         return bool(self.pods.by_index(table.BY_POD_GROUP, (namespace, pod_group.name))) or any(
             self.pods_of((namespace, key)) for key in pod_group.group_keys

@@ -25,7 +25,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster_options(parser, LIKE_KUBECTL)
     parser.add_argument("--namespace", metavar="NAME", help="only this one")
     parser.add_argument(
-        "--output", default="text", choices=("text", "json"), help="json: a line for each finding, then the summary"
+        "--output",
+        default="text",
+        choices=("text", "json"),
+        help="json: a line for each finding, then the summary",
     )
 
 
@@ -49,12 +52,16 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """Raises NotFound if there is no such namespace, because a misspelt one would have no findings."""
+    """Raises NotFound if there is no such namespace, because a misspelt one would have no
+    findings.
+    """
     with contextlib.suppress(Forbidden):
         await client.get(NAMESPACE, name)
 
 
-async def audit(client: Client, configuration: Configuration, namespace: str | None, output: str) -> int:
+async def audit(
+    client: Client, configuration: Configuration, namespace: str | None, output: str
+) -> int:
     """Prints all findings, as text or as JSON lines, and the summary. Returns the exit code."""
     progress = Progress(sys.stderr)
     auditor = Auditor(client, configuration, progress, datetime.now(UTC))
@@ -67,9 +74,9 @@ async def audit(client: Client, configuration: Configuration, namespace: str | N
 
 
 COMMAND = Command(
-    "Pages through a cluster and lists what would be refused if it were created today, and MNNVL "
-    "resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2 not everything "
-    "could be looked at.",
+    "Pages through a cluster and lists what would be refused if it were created today, and MNNVL"
+    " resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 findings, 2"
+    " not everything could be looked at.",
     add_options,
     run,
 )

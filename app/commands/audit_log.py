@@ -1,4 +1,6 @@
-"""Reads audit logs for `check`: the verdicts that this version would have given on past requests."""
+"""Reads audit logs for `check`: the verdicts that this version would have given on past
+requests.
+"""
 
 import gzip
 import io
@@ -25,17 +27,23 @@ from app.webhooks.registry import routes_over
 
 MOST_LINE = 16 * 2**20
 """Bytes of one event."""
-_GZIP, _GZIP_WINDOW = b"\x1f\x8b", 31
+_GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 31
 _PEEKED = 4096
-_EVENT = (re.compile(rb'"apiVersion"\s*:\s*"audit\.k8s\.io/v1"'), re.compile(rb'"kind"\s*:\s*"Event"'))
+_EVENT = (
+    re.compile(rb'"apiVersion"\s*:\s*"audit\.k8s\.io/v1"'),
+    re.compile(rb'"kind"\s*:\s*"Event"'),
+)
 _EVERY = 1000
 _DAMAGED = (OSError, EOFError, zlib.error)
 """What reading a file raises if it, or what is packed in it, cannot be read."""
 
 
 def is_audit_log(name: str) -> bool:
-    """Whether a file or standard input (-), gzip or not, begins with an audit event. False if it cannot be read.
-    Standard input is not consumed."""
+    """Whether a file or standard input (-), gzip or not, begins with an audit event.
+
+    False if it cannot be read. Standard input is not consumed.
+    """
     if name == "-":
         return _is_audit_log_piped()
     try:
@@ -47,20 +55,32 @@ def is_audit_log(name: str) -> bool:
 
 
 def _is_audit_log_piped() -> bool:
-    """By the beginning of the first line, as far as it is buffered: API servers write apiVersion and kind first."""
+    """By the beginning of the first line, as far as it is buffered: API servers write apiVersion
+    and kind first.
+    """
     peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None)
     begin: bytes = peek(_PEEKED) if peek is not None else b""
     try:
-        begin = zlib.decompressobj(wbits=_GZIP_WINDOW).decompress(begin) if begin.startswith(_GZIP) else begin
+        begin = (
+            zlib.decompressobj(wbits=_GZIP_WINDOW).decompress(begin)
+            if begin.startswith(_GZIP)
+            else begin
+        )
     except zlib.error:
         return False
     return all(pattern.search(begin) for pattern in _EVENT) and begin.lstrip().startswith(b"{")
 
 
-async def report_on(names: Sequence[str], facts: Sequence[Object], configuration: Configuration) -> Report:
-    """Judges the events of the logs in their order. `facts` are what there was before; objects of the logs are added
-    as they are written. UnusableInput if a log can't be read to its end."""
-    report, progress = Report(), Progress(sys.stderr)
+async def report_on(
+    names: Sequence[str], facts: Sequence[Object], configuration: Configuration
+) -> Report:
+    """Judges the events of the logs in their order.
+
+    `facts` are what there was before; objects of the logs are added as they are written.
+    UnusableInput if a log can't be read to its end.
+    """
+    report = Report()
+    progress = Progress(sys.stderr)
     cluster = documents.cluster_of(configuration, facts)
     routes = routes_over(configuration, cluster)
     targets = {
@@ -97,7 +117,9 @@ def _events(name: str, report: Report, progress: Progress) -> Iterator[Object]:
                 if number % _EVERY == 0 and size is None:
                     progress.show(f"{path.name}, lines", number, None)
                 elif number % _EVERY == 0 and size is not None:
-                    progress.show(f"{path.name} KiB", raw.tell() // 1024, (size - raw.tell()) // 1024)
+                    progress.show(
+                        f"{path.name} KiB", raw.tell() // 1024, (size - raw.tell()) // 1024
+                    )
                 event = _event(line)
                 if event is not None:
                     report.events += 1
@@ -122,7 +144,9 @@ def _is_event(event: Object) -> bool:
 
 @contextmanager
 def _opened(name: str) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The lines of a file or of standard input, and the file itself, whose position says how far they are read."""
+    """The lines of a file or of standard input, and the file itself, whose position says how far
+    they are read.
+    """
     with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         raw = cast(io.BufferedReader, file)
         if not raw.peek(len(_GZIP)).startswith(_GZIP):

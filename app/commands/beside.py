@@ -22,7 +22,10 @@ READY_SECONDS = 60.0
 
 
 class ApiServer(Protocol):
-    """An API server on loopback: ours, or kube-apiserver. `kubeconfig` has the contexts admin, operator and user."""
+    """An API server on loopback: ours, or kube-apiserver.
+
+    `kubeconfig` has the contexts admin, operator and user.
+    """
 
     url: str
     ca_file: Path
@@ -54,26 +57,38 @@ async def unregistered(
 ) -> AsyncIterator[Running]:
     """Runs our server as the user operator of `api`, ready, but without webhook configurations."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
-    async with HttpClient(await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)) as client:
+    async with HttpClient(
+        await from_kubeconfig(api.kubeconfig, "operator"), ALL, limits(configuration)
+    ) as client:
         cluster = Cluster(client, configuration, client.discovery)
-        async with serving(configuration, state_dir / "webhook", cluster, client, readable) as served:
+        async with serving(
+            configuration, state_dir / "webhook", cluster, client, readable
+        ) as served:
             async with asyncio.timeout(READY_SECONDS):
                 await until(lambda: served.readiness.is_ready)
             yield served
 
 
 def registered(api: ApiServer, served: Running, bundle: bytes) -> list[Object]:
-    """The webhook configurations that trust `bundle` (PEM), and the Service that they call. For an API server that
-    cannot call Services, they have the URL of our server instead."""
+    """The webhook configurations that trust `bundle` (PEM), and the Service that they call.
+
+    For an API server that cannot call Services, they have the URL of our server instead.
+    """
     if not api.reaches_services:
-        return webhook_configurations(UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle))
+        return webhook_configurations(
+            UrlTarget(f"https://127.0.0.1:{served.listener.port}", bundle)
+        )
     target = ServiceTarget()
-    configurations = [with_bundle(configuration, bundle) for configuration in webhook_configurations(target)]
+    configurations = [
+        with_bundle(configuration, bundle) for configuration in webhook_configurations(target)
+    ]
     return [*service_at(target, served.listener.port), *configurations]
 
 
 def service_at(target: ServiceTarget, port: int) -> list[Object]:
-    """The Service as it is installed, and an EndpointSlice with the one endpoint at `port` on loopback."""
+    """The Service as it is installed, and an EndpointSlice with the one endpoint at `port` on
+    loopback.
+    """
     metadata: Object = {"name": target.name, "namespace": target.namespace}
     return [
         {

@@ -25,30 +25,53 @@ DEFAULT_NAME = "grove-admission.grove-system.svc"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     within = parser.add_subparsers(required=True, metavar="COMMAND")
-    make = within.add_parser("make", help="a new CA and a certificate, into a directory; nothing is written over")
+    make = within.add_parser(
+        "make", help="a new CA and a certificate, into a directory; nothing is written over"
+    )
     make.add_argument("directory", type=Path, metavar="DIR")
     text = f"DNS name or IP address; again for more (default: {DEFAULT_NAME})"
     make.add_argument("--name", type=_name, action="append", metavar="NAME", help=text)
-    make.add_argument("--days", type=_life, default=timedelta(days=90), metavar="N", help="the certificate's (90)")
-    make.add_argument("--ca-days", type=_life, default=timedelta(days=365), metavar="N", help="the CA's (365)")
+    make.add_argument(
+        "--days", type=_life, default=timedelta(days=90), metavar="N", help="the certificate's (90)"
+    )
+    make.add_argument(
+        "--ca-days", type=_life, default=timedelta(days=365), metavar="N", help="the CA's (365)"
+    )
     make.set_defaults(action=_make)
     show = within.add_parser("show", help="what there is, and until when")
     _add_place(show)
     show.set_defaults(action=_show)
-    check = within.add_parser("check", help="exit code 1 where something is wrong, with the reasons")
+    check = within.add_parser(
+        "check", help="exit code 1 where something is wrong, with the reasons"
+    )
     _add_place(check)
-    text = "must be covered; again for more (default with --kubeconfig: the name that API servers call)"
+    text = (
+        "must be covered; again for more (default with --kubeconfig: the name that API servers"
+        " call)"
+    )
     check.add_argument("--name", action="append", metavar="NAME", help=text)
-    check.add_argument("--within", type=_days, default=timedelta(0), metavar="DAYS", help="must stay valid for so long")
+    check.add_argument(
+        "--within",
+        type=_days,
+        default=timedelta(0),
+        metavar="DAYS",
+        help="must stay valid for so long",
+    )
     check.set_defaults(action=_check)
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("directory", type=Path, nargs="?", metavar="DIR", help="with tls.crt, tls.key and ca.crt")
-    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the cluster whose Secret to look at")
+    where.add_argument(
+        "directory", type=Path, nargs="?", metavar="DIR", help="with tls.crt, tls.key and ca.crt"
+    )
+    where.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="the cluster whose Secret to look at"
+    )
     parser.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration that names the Secret")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="an OperatorConfiguration that names the Secret"
+    )
 
 
 def _days(text: str) -> timedelta:
@@ -79,14 +102,25 @@ def _make(arguments: argparse.Namespace) -> int:
     directory: Path = arguments.directory
     existing = [name for name in MODES if (directory / name).exists()]
     if existing:
-        raise UnusableInput(f"{directory} has {', '.join(existing)} already; nothing is written over")
+        raise UnusableInput(
+            f"{directory} has {', '.join(existing)} already; nothing is written over"
+        )
     if arguments.days > arguments.ca_days:
-        raise UnusableInput("--days must not be more than --ca-days: a certificate ends with its CA")
+        raise UnusableInput(
+            "--days must not be more than --ca-days: a certificate ends with its CA"
+        )
     terms = Terms(arguments.ca_days, arguments.days)
     try:
-        holdings = rotated("issue", None, arguments.name or [DEFAULT_NAME], datetime.now(UTC), terms)
+        holdings = rotated(
+            "issue", None, arguments.name or [DEFAULT_NAME], datetime.now(UTC), terms
+        )
         directory.mkdir(parents=True, exist_ok=True)
-        content = (holdings.ca.cert_pem, holdings.ca.key_pem, holdings.leaf.cert_pem, holdings.leaf.key_pem)
+        content = (
+            holdings.ca.cert_pem,
+            holdings.ca.key_pem,
+            holdings.leaf.cert_pem,
+            holdings.leaf.key_pem,
+        )
         for (name, mode), pem in zip(MODES.items(), content, strict=True):
             _write(directory / name, pem, mode)
     except (ValueError, OverflowError, OSError) as problem:
@@ -101,7 +135,9 @@ def _write(path: Path, pem: bytes, mode: int) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    material = asyncio.run(_live(arguments))[0] if arguments.kubeconfig else _stored(arguments.directory)
+    material = (
+        asyncio.run(_live(arguments))[0] if arguments.kubeconfig else _stored(arguments.directory)
+    )
     if material == Material(None, None, None):
         raise UnusableInput(f"there is no {', '.join(MODES)} in {arguments.directory}")
     for line in describe(material, datetime.now(UTC)):
@@ -110,7 +146,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    names, distrust = arguments.name or [], list[str]()
+    names = arguments.name or []
+    distrust = list[str]()
     if arguments.kubeconfig:
         settings = configured(arguments).certificates
         names = names or [f"{settings.service_name}.{settings.namespace}.svc"]
@@ -135,14 +172,18 @@ def _stored(directory: Path) -> Material:
 
 
 async def _live(arguments: argparse.Namespace) -> tuple[Material, list[str]]:
-    """The content of the Secret of a cluster, and the webhook configurations that do not trust it."""
+    """The content of the Secret of a cluster, and the webhook configurations that do not trust
+    it.
+    """
     configuration = configured(arguments)
     settings = configuration.certificates
     try:
         async with api_client(configuration, arguments.kubeconfig, arguments.context) as client:
             return await read_live(client, settings)
     except NotFound:
-        raise UnusableInput(f"there is no Secret {settings.namespace}/{settings.secret_name}") from None
+        raise UnusableInput(
+            f"there is no Secret {settings.namespace}/{settings.secret_name}"
+        ) from None
     except ValueError as problem:
         raise UnusableInput(str(problem)) from None
     except (ClusterError, OSError) as problem:

@@ -20,11 +20,19 @@ from app.webhooks.registry import routes_over
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    files = "YAML or JSON files, or audit logs of Kubernetes, also gzipped; directories of them; - for standard input"
+    files = (
+        "YAML or JSON files, or audit logs of Kubernetes, also gzipped; directories of them; - for"
+        " standard input"
+    )
     parser.add_argument("files", nargs="+", metavar="FILES", help=files)
     parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
     operations = ("CREATE", "UPDATE", "DELETE")
-    parser.add_argument("--operation", default="CREATE", choices=operations, help="what is asked for (default: CREATE)")
+    parser.add_argument(
+        "--operation",
+        default="CREATE",
+        choices=operations,
+        help="what is asked for (default: CREATE)",
+    )
     parser.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
     parser.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
     parser.add_argument("--groups", default="", help="the groups of the user, separated by commas")
@@ -37,31 +45,53 @@ def run(arguments: argparse.Namespace) -> int:
     logs = [name for name in files if is_audit_log(name)]
     sourced = documents_of([name for name in files if name not in logs])
     if logs:
-        return _check_logs(logs, [document for _, document in sourced], configuration, arguments.output)
+        return _check_logs(
+            logs, [document for _, document in sourced], configuration, arguments.output
+        )
     old = tuple(document for _, document in documents_of([arguments.old])) if arguments.old else ()
     user = arguments.user or next(iter(configuration.authorization.authorized_users), "check")
     asker = Asker(user, tuple(filter(None, arguments.groups.split(","))), arguments.operation, old)
     judged = asyncio.run(check(configuration, [document for _, document in sourced], asker))
-    outcomes = Counter(judgement.verdict.outcome if judgement.verdict else "" for judgement in judged)
+    outcomes = Counter(
+        judgement.verdict.outcome if judgement.verdict else "" for judgement in judged
+    )
     if arguments.output == "json":
-        reports = [{"file": name, **judgement.report()} for (name, _), judgement in zip(sourced, judged, strict=True)]
-        print(json.dumps({"allowed": not outcomes["refused"] + outcomes["failed"], "results": reports}, indent=2))
+        reports = [
+            {"file": name, **judgement.report()}
+            for (name, _), judgement in zip(sourced, judged, strict=True)
+        ]
+        print(
+            json.dumps(
+                {"allowed": not outcomes["refused"] + outcomes["failed"], "results": reports},
+                indent=2,
+            )
+        )
     else:
         _print_text([name for name, _ in sourced], judged, outcomes)
     sys.stdout.flush()
     return UNUSABLE if outcomes["failed"] else REFUSED if outcomes["refused"] else 0
 
 
-def _check_logs(logs: Sequence[str], facts: Sequence[Object], configuration: Configuration, output: str) -> int:
-    """Prints the report on audit logs. Returns the exit code, which is 2 if no event could be judged."""
+def _check_logs(
+    logs: Sequence[str], facts: Sequence[Object], configuration: Configuration, output: str
+) -> int:
+    """Prints the report on audit logs.
+
+    Returns the exit code, which is 2 if no event could be judged.
+    """
     report = asyncio.run(report_on(logs, facts, configuration))
     print(json.dumps(report.json(), indent=2) if output == "json" else "\n".join(report.lines()))
     sys.stdout.flush()
     return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
 
-async def check(configuration: Configuration, objects: Sequence[Object], asker: Asker) -> list[Judgement]:
-    """Verdicts on `objects` without a cluster. Each object is a fact for the verdicts on the others."""
+async def check(
+    configuration: Configuration, objects: Sequence[Object], asker: Asker
+) -> list[Judgement]:
+    """Verdicts on `objects` without a cluster.
+
+    Each object is a fact for the verdicts on the others.
+    """
     routes = routes_over(configuration, documents.cluster_of(configuration, objects))
     return [await judge(routes, document, asker) for document in objects]
 
@@ -75,22 +105,24 @@ def _print_text(names: list[str], judged: list[Judgement], outcomes: Mapping[str
         for line in describe(judgement):
             print(f"  {line}")
     judged_count = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
-    print(f"\n{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook")
+    print(
+        f"\n{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook"
+    )
     if outcomes["failed"]:
         print(
-            f"{outcomes['failed']} without a verdict: put what they need (a ClusterTopology, a PodCliqueSet) among the "
-            f"documents, or give --config"
+            f"{outcomes['failed']} without a verdict: put what they need (a ClusterTopology, a"
+            " PodCliqueSet) among the documents, or give --config"
         )
     elif not judged_count:
         print("nothing was judged: see whether apiVersion and kind are right")
 
 
 COMMAND = Command(
-    "Verdicts on the documents of FILES, with no cluster. The documents are facts for each other. If a file is an "
-    "audit log of Kubernetes (audit.k8s.io/v1, one event a line), reports what this version would have rejected, "
-    "changed or warned of; the other documents are facts. "
-    "Topology support counts as enabled unless --config says otherwise. Schemas are not checked. "
-    "Exit code: 0 all allowed, 1 a refusal, 2 unusable input, or facts missing for a verdict.",
+    "Verdicts on the documents of FILES, with no cluster. The documents are facts for each other."
+    " If a file is an audit log of Kubernetes (audit.k8s.io/v1, one event a line), reports what"
+    " this version would have rejected, changed or warned of; the other documents are facts."
+    " Topology support counts as enabled unless --config says otherwise. Schemas are not checked."
+    " Exit code: 0 all allowed, 1 a refusal, 2 unusable input, or facts missing for a verdict.",
     add_options,
     run,
 )

@@ -22,15 +22,25 @@ from app.server.process import signalled
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster_options(parser, "kubectl's")
-    parser.add_argument("--namespace", default="", metavar="A,B", help="if you may list neither all nor the namespaces")
-    parser.add_argument("--port", type=port_number, default=0, help="on loopback (default: a free one)")
+    parser.add_argument(
+        "--namespace",
+        default="",
+        metavar="A,B",
+        help="if you may list neither all nor the namespaces",
+    )
+    parser.add_argument(
+        "--port", type=port_number, default=0, help="on loopback (default: a free one)"
+    )
     parser.add_argument("--ipv6", action="store_true", help="listen on ::1 in place of 127.0.0.1")
     parser.add_argument("--no-browser", action="store_true", help="don't open a browser")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if is_in_cluster():
-        print("the console doesn't run in a cluster: run it where your kubeconfig and browser are", file=sys.stderr)
+        print(
+            "the console doesn't run in a cluster: run it where your kubeconfig and browser are",
+            file=sys.stderr,
+        )
         return REFUSED
     logs.set_up("warning")
     try:
@@ -45,7 +55,9 @@ async def _run(arguments: argparse.Namespace) -> None:
     try:
         from app.console.app import ConsoleSettings, opened
     except ImportError as problem:
-        raise UnusableInput(f"the console needs more packages ({problem}): install grove-admission[console]") from None
+        raise UnusableInput(
+            f"the console needs more packages ({problem}): install grove-admission[console]"
+        ) from None
     settings = ConsoleSettings(
         configured(arguments),
         arguments.kubeconfig,
@@ -64,15 +76,18 @@ async def _run(arguments: argparse.Namespace) -> None:
 
 
 def announcement(url: str, file: Path, *, terminal: bool) -> str:
-    """The line with the address. The address has a token, so it is shown only on a terminal: other output may be stored
-    and read by others."""
+    """The line with the address.
+
+    The address has a token, so it is shown only on a terminal: other output may be stored and read
+    by others.
+    """
     return f"console ready: {url}" if terminal else f"console ready: open {file}"
 
 
 COMMAND = Command(
-    "A local web page with workloads, topology, findings and a playground, until SIGTERM or Ctrl-C. It listens on "
-    "loopback only, reads with the rights of the kubeconfig, and writes nothing to the cluster. "
-    "Exit code: 0 at the end, 1 if it can't run.",
+    "A local web page with workloads, topology, findings and a playground, until SIGTERM or Ctrl-C."
+    " It listens on loopback only, reads with the rights of the kubeconfig, and writes nothing to"
+    " the cluster. Exit code: 0 at the end, 1 if it can't run.",
     add_options,
     run,
 )

@@ -43,7 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     except (ClusterError, OSError) as problem:
         print(f"can't examine the cluster: {problem}", file=sys.stderr)
         return UNUSABLE
-    print(json.dumps(document(checks), indent=2) if arguments.output == "json" else "\n".join(lines(checks)))
+    print(
+        json.dumps(document(checks), indent=2)
+        if arguments.output == "json"
+        else "\n".join(lines(checks))
+    )
     return exit_code(checks)
 
 
@@ -51,14 +55,17 @@ async def _examine(arguments: argparse.Namespace, configuration: Configuration) 
     in_pod = is_in_cluster() and arguments.kubeconfig is None and arguments.context is None
     async with looking_client(configuration, arguments.kubeconfig, arguments.context) as client:
         shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
-        checks = await examine(Patient(client, client.read, shake, configuration, in_pod, datetime.now(UTC)))
+        checks = await examine(
+            Patient(client, client.read, shake, configuration, in_pod, datetime.now(UTC))
+        )
         return checks if arguments.config else [_UNCONFIGURED, *checks]
 
 
 COMMAND = Command(
-    "Looks at the webhook configurations, their caBundles, the Service, what is installed, the "
-    "server's permissions and the topology objects, and says what would be refused while the server is down. "
-    "Nothing is written. Exit code: 0 fine, 1 problems, 2 not everything could be looked at.",
+    "Looks at the webhook configurations, their caBundles, the Service, what is installed, the"
+    " server's permissions and the topology objects, and says what would be refused while the"
+    " server is down. Nothing is written. Exit code: 0 fine, 1 problems, 2 not everything could be"
+    " looked at.",
     add_options,
     run,
 )

@@ -1,7 +1,7 @@
 """The command line of explanations.
 
-Exit codes: 0 no reason found, 1 reasons, 2 the object was not found, not everything could be read, or it waits and the
-reasons that are left were not examined.
+Exit codes: 0 no reason found, 1 reasons, 2 the object was not found, not everything could be read,
+or it waits and the reasons that are left were not examined.
 """
 
 import argparse
@@ -32,21 +32,35 @@ from app.explain.words import listed
 from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of
 
-_ROOM_SECONDS, _SECONDS = 30.0, 5.0
+_ROOM_SECONDS = 30.0
+_SECONDS = 5.0
 """How often --watch looks: seldom if the whole cluster is read for it."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("object", metavar="KIND/NAME", help="of a PodCliqueSet, NAME will do")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="of the object (default: that of the kubeconfig)")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="of the object (default: that of the kubeconfig)"
+    )
     add_reading_options(parser)
     parser.add_argument(
-        "--no-room", action="store_true", help="don't read all nodes and pods, and don't examine whether there is room"
+        "--no-room",
+        action="store_true",
+        help="don't read all nodes and pods, and don't examine whether there is room",
     )
     parser.add_argument("--all", action="store_true", help="the whole tree, nothing folded")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--watch", action="store_true", help="then print a line whenever the answer changes, until Ctrl-C")
-    how.add_argument("--offline", nargs="+", metavar="FILES", help="judge YAML or JSON files, in place of a cluster")
+    how.add_argument(
+        "--watch",
+        action="store_true",
+        help="then print a line whenever the answer changes, until Ctrl-C",
+    )
+    how.add_argument(
+        "--offline",
+        nargs="+",
+        metavar="FILES",
+        help="judge YAML or JSON files, in place of a cluster",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,13 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def reference(given: str, namespace: str) -> Ref:
-    """`KIND/NAME` as an object; a bare name is that of a PodCliqueSet. UnusableInput for another kind, or none."""
+    """`KIND/NAME` as an object; a bare name is that of a PodCliqueSet.
+
+    UnusableInput for another kind, or none.
+    """
     kind, _, name = given.rpartition("/")
     full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
     kinds = listed(sorted(set(KINDS.values())), 20)
     if not name:
         raise UnusableInput(
-            f"{given!r} has no name: give KIND/NAME, or the name of a PodCliqueSet; KIND is one of {kinds}"
+            f"{given!r} has no name: give KIND/NAME, or the name of a PodCliqueSet; KIND is one of"
+            f" {kinds}"
         )
     if full is None:
         raise UnusableInput(f"{given!r} can't be explained: KIND is one of {kinds}")
@@ -82,7 +100,9 @@ def reference(given: str, namespace: str) -> Ref:
 def _namespace_in(documents: list[dict[str, Any]], ref: Ref) -> str:
     """The namespace of the object in files, `default` if it is in none or in several."""
     named = [document.get("metadata") for document in documents if document.get("kind") == ref.kind]
-    namespaces = {str(m.get("namespace")) for m in named if isinstance(m, dict) and m.get("name") == ref.name}
+    namespaces = {
+        str(m.get("namespace")) for m in named if isinstance(m, dict) and m.get("name") == ref.name
+    }
     return namespaces.pop() if len(namespaces) == 1 else "default"
 
 
@@ -90,7 +110,9 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
         code = _print(await _facts(client, ref, arguments), ref, arguments)
         if arguments.watch:
-            await watch(client, ref, arguments, every=_SECONDS if arguments.no_room else _ROOM_SECONDS)
+            await watch(
+                client, ref, arguments, every=_SECONDS if arguments.no_room else _ROOM_SECONDS
+            )
         return code
 
 
@@ -101,18 +123,30 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Fac
 def _print(facts: Facts, ref: Ref, arguments: argparse.Namespace) -> int:
     answer = explain(Index(facts), ref)
     if answer is None:
-        unseen = f"; not seen: {unseen_words(dict(sorted(facts.unseen.items())))}" if facts.unseen else ""
+        unseen = (
+            f"; not seen: {unseen_words(dict(sorted(facts.unseen.items())))}"
+            if facts.unseen
+            else ""
+        )
         print(f"{ref} not found in namespace {ref.namespace}{unseen}", file=sys.stderr)
         return UNUSABLE
     if arguments.output == "json":
         print(orjson.dumps(document(answer), option=orjson.OPT_INDENT_2).decode())
     else:
-        print(text(answer, everything=arguments.all, colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
+        print(
+            text(
+                answer,
+                everything=arguments.all,
+                colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+            )
+        )
     sys.stdout.flush()
     return answer.exit_code
 
 
-async def watch(client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float) -> NoReturn:
+async def watch(
+    client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
+) -> NoReturn:
     """Looks again every so many seconds, and prints a line if the answer is another than before."""
     before = ""
     while True:
@@ -126,15 +160,20 @@ async def watch(client: Reader, ref: Ref, arguments: argparse.Namespace, *, ever
 
 def summary(answer: Answer) -> str:
     """The answer in one line, without what changes by itself."""
-    pods = f"{answer.placed} of {answer.total} placed" if answer.total is not None else "not known whether placed"
+    pods = (
+        f"{answer.placed} of {answer.total} placed"
+        if answer.total is not None
+        else "not known whether placed"
+    )
     ids = ", ".join(dict.fromkeys(reason.id for reason in answer.reasons))
     return f"{answer.ref.name}: {answer.state}, {pods}" + (f": {ids}" if ids else "")
 
 
 COMMAND = Command(
-    "Explains whether a workload is placed as asked, and why it waits: one tree from its PodCliqueSet to its pods, and "
-    "every reason that applies, with what helps. Nothing is written. Exit code: 0 no reason found, 1 reasons, 2 the "
-    "object was not found, not everything could be read, or it waits and the reasons that are left were not examined.",
+    "Explains whether a workload is placed as asked, and why it waits: one tree from its"
+    " PodCliqueSet to its pods, and every reason that applies, with what helps. Nothing is written."
+    " Exit code: 0 no reason found, 1 reasons, 2 the object was not found, not everything could be"
+    " read, or it waits and the reasons that are left were not examined.",
     add_options,
     run,
 )

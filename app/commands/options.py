@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # pydantic takes a tenth of a second, which commands that read no configuration need not spend
+# pydantic takes a tenth of a second, which commands that read no configuration need not spend
+if TYPE_CHECKING:
     from app.config.schema import Configuration
 
 LIKE_KUBECTL = "that of this Pod; outside of one, kubectl's"
@@ -21,7 +22,9 @@ UNUSABLE = 2
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its description in the help text, its options, and `run`, which returns the exit code."""
+    """A command: its description in the help text, its options, and `run`, which returns the exit
+    code.
+    """
 
     description: str
     add_options: Callable[[argparse.ArgumentParser], None]
@@ -29,24 +32,44 @@ class Command:
 
 
 def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of this Pod") -> None:
-    """Adds the options for the configuration and its cluster. `default` describes the cluster without a kubeconfig."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's")
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})")
-    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
+    """Adds the options for the configuration and its cluster.
+
+    `default` describes the cluster without a kubeconfig.
+    """
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="an OperatorConfiguration: the server's"
+    )
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})"
+    )
+    parser.add_argument(
+        "--context", metavar="NAME", help="of the kubeconfig (default: its current one)"
+    )
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for a cluster that is read with the rights of the user, and for the form of the output."""
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {LIKE_KUBECTL})")
-    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
+    """Adds the options for a cluster that is read with the rights of the user, and for the form of
+    the output.
+    """
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {LIKE_KUBECTL})"
+    )
+    parser.add_argument(
+        "--context", metavar="NAME", help="of the kubeconfig (default: its current one)"
+    )
     parser.add_argument("--output", default="text", choices=("text", "json"), help="default: text")
 
 
 def add_log_level(parser: argparse.ArgumentParser) -> None:
     levels = ("debug", "info", "warning", "error")
-    parser.add_argument("--log-level", default="info", choices=levels, help="of all but verdicts (default: info)")
     parser.add_argument(
-        "--log-format", default="", choices=("text", "json"), help="default: text on a terminal, json elsewhere"
+        "--log-level", default="info", choices=levels, help="of all but verdicts (default: info)"
+    )
+    parser.add_argument(
+        "--log-format",
+        default="",
+        choices=("text", "json"),
+        help="default: text on a terminal, json elsewhere",
     )
 
 
@@ -57,17 +80,20 @@ def port_number(text: str) -> int:
 
 
 def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
-    """Returns the configuration in --config, or the defaults, with the overrides of the environment and of `flags`.
-    Raises ConfigurationError."""
+    """Returns the configuration in --config, or the defaults, with the overrides of the environment
+    and of `flags`. Raises ConfigurationError.
+    """
     from app.config.read import configuration_or_defaults, with_overrides
 
     return with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
 
 
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
-    """Prints why a cluster cannot be read with the rights of the user, and how to renew rejected credentials. Returns
-    the exit code."""
-    from app.cluster.connect import how_to_renew  # loads aiohttp, which commands without a cluster don't need
+    """Prints why a cluster cannot be read with the rights of the user, and how to renew rejected
+    credentials. Returns the exit code.
+    """
+    # loads aiohttp, which commands without a cluster don't need
+    from app.cluster.connect import how_to_renew
 
     print(f"{failure}: {problem}", file=sys.stderr)
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)

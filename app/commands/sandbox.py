@@ -1,7 +1,8 @@
-"""`grove-admission sandbox`: an API server on loopback, our server beside it, and the real webhook configurations.
+"""`grove-admission sandbox`: an API server on loopback, our server beside it, and the real webhook
+configurations.
 
-The two servers use only HTTPS and files, as in a cluster. Order of the start: API server, our server, its caches,
-webhook configurations, ready.json. They are stopped in the opposite order.
+The two servers use only HTTPS and files, as in a cluster. Order of the start: API server, our
+server, its caches, webhook configurations, ready.json. They are stopped in the opposite order.
 """
 
 import argparse
@@ -46,17 +47,24 @@ logger = logging.getLogger(__name__)
 def default_configuration() -> Configuration:
     """Topology support with four levels, those of `manifests/examples/facts`."""
     levels = tuple(TopologyLevel(domain=domain, key=key) for domain, key in _LEVELS.items())
-    return Configuration().model_copy(update={"cluster_topology": ClusterTopology(enabled=True, levels=levels)})
+    return Configuration().model_copy(
+        update={"cluster_topology": ClusterTopology(enabled=True, levels=levels)}
+    )
 
 
 def api_server(arguments: argparse.Namespace) -> ApiServer:
-    """The API server that the options ask for. Raises FileNotFoundError if its binaries are missing, and UnusableInput
-    if the libraries of the sandbox are not installed."""
+    """The API server that the options ask for.
+
+    Raises FileNotFoundError if its binaries are missing, and UnusableInput if the libraries of the
+    sandbox are not installed.
+    """
     try:
         from app.sandbox.real import RealApiServer, find_binaries
         from app.sandbox.sandbox import Sandbox
     except ImportError as problem:
-        raise UnusableInput(f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]") from None
+        raise UnusableInput(
+            f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]"
+        ) from None
     options = {"port": arguments.port, "state_dir": arguments.state_dir, "crds": arguments.crds}
     if arguments.real:
         return RealApiServer(binaries=find_binaries(os.environ), report=_report, **options)
@@ -64,8 +72,11 @@ def api_server(arguments: argparse.Namespace) -> ApiServer:
 
 
 async def run_sandbox(configuration: Configuration, arguments: argparse.Namespace) -> None:
-    """Runs until SIGTERM or SIGINT. If the signal arrives before all is ready, everything that was started is stopped.
-    Raises OSError if a port is in use or binaries are missing."""
+    """Runs until SIGTERM or SIGINT.
+
+    If the signal arrives before all is ready, everything that was started is stopped. Raises
+    OSError if a port is in use or binaries are missing.
+    """
     running = asyncio.create_task(_run(configuration, arguments))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,7 +118,9 @@ def _alone_in(state_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise OSError(f"another sandbox has {state_dir}: end that one, or give another --state-dir") from None
+            raise OSError(
+                f"another sandbox has {state_dir}: end that one, or give another --state-dir"
+            ) from None
         yield
 
 
@@ -120,18 +133,25 @@ async def _until_signalled(
         if arguments.fleet:
             await _apply_fleet(api, served.cluster, waits=configuration.cluster_topology.enabled)
         _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
-        print(f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True)
+        print(
+            f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True
+        )
         async with _console(api, configuration) if arguments.console else contextlib.nullcontext():
             await signalled()
 
 
 async def _apply_fleet(api: ApiServer, cluster: Cluster, *, waits: bool) -> None:
-    """Creates the fleet. If it `waits`, the levels must be in the cache first: until then, webhooks would reject it."""
+    """Creates the fleet.
+
+    If it `waits`, the levels must be in the cache first: until then, webhooks would reject it.
+    """
     from app.sandbox.fleet import fleet
 
     if waits:
         async with asyncio.timeout(READY_SECONDS):
-            await until(lambda: cluster.stores[TOPOLOGIES].get("", cluster.topology_name) is not None)
+            await until(
+                lambda: cluster.stores[TOPOLOGIES].get("", cluster.topology_name) is not None
+            )
     await api.apply(fleet())
 
 
@@ -141,7 +161,9 @@ async def _console(api: ApiServer, configuration: Configuration) -> AsyncIterato
     try:
         from app.console.app import ConsoleSettings, opened
     except ImportError as problem:
-        raise UnusableInput(f"the console needs more packages ({problem}): install grove-admission[console]") from None
+        raise UnusableInput(
+            f"the console needs more packages ({problem}): install grove-admission[console]"
+        ) from None
     async with opened(ConsoleSettings(configuration, api.kubeconfig, "user", "user")) as console:
         print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)
         yield
@@ -155,26 +177,48 @@ def _write(path: Path, content: dict[str, str]) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--state-dir", type=Path, required=True, metavar="DIR", help="kubeconfig and ready.json go here"
+        "--state-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="kubeconfig and ready.json go here",
     )
-    parser.add_argument("--port", type=port_number, default=0, help="of the API server (default: a free one)")
-    parser.add_argument("--webhook-port", type=port_number, help="of the webhook server (default: a free one)")
+    parser.add_argument(
+        "--port", type=port_number, default=0, help="of the API server (default: a free one)"
+    )
+    parser.add_argument(
+        "--webhook-port", type=port_number, help="of the webhook server (default: a free one)"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="an OperatorConfiguration")
-    parser.add_argument("--crds", type=Path, metavar="DIR", help="CRDs in place of our minimal ones of the neighbours")
+    parser.add_argument(
+        "--crds",
+        type=Path,
+        metavar="DIR",
+        help="CRDs in place of our minimal ones of the neighbours",
+    )
     parser.add_argument(
         "--real",
         action="store_true",
-        help="etcd and kube-apiserver of KUBEBUILDER_ASSETS (default: /usr/local/kubebuilder/bin) for an API server",
+        help=(
+            "etcd and kube-apiserver of KUBEBUILDER_ASSETS (default: /usr/local/kubebuilder/bin)"
+            " for an API server"
+        ),
     )
-    parser.add_argument("--fleet", action="store_true", help="64 nodes and three workloads, one of them stuck")
-    parser.add_argument("--console", action="store_true", help="open a console too, and print its address")
+    parser.add_argument(
+        "--fleet", action="store_true", help="64 nodes and three workloads, one of them stuck"
+    )
+    parser.add_argument(
+        "--console", action="store_true", help="open a console too, and print its address"
+    )
     add_log_level(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up(arguments.log_level, arguments.log_format)
     flags = {"host": "127.0.0.1", "port": arguments.webhook_port or free_port()}
-    configuration = load_configuration(arguments.config) if arguments.config else default_configuration()
+    configuration = (
+        load_configuration(arguments.config) if arguments.config else default_configuration()
+    )
     configuration = with_overrides(configuration, {}, flags)
     try:
         uvloop.run(run_sandbox(configuration, arguments))
@@ -184,4 +228,6 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("A local API server with the webhooks, until SIGTERM or Ctrl-C.", add_options, run)
+COMMAND = Command(
+    "A local API server with the webhooks, until SIGTERM or Ctrl-C.", add_options, run
+)

@@ -8,7 +8,14 @@ import uvloop
 
 from app import logs
 from app.commands.files import documents_of
-from app.commands.options import REFUSED, Command, add_cluster_options, add_log_level, configured, port_number
+from app.commands.options import (
+    REFUSED,
+    Command,
+    add_cluster_options,
+    add_log_level,
+    configured,
+    port_number,
+)
 from app.config.error import ConfigurationError
 from app.dry_run.documents import UnusableInput
 from app.kube.api import ClusterError
@@ -18,24 +25,38 @@ from app.server.serve import connected, serve
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster_options(parser)
-    parser.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
-    parser.add_argument("--port", type=port_number, help="port to listen on, 0 for a free one (default: server.port)")
+    parser.add_argument(
+        "--host", help="address to listen on (default: server.host of the configuration)"
+    )
+    parser.add_argument(
+        "--port",
+        type=port_number,
+        help="port to listen on, 0 for a free one (default: server.port)",
+    )
     parser.add_argument(
         "--certs",
         type=Path,
         default=Path("certs"),
         metavar="DIR",
-        help="directory with tls.crt and tls.key; a development pair is made where there is none (default: certs)",
+        help=(
+            "directory with tls.crt and tls.key; a development pair is made where there is none"
+            " (default: certs)"
+        ),
     )
     parser.add_argument(
-        "--objects", type=Path, metavar="DIR", help="facts from the YAML and JSON files of DIR, in place of a cluster"
+        "--objects",
+        type=Path,
+        metavar="DIR",
+        help="facts from the YAML and JSON files of DIR, in place of a cluster",
     )
     add_log_level(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.config is None and arguments.objects is None:
-        raise UnusableInput("for a cluster, serve needs --config FILE; without a cluster, --objects DIR")
+        raise UnusableInput(
+            "for a cluster, serve needs --config FILE; without a cluster, --objects DIR"
+        )
     logs.set_up(arguments.log_level, arguments.log_format)
     try:
         configuration = configured(arguments, host=arguments.host, port=arguments.port)
@@ -56,10 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    "Serves the admission webhooks, and reconciles where it leads, until SIGTERM. Needs --config for a "
-    "cluster, or --objects for none. GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and "
-    "GROVE_ADMISSION_CERTIFICATES_MODE stand between the configuration and these options. "
-    "Exit code: 0 after SIGTERM, 1 where it can't serve or the configuration is invalid, 2 for unusable input.",
+    "Serves the admission webhooks, and reconciles where it leads, until SIGTERM. Needs --config"
+    " for a cluster, or --objects for none. GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and"
+    " GROVE_ADMISSION_CERTIFICATES_MODE stand between the configuration and these options. Exit"
+    " code: 0 after SIGTERM, 1 where it can't serve or the configuration is invalid, 2 for unusable"
+    " input.",
     add_options,
     run,
 )

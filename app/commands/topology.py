@@ -39,14 +39,32 @@ _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("domain", nargs="?", metavar="LEVEL=VALUE", help="what is inside one domain: zone=zone-a")
+    parser.add_argument(
+        "domain", nargs="?", metavar="LEVEL=VALUE", help="what is inside one domain: zone=zone-a"
+    )
     add_reading_options(parser)
-    parser.add_argument("--name", default="", metavar="NAME", help="of the topology (default: grove-topology)")
-    parser.add_argument("--room", metavar="NxG", help="find room for N pods of G GPUs in one domain of --in")
-    parser.add_argument("--in", dest="level", metavar="LEVEL", help="of --room (default: the narrowest level but one)")
-    parser.add_argument("--levels", metavar="FILE", help="which PodCliqueSets these levels would affect, and how")
+    parser.add_argument(
+        "--name", default="", metavar="NAME", help="of the topology (default: grove-topology)"
+    )
+    parser.add_argument(
+        "--room", metavar="NxG", help="find room for N pods of G GPUs in one domain of --in"
+    )
+    parser.add_argument(
+        "--in",
+        dest="level",
+        metavar="LEVEL",
+        help="of --room (default: the narrowest level but one)",
+    )
+    parser.add_argument(
+        "--levels", metavar="FILE", help="which PodCliqueSets these levels would affect, and how"
+    )
     parser.add_argument("--all", action="store_true", help="all domains")
-    parser.add_argument("--offline", nargs="+", metavar="FILES", help="judge YAML or JSON files, in place of a cluster")
+    parser.add_argument(
+        "--offline",
+        nargs="+",
+        metavar="FILES",
+        help="judge YAML or JSON files, in place of a cluster",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     levels = levels_of(arguments.levels, arguments.name) if arguments.levels else None
     try:
         if arguments.offline:
-            facts = facts_of((document for _, document in documents_of(arguments.offline)), time.time())
+            facts = facts_of(
+                (document for _, document in documents_of(arguments.offline)), time.time()
+            )
         else:
             facts = uvloop.run(_read(arguments, sets=levels is not None))
     except (ClusterError, OSError) as problem:
@@ -63,39 +83,73 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace, *, sets: bool) -> Facts:
-    resources = (*TOPOLOGY, NODE, POD, RESOURCE_SLICE, RESOURCE_CLAIM, *([POD_CLIQUE_SET] if sets else []))
+    resources = (
+        *TOPOLOGY,
+        NODE,
+        POD,
+        RESOURCE_SLICE,
+        RESOURCE_CLAIM,
+        *([POD_CLIQUE_SET] if sets else []),
+    )
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
         return await read_all(client, now=time.time(), only=resources)
 
 
 def levels_of(path: str, name: str) -> ClusterTopology:
-    """The levels of a file: a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with them. Raises
-    UnusableInput for a file without levels, and for levels that would be rejected."""
+    """The levels of a file: a ClusterTopology, a ClusterTopologyBinding, or an
+    OperatorConfiguration with them. Raises UnusableInput for a file without levels, and for
+    levels that would be rejected.
+    """
     for _, document in documents_of([path]):
         section = document.get("clusterTopology")
         if document.get("kind") == "ClusterTopologyBinding":
-            findings, levels = validate_binding(document, None, None, ())[0], cluster_topology_binding(document)
+            findings = validate_binding(document, None, None, ())[0]
+            levels = cluster_topology_binding(document)
         elif document.get("kind") == "ClusterTopology":
-            findings, levels = validate_cluster_topology(document), cluster_topology(document)
+            findings = validate_cluster_topology(document)
+            levels = cluster_topology(document)
         elif isinstance(section, dict):
             given = section.get("levels")
-            findings = validate_levels(list_of(given), FieldPath("").child("clusterTopology", "levels"))
-            levels = cluster_topology({"spec": {"levels": given}, "metadata": {"name": name or section.get("name")}})
+            findings = validate_levels(
+                list_of(given), FieldPath("").child("clusterTopology", "levels")
+            )
+            levels = cluster_topology(
+                {"spec": {"levels": given}, "metadata": {"name": name or section.get("name")}}
+            )
         else:
             continue
         if findings:
             raise UnusableInput(f"{path}: {'; '.join(map(str, findings))}")
         return levels
-    raise UnusableInput(f"{path}: no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels")
+    raise UnusableInput(
+        f"{path}: no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels"
+    )
 
 
 def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
-    examined, topology = survey(index, arguments.name), index.topology(arguments.name)
-    if arguments.name and topology.cluster is None and topology.kai is None and not examined.unknown:
-        names = sorted({*(c.name for c in index.facts.topologies), *(kai.name for kai in index.facts.kai_topologies)})
-        raise UnusableInput(f"--name {arguments.name}: no such topology; there is {listed(names, 16) or 'none'}")
+    examined = survey(index, arguments.name)
+    topology = index.topology(arguments.name)
+    if (
+        arguments.name
+        and topology.cluster is None
+        and topology.kai is None
+        and not examined.unknown
+    ):
+        names = sorted(
+            {
+                *(c.name for c in index.facts.topologies),
+                *(kai.name for kai in index.facts.kai_topologies),
+            }
+        )
+        raise UnusableInput(
+            f"--name {arguments.name}: no such topology; there is {listed(names, 16) or 'none'}"
+        )
     room = _room(index, topology, arguments)
-    inside = _inside(index, topology, arguments.domain) if arguments.domain else domain_reports(index, topology, 1)
+    inside = (
+        _inside(index, topology, arguments.domain)
+        if arguments.domain
+        else domain_reports(index, topology, 1)
+    )
     changes = preview(index, levels) if levels is not None else None
     if arguments.output == "json":
         answer: dict[str, Any] = survey_document(examined, index.facts, inside)
@@ -112,7 +166,9 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     return examined.exit_code
 
 
-def _domains(index: Index, topology: Topology, inside: list[DomainReport], arguments: argparse.Namespace) -> str:
+def _domains(
+    index: Index, topology: Topology, inside: list[DomainReport], arguments: argparse.Namespace
+) -> str:
     text = domains_text(index, topology, inside, everything=arguments.all)
     if arguments.domain and len(inside) == 1:
         return f"{text}\n{nodes_text(index, inside[0], topology, everything=arguments.all)}"
@@ -120,18 +176,24 @@ def _domains(index: Index, topology: Topology, inside: list[DomainReport], argum
 
 
 def _inside(index: Index, topology: Topology, given: str) -> list[DomainReport]:
-    """The domains of a level that have the value; several if it is in several parents. UnusableInput for none."""
+    """The domains of a level that have the value; several if it is in several parents.
+
+    UnusableInput for none.
+    """
     level, _, value = given.partition("=")
     if not level or not value:
         raise UnusableInput(
-            f"{given!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are {_levels(index, topology)}"
+            f"{given!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are"
+            f" {_levels(index, topology)}"
         )
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:
         raise UnusableInput(f"{given!r}: {level} is no level; there are {_levels(index, topology)}")
     depth = index.domains(topology.keys).depth(keys[0]) or 1
     reports = [
-        report for report in domain_reports(index, topology, depth) if value in (report.path[-1], "/".join(report.path))
+        report
+        for report in domain_reports(index, topology, depth)
+        if value in (report.path[-1], "/".join(report.path))
     ]
     if not reports:
         raise UnusableInput(f"{given!r}: no node has {keys[0]}={value}")
@@ -145,7 +207,9 @@ def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> Ro
         return None
     match = _ROOM.fullmatch(arguments.room)
     if match is None or not int(match[1]):
-        raise UnusableInput(f"--room takes NxG, such as 10x8 for 10 pods of 8 GPUs, not {arguments.room!r}")
+        raise UnusableInput(
+            f"--room takes NxG, such as 10x8 for 10 pods of 8 GPUs, not {arguments.room!r}"
+        )
     if not index.room_is_known:
         print("room is not known: not all nodes and pods can be read", file=sys.stderr)
         return None
@@ -158,14 +222,18 @@ def _room(index: Index, topology: Topology, arguments: argparse.Namespace) -> Ro
 
 
 def _levels(index: Index, topology: Topology) -> str:
-    none = "none that can be seen" if index.facts.unseen.keys() & {"topologies", "kai_topologies"} else "none"
+    none = (
+        "none that can be seen"
+        if index.facts.unseen.keys() & {"topologies", "kai_topologies"}
+        else "none"
+    )
     return listed((level.domain for level in topology.levels), 16) or none
 
 
 COMMAND = Command(
-    "Shows the levels of the topology, how many nodes have their labels, what is not a tree, what differs from KAI's "
-    "Topology, and where GPUs are free. Nothing is written. Exit code: 0 nothing to look at, 1 something, 2 not "
-    "everything could be read.",
+    "Shows the levels of the topology, how many nodes have their labels, what is not a tree, what"
+    " differs from KAI's Topology, and where GPUs are free. Nothing is written. Exit code: 0"
+    " nothing to look at, 1 something, 2 not everything could be read.",
     add_options,
     run,
 )

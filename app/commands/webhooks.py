@@ -17,9 +17,13 @@ from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhoo
 def add_options(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     text = "that API servers call (default: grove-system/grove-admission)"
-    where.add_argument("--service", metavar="NAMESPACE/NAME", default="grove-system/grove-admission", help=text)
+    where.add_argument(
+        "--service", metavar="NAMESPACE/NAME", default="grove-system/grove-admission", help=text
+    )
     where.add_argument("--url", help="https://host:port of the server, for one outside the cluster")
-    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="with --url: the CA of its certificate")
+    parser.add_argument(
+        "--ca-file", type=Path, metavar="FILE", help="with --url: the CA of its certificate"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,7 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
         own_namespace = "grove-system"
     else:
         if arguments.ca_file is not None:
-            raise UnusableInput("--ca-file goes with --url; of a Service the caBundle is written by who makes its CA")
+            raise UnusableInput(
+                "--ca-file goes with --url; of a Service the caBundle is written by who makes"
+                " its CA"
+            )
         own_namespace, _, name = arguments.service.partition("/")
         if not (is_label(own_namespace) and is_label(name)):
             raise UnusableInput(f"--service takes NAMESPACE/NAME, not {arguments.service!r}")
@@ -41,7 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
     parts = urlsplit(url)
-    if ca_file is None or parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
+    if (
+        ca_file is None
+        or parts.scheme != "https"
+        or not parts.hostname
+        or parts.path.strip("/")
+        or parts.query
+    ):
         raise UnusableInput("--url takes https://host:port, and needs --ca-file with it")
     bundle = text_of(str(ca_file)).encode()
     try:
@@ -52,8 +65,9 @@ def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
 
 
 COMMAND = Command(
-    "Prints the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of this version, "
-    "for kubectl apply. For a Service they have no caBundle: self-managed certificates or cert-manager write it.",
+    "Prints the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of this"
+    " version, for kubectl apply. For a Service they have no caBundle: self-managed certificates or"
+    " cert-manager write it.",
     add_options,
     run,
 )

@@ -1,4 +1,7 @@
-"""What a configuration that cannot be used raises. Imports nothing, because every command imports it."""
+"""What a configuration that cannot be used raises.
+
+Imports nothing, because every command imports it.
+"""
 
 from collections.abc import Sequence
 

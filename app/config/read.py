@@ -1,5 +1,6 @@
-"""Reads an OperatorConfiguration strictly, and reports all findings together; overrides by environment variables and
-flags."""
+"""Reads an OperatorConfiguration strictly, and reports all findings together; overrides by
+environment variables and flags.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -10,29 +11,44 @@ import yaml
 from pydantic import ValidationError
 
 from app.config.error import ConfigurationError
-from app.config.schema import API_VERSION, KIND, CertificateMode, Certificates, Configuration, own_account
+from app.config.schema import (
+    API_VERSION,
+    KIND,
+    CertificateMode,
+    Certificates,
+    Configuration,
+    own_account,
+)
 from app.objects.fields import FieldPath
 
 _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 
 _SERVICE_LINK = "tcp://"
-"""The begin of GROVE_ADMISSION_PORT if the kubelet sets it for the Service grove-admission; it is then not a
-setting."""
+"""The begin of GROVE_ADMISSION_PORT if the kubelet sets it for the Service grove-admission; it is
+then not a setting.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 def read_configuration(text: str, source: str) -> Configuration:
-    """The configuration in `text`, a YAML document. `source` is its name in findings. Raises ConfigurationError with
-    all findings. Findings about levels that are not used are logged as warnings."""
+    """The configuration in `text`, a YAML document.
+
+    `source` is its name in findings. Raises ConfigurationError with all findings. Findings about
+    levels that are not used are logged as warnings.
+    """
     try:
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError) as problem:  # ValueError: for an invalid date
         raise ConfigurationError(source, [f"not YAML that can be read: {problem}"]) from None
     except RecursionError:
-        raise ConfigurationError(source, ["not YAML that can be read: it is nested too deeply"]) from None
+        raise ConfigurationError(
+            source, ["not YAML that can be read: it is nested too deeply"]
+        ) from None
     if not isinstance(data, dict):
-        raise ConfigurationError(source, [f"must be a map with apiVersion {API_VERSION} and kind {KIND}"])
+        raise ConfigurationError(
+            source, [f"must be a map with apiVersion {API_VERSION} and kind {KIND}"]
+        )
     if data.get("kind") == "ConfigMap":
         raise ConfigurationError(
             source, ["is a ConfigMap: give what its data has as config.yaml, as a file of its own"]
@@ -43,7 +59,9 @@ def read_configuration(text: str, source: str) -> Configuration:
         if data.get(name) != expected
     ]
     try:
-        configuration = Configuration.model_validate({**data, "apiVersion": API_VERSION, "kind": KIND})
+        configuration = Configuration.model_validate(
+            {**data, "apiVersion": API_VERSION, "kind": KIND}
+        )
     except ValidationError as problem:
         findings += [_finding(error) for error in problem.errors()]
         configuration = Configuration()
@@ -53,13 +71,18 @@ def read_configuration(text: str, source: str) -> Configuration:
     if topology.levels and not topology.enabled:
         for finding in topology.findings():
             logger.warning(
-                "%s: clusterTopology.%s (not used, because clusterTopology.enabled is false)", source, finding
+                "%s: clusterTopology.%s (not used, because clusterTopology.enabled is false)",
+                source,
+                finding,
             )
     return configuration
 
 
 def load_configuration(path: Path) -> Configuration:
-    """The configuration in a file. Raises ConfigurationError if the file cannot be read or is invalid."""
+    """The configuration in a file.
+
+    Raises ConfigurationError if the file cannot be read or is invalid.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -93,9 +116,13 @@ class _UniqueKeys(yaml.SafeLoader):
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, (dict, list)):
-                raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key must be text", key_node.start_mark
+                )
             if key in keys:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is given twice", key_node.start_mark
+                )
             keys.add(key)
         return super().construct_mapping(node, deep=deep)
 
@@ -103,24 +130,31 @@ class _UniqueKeys(yaml.SafeLoader):
 def with_overrides(
     configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """`configuration` with `server.host` and `server.port` from `flags`, or else from GROVE_ADMISSION_HOST and
-    GROVE_ADMISSION_PORT, and with `certificates.mode` from GROVE_ADMISSION_CERTIFICATES_MODE. POD_NAMESPACE is the
-    default of the namespaces of the Secret, the Service, the Lease and our service account. Raises
-    ConfigurationError."""
+    """`configuration` with `server.host` and `server.port` from `flags`, or else from
+    GROVE_ADMISSION_HOST and GROVE_ADMISSION_PORT, and with `certificates.mode` from
+    GROVE_ADMISSION_CERTIFICATES_MODE. POD_NAMESPACE is the default of the namespaces of the
+    Secret, the Service, the Lease and our service account. Raises ConfigurationError.
+    """
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
         server["host"] = environment["GROVE_ADMISSION_HOST"]
     port = environment.get("GROVE_ADMISSION_PORT", _SERVICE_LINK)
     if not port.startswith(_SERVICE_LINK):
         if not port.isdecimal() or int(port) > 65535:
-            raise ConfigurationError("GROVE_ADMISSION_PORT", [f"must be a port number, not {port!r}"])
+            raise ConfigurationError(
+                "GROVE_ADMISSION_PORT", [f"must be a port number, not {port!r}"]
+            )
         server["port"] = int(port)
     server |= {name: value for name, value in flags.items() if value is not None}
     updates: dict[str, Any] = {"server": configuration.server.model_copy(update=server)}
     if _MODE in environment:
         updates["certificates"] = _with_mode(configuration.certificates, environment[_MODE])
     configuration = configuration.model_copy(update=updates)
-    return _moved(configuration, environment["POD_NAMESPACE"]) if "POD_NAMESPACE" in environment else configuration
+    return (
+        _moved(configuration, environment["POD_NAMESPACE"])
+        if "POD_NAMESPACE" in environment
+        else configuration
+    )
 
 
 def _with_mode(certificates: Certificates, mode: str) -> Certificates:

@@ -1,7 +1,7 @@
 """The schema of OperatorConfiguration: every key with its default.
 
-Grove has the section `clusterTopology` too (see the sources in `rules/README.md`); the other sections are ours.
-`manifests/examples/configuration.yaml` has every key.
+Grove has the section `clusterTopology` too (see the sources in `rules/README.md`); the other
+sections are ours. `manifests/examples/configuration.yaml` has every key.
 """
 
 from collections.abc import Callable
@@ -54,8 +54,10 @@ class TopologyLevel(_Section):
 
 
 class ClusterTopology(_Section):
-    """The managed ClusterTopology, which the leader creates, updates and deletes. If it cannot be created in time, the
-    process ends."""
+    """The managed ClusterTopology, which the leader creates, updates and deletes.
+
+    If it cannot be created in time, the process ends.
+    """
 
     enabled: bool = False
     name: TopologyName = "grove-topology"
@@ -72,7 +74,9 @@ class ClusterTopology(_Section):
         """The findings about `levels`, with paths below `clusterTopology`."""
         return [
             str(finding)
-            for finding in validate_levels([level.model_dump() for level in self.levels], FieldPath("levels"))
+            for finding in validate_levels(
+                [level.model_dump() for level in self.levels], FieldPath("levels")
+            )
         ]
 
 
@@ -86,40 +90,51 @@ def own_account(namespace: str) -> str:
 
 
 class Authorization(_Section):
-    """Only `authorizedUsers` can write the managed ClusterTopology: our own account, which creates it, and Grove's
-    operator."""
+    """Only `authorizedUsers` can write the managed ClusterTopology: our own account, which creates
+    it, and Grove's operator.
+    """
 
     authorized_users: tuple[str, ...] = Field(
-        default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"), strict=False
+        default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
+        strict=False,
     )
 
 
 class Mnnvl(_Section):
-    """`claimMode` is the form of the claims of new PodCliques. MNNVL resources that no PodClique needs are deleted
-    after `collectAfterSeconds`; with 0 they are not deleted."""
+    """`claimMode` is the form of the claims of new PodCliques.
+
+    MNNVL resources that no PodClique needs are deleted after `collectAfterSeconds`; with 0 they are
+    not deleted.
+    """
 
     claim_mode: Literal["auto", "shared", "template"] = "auto"
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
 
 
 class PodBinding(_Section):
-    """`nodeLabels` are copied from a node to its Pods at binding, in addition to the keys of the levels. The default is
-    the NVLink clique of the node, which containers cannot get in another way."""
+    """`nodeLabels` are copied from a node to its Pods at binding, in addition to the keys of the
+    levels. The default is the NVLink clique of the node, which containers cannot get in another
+    way.
+    """
 
     node_labels: tuple[str, ...] = Field(default=("nvidia.com/gpu.clique",), strict=False)
 
     @field_validator("node_labels")
     @classmethod
     def _keys(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
-        problems = [f"{key!r} {problem}" for key in keys if (problem := label_key_problem(key)) is not None]
+        problems = [
+            f"{key!r} {problem}" for key in keys if (problem := label_key_problem(key)) is not None
+        ]
         if problems:
             raise ValueError("; ".join(problems))
         return keys
 
 
 class Server(_Section):
-    """The listening address, and the time for which the server still serves after SIGTERM. With `clientCaFile` (PEM),
-    only callers with a certificate of one of its CAs get a verdict."""
+    """The listening address, and the time for which the server still serves after SIGTERM.
+
+    With `clientCaFile` (PEM), only callers with a certificate of one of its CAs get a verdict.
+    """
 
     host: str = "0.0.0.0"  # noqa: S104 - a Service has to reach it
     port: Annotated[int, Field(ge=0, le=65535)] = 8443
@@ -136,9 +151,12 @@ class Client(_Section):
 
 
 class LeaderElection(_Section):
-    """Leader election: one replica runs the reconcilers. `leaseSeconds` is the time after which another replica takes
-    over a Lease that is not renewed, `renewSeconds` the time after which a leader stops without a renewal, and
-    `retrySeconds` the time between attempts."""
+    """Leader election: one replica runs the reconcilers.
+
+    `leaseSeconds` is the time after which another replica takes over a Lease that is not renewed,
+    `renewSeconds` the time after which a leader stops without a renewal, and `retrySeconds` the
+    time between attempts.
+    """
 
     enabled: bool = True
     namespace: Name = "grove-system"
@@ -150,13 +168,17 @@ class LeaderElection(_Section):
     @model_validator(mode="after")
     def _order(self) -> "LeaderElection":
         if not self.lease_seconds > self.renew_seconds > self.retry_seconds:
-            raise ValueError("leaseSeconds must be more than renewSeconds, and that more than retrySeconds")
+            raise ValueError(
+                "leaseSeconds must be more than renewSeconds, and that more than retrySeconds"
+            )
         return self
 
 
 class WorkloadLabels(_Section):
-    """The keys of labels, or else annotations, of a Workload, a top owner or a Pod. `user` and `nodePool` are labels of
-    Pods, which are copied to their PodGroup."""
+    """The keys of labels, or else annotations, of a Workload, a top owner or a Pod.
+
+    `user` and `nodePool` are labels of Pods, which are copied to their PodGroup.
+    """
 
     queue: LabelKey = _KAI.keys.queue
     priority_class: LabelKey = _KAI.keys.priority_class
@@ -167,8 +189,10 @@ class WorkloadLabels(_Section):
 
 
 class Workloads(_Section):
-    """KAI PodGroups for Kubernetes Workloads whose Pods have `schedulerName`. Without a queue of its own, a Workload is
-    in `defaultQueue`; with "" it has none."""
+    """KAI PodGroups for Kubernetes Workloads whose Pods have `schedulerName`.
+
+    Without a queue of its own, a Workload is in `defaultQueue`; with "" it has none.
+    """
 
     enabled: bool = True
     scheduler_name: Annotated[str, Field(min_length=1)] = KAI_SCHEDULER
@@ -182,11 +206,12 @@ CertificateMode = Literal["files", "self-managed"]
 class Certificates(_Section):
     """The source of the serving certificate.
 
-    `files`: the directory of `--certs`, such as a mounted Secret of cert-manager, whose cainjector also writes the
-    caBundles. `self-managed`: our own CA in the Secret `secretName`; we also write the caBundles of the two webhook
-    configurations `webhookConfigurations`. `namespace` is that of the Secret and the Service. A new CA is in the
-    caBundles for `settleSeconds` before a certificate that it signed is shown. This time must be much shorter than the
-    last third of the validity of a certificate.
+    `files`: the directory of `--certs`, such as a mounted Secret of cert-manager, whose cainjector
+    also writes the caBundles. `self-managed`: our own CA in the Secret `secretName`; we also write
+    the caBundles of the two webhook configurations `webhookConfigurations`. `namespace` is that of
+    the Secret and the Service. A new CA is in the caBundles for `settleSeconds` before a
+    certificate that it signed is shown. This time must be much shorter than the last third of the
+    validity of a certificate.
     """
 
     mode: CertificateMode = "files"
@@ -225,11 +250,14 @@ class Configuration(_Section):
         """The configured levels, broadest first; () if topology support is disabled."""
         if not self.cluster_topology.enabled:
             return ()
-        return broadest_first(Level(level.domain, level.key) for level in self.cluster_topology.levels)
+        return broadest_first(
+            Level(level.domain, level.key) for level in self.cluster_topology.levels
+        )
 
     @property
     def node_labels(self) -> tuple[str, ...]:
-        """The keys of the labels that a Pod gets from its node: `podBinding.nodeLabels` and those of the configured
-        levels. The latter are included before the managed ClusterTopology exists, so that a caller can never set
-        them."""
+        """The keys of the labels that a Pod gets from its node: `podBinding.nodeLabels` and those
+        of the configured levels. The latter are included before the managed ClusterTopology
+        exists, so that a caller can never set them.
+        """
         return (*self.pod_binding.node_labels, *(level.key for level in self.levels))

@@ -1,4 +1,6 @@
-"""The running console: credentials, token, server on loopback, and the file that opens the browser."""
+"""The running console: credentials, token, server on loopback, and the file that opens the
+browser.
+"""
 
 import asyncio
 import contextlib
@@ -45,8 +47,11 @@ _YOUNG = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """The options of the command. If `port` is 0, a free one is taken. `namespaces` are read one by one if the user has
-    no right to read all; if there are none, those that the user may list are read."""
+    """The options of the command.
+
+    If `port` is 0, a free one is taken. `namespaces` are read one by one if the user has no right
+    to read all; if there are none, those that the user may list are read.
+    """
 
     configuration: Configuration
     kubeconfig: Path | None = None
@@ -59,8 +64,11 @@ class ConsoleSettings:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A console that listens. `url` has the token; `file` redirects there, and only its owner can read it. `calls`
-    counts the calls of the API server by (verb, resource, status)."""
+    """A console that listens.
+
+    `url` has the token; `file` redirects there, and only its owner can read it. `calls` counts the
+    calls of the API server by (verb, resource, status).
+    """
 
     url: str
     file: Path
@@ -68,8 +76,10 @@ class Opened:
     calls: dict[tuple[str, str, str], int]
 
     def open_browser(self) -> bool:
-        """Opens the file, not the URL: the arguments of a browser are visible to other users. False if there is no
-        display: a browser in the terminal would take it over."""
+        """Opens the file, not the URL: the arguments of a browser are visible to other users.
+
+        False if there is no display: a browser in the terminal would take it over.
+        """
         if sys.platform == "linux" and not ({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             return False
         return webbrowser.open(self.file.as_uri())
@@ -77,16 +87,23 @@ class Opened:
 
 @contextlib.asynccontextmanager
 async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
-    """Runs a console while the block runs. ClusterError without credentials, OSError if the port is taken."""
+    """Runs a console while the block runs.
+
+    ClusterError without credentials, OSError if the port is taken.
+    """
     with contextlib.closing(_bind(settings)) as sock:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         host, port = sock.getsockname()[:2]
         url = f"http://{'[::1]' if settings.ipv6 else host}:{port}/{token}/"
-        async with console_client((*RESOURCES, NAMESPACE), settings.kubeconfig, settings.context) as client:
+        async with console_client(
+            (*RESOURCES, NAMESPACE), settings.kubeconfig, settings.context
+        ) as client:
             console = _console(client, settings)
             with _redirecting_file(url) as file:
                 async with (
-                    _background(client.discovery.run(), console.live.run(), _spared_collector(console.live)),
+                    _background(
+                        client.discovery.run(), console.live.run(), _spared_collector(console.live)
+                    ),
                     _serving(build_app(console, token), sock, console.streams),
                 ):
                     yield Opened(url, file, console.live, client.calls)
@@ -127,13 +144,16 @@ def _bind(settings: ConsoleSettings) -> socket.socket:
 
 @contextlib.contextmanager
 def _redirecting_file(url: str) -> Iterator[Path]:
-    """A file that redirects to `url` and that only its owner can read. It is deleted when the block ends."""
+    """A file that redirects to `url` and that only its owner can read.
+
+    It is deleted when the block ends.
+    """
     folder = Path(tempfile.mkdtemp(prefix="grove-admission-console-"))
     file = folder / "open.html"
     file.touch(mode=0o600)
     address = html.escape(url, quote=True)
     file.write_text(
-        f'<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
         f'<meta http-equiv="refresh" content="0; url={address}"><title>grove-admission</title>'
         f'<a href="{address}">Open the console</a>\n'
     )
@@ -154,8 +174,9 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """Turns the garbage collector off until the first lists are in: it would examine all facts again and again,
-    although none of them is garbage."""
+    """Turns the garbage collector off until the first lists are in: it would examine all facts
+    again and again, although none of them is garbage.
+    """
     gc.disable()
     try:
         async with asyncio.timeout(_MOST_SPARED):
@@ -169,8 +190,9 @@ async def _spared_collector(live: Live) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the command, and that does not wake up ten times a second to look whether it has
-    to end."""
+    """A server that leaves signals to the command, and that does not wake up ten times a second to
+    look whether it has to end.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -190,7 +212,10 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> AsyncIterator[None]:
-    """Serves on the socket while the block runs. It listens at once: connections wait until the server accepts them."""
+    """Serves on the socket while the block runs.
+
+    It listens at once: connections wait until the server accepts them.
+    """
     sock.listen(128)
     config = uvicorn.Config(
         app,

@@ -9,21 +9,30 @@ MOST_STREAMS = 8
 PAUSE = 0.5
 """The least number of seconds between two messages."""
 TICK = 25.0
-"""Seconds after which a message is sent even if nothing has changed, so that the page shows current ages and a dead
-connection is noticed."""
+"""Seconds after which a message is sent even if nothing has changed, so that the page shows current
+ages and a dead connection is noticed.
+"""
 
 
 class Streams:
-    """The open streams. `pause` is the time between two messages; it is longer if pages take long to render."""
+    """The open streams.
+
+    `pause` is the time between two messages; it is longer if pages take long to render.
+    """
 
     def __init__(self, live: Live, *, pause: float = PAUSE, tick: float = TICK) -> None:
-        self._live, self._tick = live, tick
-        self.open, self.pause, self._last = 0, pause, 0.0
+        self._live = live
+        self._tick = tick
+        self.open = 0
+        self.pause = pause
+        self._last = 0.0
         self._closed = asyncio.Event()
 
     def slow_down(self, seconds: float) -> None:
-        """Sets the pause after a page that took `seconds` of CPU, so that the pages of one tab take at most a fifth of
-        the time. A page that took longer than the one before does not count: it may be the first of its kind."""
+        """Sets the pause after a page that took `seconds` of CPU, so that the pages of one tab take
+        at most a fifth of the time. A page that took longer than the one before does not count:
+        it may be the first of its kind.
+        """
         self.pause = max(PAUSE, min(10.0, 5 * min(seconds, self._last)))
         self._last = seconds
 
@@ -37,7 +46,9 @@ class Streams:
         self._live.touch()
 
     async def messages(self, page: str) -> AsyncGenerator[bytes, None]:
-        """A message such as `data: workloads 812` at the start, after every change and after every tick."""
+        """A message such as `data: workloads 812` at the start, after every change and after every
+        tick.
+        """
         self.open += 1
         try:
             seen = self._live.revision

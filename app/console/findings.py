@@ -1,4 +1,7 @@
-"""Findings: what audit, doctor and the topology find, in one list. Examined on demand, never on a timer."""
+"""Findings: what audit, doctor and the topology find, in one list.
+
+Examined on demand, never on a timer.
+"""
 
 import asyncio
 import time
@@ -61,7 +64,10 @@ class Row:
 
 @dataclass(slots=True)
 class Result:
-    """The findings of one examination so far. Times are seconds since 1970; `end` is 0 while it runs."""
+    """The findings of one examination so far.
+
+    Times are seconds since 1970; `end` is 0 while it runs.
+    """
 
     start: float
     end: float = 0.0
@@ -73,7 +79,10 @@ class Result:
 
 
 class Examination:
-    """Runs the audit and the doctor with a client that only reads. `read` is called with a path of the API server."""
+    """Runs the audit and the doctor with a client that only reads.
+
+    `read` is called with a path of the API server.
+    """
 
     def __init__(
         self,
@@ -83,7 +92,10 @@ class Examination:
         live: Live,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client, self._read, self._configuration, self._live = client, read, configuration, live
+        self._client = client
+        self._read = read
+        self._configuration = configuration
+        self._live = live
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self.result: Result | None = None
@@ -120,7 +132,9 @@ class Examination:
         self._live.touch()
 
     async def _audit(self, result: Result) -> None:
-        auditor = Auditor(self._client, self._configuration, _Counting(result, self._live), datetime.now(UTC))
+        auditor = Auditor(
+            self._client, self._configuration, _Counting(result, self._live), datetime.now(UTC)
+        )
         async for finding in auditor.findings(None):
             result.rows.append(_of_audit(finding))
         result.looked_at = sum(count.looked_at for count in auditor.tally.counts.values())
@@ -128,7 +142,9 @@ class Examination:
 
     async def _doctor(self, result: Result) -> None:
         configuration = self._configuration
-        patient = Patient(self._client, self._read, _no_handshake, configuration, False, datetime.now(UTC))
+        patient = Patient(
+            self._client, self._read, _no_handshake, configuration, False, datetime.now(UTC)
+        )
         for check in await examine(patient):
             if check.status == "ok":
                 result.passed.append(check)
@@ -136,15 +152,23 @@ class Examination:
                 result.rows.append(_of_doctor(check))
 
     def shown(self, snapshot: Snapshot, query: Query) -> dict[str, Any]:
-        """What the page shows: the findings of the last examination, and those of the topology of now."""
+        """What the page shows: the findings of the last examination, and those of the topology of
+        now.
+        """
         result = self.result
-        now = [*(result.rows if result else ()), *(_of_topology(reason) for reason in survey(snapshot.index).reasons)]
+        now = [
+            *(result.rows if result else ()),
+            *(_of_topology(reason) for reason in survey(snapshot.index).reasons),
+        ]
         rows = _grouped(_without_repeats(now))
-        text, show = query.get("q", "").lower(), query.get("show", "")
+        text = query.get("q", "").lower()
+        show = query.get("show", "")
         counts = {group: sum(row.group == group for row in rows) for group in GROUPS}
         kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
         return {
-            "chips": [{"group": g, "title": GROUPS[g].title, "count": n} for g, n in counts.items() if n],
+            "chips": [
+                {"group": g, "title": GROUPS[g].title, "count": n} for g, n in counts.items() if n
+            ],
             "all": len(rows),
             "show": show if show in GROUPS else "",
             "q": query.get("q", ""),
@@ -157,8 +181,14 @@ class Examination:
             "looked_at": result.looked_at if result else 0,
             "time": result.end if result else 0.0,
             "seconds": max(0.0, result.end - result.start) if result else 0.0,
-            "passed": [{"subject": c.subject, "message": c.message} for c in (result.passed if result else ())],
-            "not_seen": [*(result.not_seen if result else ()), "Secrets and ConfigMaps (never read here)"],
+            "passed": [
+                {"subject": c.subject, "message": c.message}
+                for c in (result.passed if result else ())
+            ],
+            "not_seen": [
+                *(result.not_seen if result else ()),
+                "Secrets and ConfigMaps (never read here)",
+            ],
         }
 
 
@@ -167,7 +197,8 @@ class _Counting(Progress):
 
     def __init__(self, result: Result, live: Live) -> None:
         super().__init__(StringIO())
-        self._result, self._live = result, live
+        self._result = result
+        self._live = live
         self._by_kind: dict[str, int] = {}
 
     def show(self, kind: str, done: int, left: int | None) -> None:
@@ -181,7 +212,10 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 
 
 def _of_audit(finding: Finding) -> Row:
-    """The row of a finding: refused, not decided, or a leak if a resource has no owner. All others are warnings."""
+    """The row of a finding: refused, not decided, or a leak if a resource has no owner.
+
+    All others are warnings.
+    """
     name = "/".join(filter(None, (finding.namespace, finding.name)))
     remark = "leak" if finding.kind in _OWNED else "warning"
     group = "undecided" if finding.is_undecided else "refused" if finding.code else remark
@@ -219,7 +253,9 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         key = (row.group, row.source, row.text, row.detail, row.remedy)
         known = groups.get(key)
-        groups[key] = row if known is None else replace(known, objects=(*known.objects, *row.objects))
+        groups[key] = (
+            row if known is None else replace(known, objects=(*known.objects, *row.objects))
+        )
     order = list(GROUPS)
     return sorted(groups.values(), key=lambda row: order.index(row.group))
 
@@ -231,7 +267,9 @@ def _searched(row: Row) -> str:
 def _shown(row: Row) -> dict[str, Any]:
     text = row.text
     if row.source == "audit":
-        names = ", ".join(row.objects[:3]) + (f" and {len(row.objects) - 3} more" if len(row.objects) > 3 else "")
+        names = ", ".join(row.objects[:3]) + (
+            f" and {len(row.objects) - 3} more" if len(row.objects) > 3 else ""
+        )
         text = f"{row.text} {names}"
     return {
         "state": GROUPS[row.group].state,
@@ -250,7 +288,11 @@ def _headline(rows: Sequence[Row], result: Result | None, *, running: bool) -> s
     if running:
         return "The cluster is being examined"
     if result is None:
-        return "Nothing has been examined yet" if not rows else f"{len(rows)} of the topology; not examined further yet"
+        return (
+            "Nothing has been examined yet"
+            if not rows
+            else f"{len(rows)} of the topology; not examined further yet"
+        )
     if not rows:
         return "Nothing to look at"
     findings = "1 finding" if len(rows) == 1 else f"{len(rows)} findings"

@@ -1,7 +1,9 @@
-"""Who may ask the console: only somebody who has the token, from this machine, and no other page of the browser.
+"""Who may ask the console: only somebody who has the token, from this machine, and no other page of
+the browser.
 
-The token is in the path. A cookie would be sent to every port of the host, so a server of another local user would
-receive it. Host is checked because a name that resolves to 127.0.0.1 would make a foreign page same-origin.
+The token is in the path. A cookie would be sent to every port of the host, so a server of another
+local user would receive it. Host is checked because a name that resolves to 127.0.0.1 would make a
+foreign page same-origin.
 """
 
 import hmac
@@ -30,11 +32,13 @@ HEADERS = {
 
 
 class Guard:
-    """Passes allowed requests on, with the token as `root_path`, and answers all others with an empty body. Adds the
-    security headers to every answer."""
+    """Passes allowed requests on, with the token as `root_path`, and answers all others with an
+    empty body. Adds the security headers to every answer.
+    """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._token = app, token
+        self._app = app
+        self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,12 +52,18 @@ class Guard:
 
     def refusal(self, scope: Scope) -> int:
         """The status with which a request is refused, or 0 if it is allowed."""
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
         host = headers.get("host", "")
         if _HOST.fullmatch(host) is None:
             return 421
         token, _, rest = scope["path"][1:].partition("/")
-        if not hmac.compare_digest(token.encode(), self._token.encode()) or "/" not in scope["path"][1:]:
+        if (
+            not hmac.compare_digest(token.encode(), self._token.encode())
+            or "/" not in scope["path"][1:]
+        ):
             return 404
         if scope["method"] not in _METHODS:
             return 405
@@ -65,16 +75,23 @@ class Guard:
 
 
 def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
-    """Whether, according to the browser, the request comes from our own page or from its user. The file that opens the
-    browser counts as another site, so it may lead to the entry, which shows nothing of the cluster."""
+    """Whether, according to the browser, the request comes from our own page or from its user.
+
+    The file that opens the browser counts as another site, so it may lead to the entry, which shows
+    nothing of the cluster.
+    """
     site = headers.get("sec-fetch-site", "none")
-    navigates = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+    navigates = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
+        "navigate",
+        "document",
+    )
     return site in ("same-origin", "none") or (entry and navigates)
 
 
 def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
-    """With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms; then Sec-Fetch-Site, which
-    no page can set, must say that it is ours."""
+    """With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms; then
+    Sec-Fetch-Site, which no page can set, must say that it is ours.
+    """
     own_form = headers.get("origin") == "null" and headers.get("sec-fetch-site") == "same-origin"
     if headers.get("origin") != f"http://{host}" and not own_form:
         return 403
@@ -88,7 +105,8 @@ class _Limited:
     """The body of a request, which is ended if it is longer than MOST_BODY."""
 
     def __init__(self, receive: Receive) -> None:
-        self._receive, self._left = receive, MOST_BODY
+        self._receive = receive
+        self._left = MOST_BODY
 
     async def __call__(self) -> Message:
         message = await self._receive()
@@ -100,7 +118,11 @@ def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            kept = [(name, value) for name, value in message["headers"] if name.decode().lower() not in HEADERS]
+            kept = [
+                (name, value)
+                for name, value in message["headers"]
+                if name.decode().lower() not in HEADERS
+            ]
             message = {**message, "headers": [*kept, *ours]}
         await send(message)
 
@@ -108,6 +130,10 @@ def _with_headers(send: Send) -> Send:
 
 
 async def _answer(send: Send, status: int) -> None:
-    start: Message = {"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]}
+    start: Message = {
+        "type": "http.response.start",
+        "status": status,
+        "headers": [(b"content-length", b"0")],
+    }
     await _with_headers(send)(start)
     await send({"type": "http.response.body", "body": b""})

@@ -1,7 +1,8 @@
 """The facts that all tabs show: one list and one watch of each kind, with the rights of the user.
 
-Objects become facts as pages arrive, so only the facts are kept. What may not be read in all namespaces is read in
-those that the user may see; what may not be read there either is noted in `Facts.unseen`.
+Objects become facts as pages arrive, so only the facts are kept. What may not be read in all
+namespaces is read in those that the user may see; what may not be read there either is noted in
+`Facts.unseen`.
 """
 
 import asyncio
@@ -23,9 +24,11 @@ from app.objects.resource import NAMESPACE, POD, Resource
 NO_RIGHT = "no right to list"
 RIGHTS_AGAIN = 60.0
 """Seconds after which a list is tried again that the user had no right to."""
-PAGE, SLICE = 100, 50
-"""Objects of a page of a list, and objects that become facts in one turn of the event loop: each takes few
-milliseconds."""
+PAGE = 100
+SLICE = 50
+"""Objects of a page of a list, and objects that become facts in one turn of the event loop: each
+takes few milliseconds.
+"""
 _STALE = 60.0
 _LOOK = 1.0
 
@@ -34,7 +37,9 @@ Scope = tuple[Resource, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many objects of one kind have been read, and how many there are if the API server says so."""
+    """How many objects of one kind have been read, and how many there are if the API server says
+    so.
+    """
 
     kind: str
     read: int
@@ -43,8 +48,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why the facts are not up to date, and since when (seconds since 1970). If `expired`, the API server does not
-    accept the credentials: `command` renews them, and `user` says which they are; each is "" if that is not known."""
+    """Why the facts are not up to date, and since when (seconds since 1970).
+
+    If `expired`, the API server does not accept the credentials: `command` renews them, and `user`
+    says which they are; each is "" if that is not known.
+    """
 
     message: str
     since: float
@@ -58,9 +66,11 @@ Renewal = Callable[[Exception], tuple[str, str]]
 
 
 class Live:
-    """`namespaces` are read one by one where there is no right to read all; without any, those that the user may list.
-    `discovery` says when the kinds that the cluster serves are known, and when they change; somebody else runs it.
-    `revision` grows with every change that a page could show."""
+    """`namespaces` are read one by one where there is no right to read all; without any, those that
+    the user may list. `discovery` says when the kinds that the cluster serves are known, and
+    when they change; somebody else runs it. `revision` grows with every change that a page could
+    show.
+    """
 
     def __init__(
         self,
@@ -76,8 +86,10 @@ class Live:
         self.revision = 1
         self.trouble: Trouble | None = None
         self.namespaces = tuple(namespaces)
-        self._client, self._discovery = client, discovery
-        self._clock, self._again = clock, rights_again
+        self._client = client
+        self._discovery = discovery
+        self._clock = clock
+        self._again = rights_again
         self._pace = pace or Pace(page_size=PAGE, slice_size=SLICE, retry_most=10.0)
         self._renewal = renewal
         self._stores: dict[Scope, WatchStore[Any]] = {}
@@ -117,7 +129,10 @@ class Live:
         ]
 
     def snapshot(self) -> Snapshot:
-        """The current facts. A snapshot is used again until something changes, or for a minute, because ages change."""
+        """The current facts.
+
+        A snapshot is used again until something changes, or for a minute, because ages change.
+        """
         now = self._clock()
         current = self._snapshots.last
         if current is None or current.revision != self.revision or now - current.time >= _STALE:
@@ -125,13 +140,20 @@ class Live:
         return current
 
     def facts(self, now: float) -> Facts:
-        """The facts at `now` (seconds since 1970). A field keeps its tuple until one of its facts changes."""
+        """The facts at `now` (seconds since 1970).
+
+        A field keeps its tuple until one of its facts changes.
+        """
         served: dict[str, bool] = {}
         for (resource, _), store in self._stores.items():
             name = BY_RESOURCE[resource].field
             served[name] = served.get(name, False) or store.served or not store.synced
         for name in served.keys() - self._facts.keys():
-            stores = [store for (resource, _), store in self._stores.items() if BY_RESOURCE[resource].field == name]
+            stores = [
+                store
+                for (resource, _), store in self._stores.items()
+                if BY_RESOURCE[resource].field == name
+            ]
             self._facts[name] = tuple(fact for store in stores for fact in store.values())
         return Facts(
             **{name: facts for name, facts in self._facts.items() if name in served},  # type: ignore[arg-type]
@@ -242,14 +264,25 @@ class Live:
     async def _look_for_trouble(self) -> NoReturn:
         while True:
             await asyncio.sleep(_LOOK)
-            problems = [(store.problem, store.error) for store in self._stores.values() if store.problem]
+            problems = [
+                (store.problem, store.error) for store in self._stores.values() if store.problem
+            ]
             problems.sort(key=lambda problem: problem[0])
             if self._discovery is not None and self._discovery.problem:
                 problems.append((self._discovery.problem, self._discovery.error))
             message = problems[0][0] if problems else ""
             if message != (self.trouble.message if self.trouble else ""):
                 since = self.trouble.since if self.trouble else self._clock()
-                expired = next((error for _, error in problems if error is not None and is_expired(error)), None)
-                renewal = await asyncio.to_thread(self._renewal, expired) if expired is not None else ("", "")
-                self.trouble = Trouble(message, since, expired is not None, *renewal) if message else None
+                expired = next(
+                    (error for _, error in problems if error is not None and is_expired(error)),
+                    None,
+                )
+                renewal = (
+                    await asyncio.to_thread(self._renewal, expired)
+                    if expired is not None
+                    else ("", "")
+                )
+                self.trouble = (
+                    Trouble(message, since, expired is not None, *renewal) if message else None
+                )
                 self.touch()

@@ -12,8 +12,11 @@ Query = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`path` is also the name of the template. `read` makes from a snapshot and a query what the template shows.
-    `watched` says whether the page shows the state of the cluster."""
+    """`path` is also the name of the template.
+
+    `read` makes from a snapshot and a query what the template shows. `watched` says whether the
+    page shows the state of the cluster.
+    """
 
     path: str
     title: str

@@ -1,4 +1,7 @@
-"""Playground: verdicts on pasted documents, with the facts of the cluster or with none. Nothing is sent or stored."""
+"""Playground: verdicts on pasted documents, with the facts of the cluster or with none.
+
+Nothing is sent or stored.
+"""
 
 import asyncio
 import re
@@ -30,7 +33,12 @@ OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 _FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
 _NEWEST = str(2**62)
 _STATES = {"allowed": "well", "patched": "well", "refused": "problem", "failed": "unknown"}
-_WORDS = {"allowed": "allowed", "patched": "allowed, patched", "refused": "refused", "failed": "not decided"}
+_WORDS = {
+    "allowed": "allowed",
+    "patched": "allowed, patched",
+    "refused": "refused",
+    "failed": "not decided",
+}
 EXAMPLE = """\
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
@@ -60,11 +68,16 @@ spec:
 
 
 class Judge:
-    """Judges the documents of a form. Its fields are `text`, `operation`, `user`, and `cluster` if the facts of the
-    cluster are to be used."""
+    """Judges the documents of a form.
+
+    Its fields are `text`, `operation`, `user`, and `cluster` if the facts of the cluster are to be
+    used.
+    """
 
     def __init__(self, client: Client, configuration: Configuration, live: Live) -> None:
-        self._client, self._configuration, self._live = client, configuration, live
+        self._client = client
+        self._configuration = configuration
+        self._live = live
 
     async def __call__(self, form: Mapping[str, str]) -> dict[str, Any]:
         text = form.get("text", "").replace("\r\n", "\n")[:MOST_TEXT]
@@ -100,7 +113,9 @@ class Judge:
             "headline": _headline(verdicts),
         }
 
-    async def _cluster(self, read: Sequence[Object], *, with_cluster: bool) -> tuple[Cluster, list[str]]:
+    async def _cluster(
+        self, read: Sequence[Object], *, with_cluster: bool
+    ) -> tuple[Cluster, list[str]]:
         """The facts for verdicts, to which the documents are added; and what could not be read."""
         if not with_cluster:
             return documents.cluster_of(self._configuration, read), []
@@ -110,7 +125,9 @@ class Judge:
         for fact, store in cluster.stores:
             for obj in own.of(fact.resource):
                 store.note({**obj, "metadata": {**obj["metadata"], "resourceVersion": _NEWEST}})
-        return cluster, [f"{resource} ({error.message})" for resource, error in listing.unread.items()]
+        return cluster, [
+            f"{resource} ({error.message})" for resource, error in listing.unread.items()
+        ]
 
 
 def _verdicts(
@@ -118,11 +135,14 @@ def _verdicts(
 ) -> list[dict[str, Any]]:
     aligned = len(judged) == len(nodes)
     return [
-        _shown(judgement, nodes[position] if aligned else None, snapshot) for position, judgement in enumerate(judged)
+        _shown(judgement, nodes[position] if aligned else None, snapshot)
+        for position, judgement in enumerate(judged)
     ]
 
 
-def _shown(judgement: Judgement, node: yaml.Node | None, snapshot: Snapshot | None) -> dict[str, Any]:
+def _shown(
+    judgement: Judgement, node: yaml.Node | None, snapshot: Snapshot | None
+) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
     shown: dict[str, Any] = {
@@ -143,7 +163,11 @@ def _shown(judgement: Judgement, node: yaml.Node | None, snapshot: Snapshot | No
     patched = judgement.patched_object
     shown["diff"] = difference(judgement.document, patched) if patched else []
     shown["effects"] = [
-        {"verb": effect.action, "kind": effect.object["kind"], "name": effect.object["metadata"]["name"]}
+        {
+            "verb": effect.action,
+            "kind": effect.object["kind"],
+            "name": effect.object["metadata"]["name"],
+        }
         for effect in verdict.effects
         if effect.action in ("create", "adopt")
     ]
@@ -164,18 +188,32 @@ def _problems(verdict: Verdict, node: yaml.Node | None) -> list[dict[str, Any]]:
         causes = [("", verdict.message, "problem" if verdict.code < 500 else "unknown")]
     for warning in verdict.warnings:
         match = _FIELD.match(warning)
-        causes.append((match[1], warning[match.end() :], "warning") if match else ("", warning, "warning"))
+        causes.append(
+            (match[1], warning[match.end() :], "warning") if match else ("", warning, "warning")
+        )
     return [
-        {"field": path, "message": message, "state": state, "line": line_of(node, path) if node and path else 0}
+        {
+            "field": path,
+            "message": message,
+            "state": state,
+            "line": line_of(node, path) if node and path else 0,
+        }
         for path, message, state in causes
     ]
 
 
 def placement(index: Index, document: Object) -> dict[str, Any] | None:
-    """Whether a PodCliqueSet would have room now, and what prevents it. None if nodes or pods can't be seen."""
+    """Whether a PodCliqueSet would have room now, and what prevents it.
+
+    None if nodes or pods can't be seen.
+    """
     if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
         return None
-    reasons = [reason.text for reason in examine(planned(index, document)).reasons if reason.id in PLACEMENT]
+    reasons = [
+        reason.text
+        for reason in examine(planned(index, document)).reasons
+        if reason.id in PLACEMENT
+    ]
     return {"fits": not reasons, "reasons": reasons}
 
 

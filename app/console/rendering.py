@@ -1,4 +1,7 @@
-"""HTML from templates. Every value is escaped, and characters that could disorder or hide text are shown as codes."""
+"""HTML from templates.
+
+Every value is escaped, and characters that could disorder or hide text are shown as codes.
+"""
 
 import re
 import time
@@ -8,7 +11,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 """Control characters but tab and newline, marks of direction, and characters without width."""
 
 GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "unknown": "?", "note": "▲"}
@@ -16,7 +21,10 @@ GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "un
 
 
 def visible(value: Any) -> Any:
-    """Text in which hidden characters are replaced by codes such as \\u202e. Other values and HTML are not changed."""
+    """Text in which hidden characters are replaced by codes such as \\u202e.
+
+    Other values and HTML are not changed.
+    """
     if isinstance(value, str) and not isinstance(value, Markup):
         return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
     return value
@@ -36,7 +44,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # `verbatim` is for text that the user has entered: it is escaped, and keeps its hidden characters.
+    # `verbatim` is for text that the user has entered: it is escaped, and keeps its hidden
+    # characters.
     made.filters |= {"verbatim": escape, "clock": clock, "commas": "{:,}".format}
     made.globals["glyphs"] = GLYPHS
     return made

@@ -1,4 +1,6 @@
-"""Routes: pages and fragments of them, the text and JSON of an explanation, events and static files."""
+"""Routes: pages and fragments of them, the text and JSON of an explanation, events and static
+files.
+"""
 
 import asyncio
 import hashlib
@@ -34,7 +36,10 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """The parts that the routes use. `context` is the name of the kubeconfig's context, which the header shows."""
+    """The parts that the routes use.
+
+    `context` is the name of the kubeconfig's context, which the header shows.
+    """
 
     live: Live
     streams: Streams
@@ -73,8 +78,11 @@ class _Routes:
         self._environment = environment()
         self.pages = (workloads.PAGE, topology.PAGE, console.findings.page, playground.PAGE)
         """In the order of the bar and of the keys 1 to 4."""
-        self._static = {path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _TYPES}
-        self._worker = ThreadPoolExecutor(1, "pages")  # more threads would need more memory, and be no faster
+        self._static = {
+            path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _TYPES
+        }
+        # more threads would need more memory, and be no faster
+        self._worker = ThreadPoolExecutor(1, "pages")
 
     async def entry(self) -> Response:
         return self._html("entry.html")
@@ -89,7 +97,9 @@ class _Routes:
             return Response(status_code=503)
         named = request.query_params.get("page", "")
         page = next((page.path for page in self.pages if page.path == named), self.pages[0].path)
-        return StreamingResponse(self._console.streams.messages(page), media_type="text/event-stream")
+        return StreamingResponse(
+            self._console.streams.messages(page), media_type="text/event-stream"
+        )
 
     def page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -98,14 +108,22 @@ class _Routes:
         return answer
 
     async def _page(self, request: Request, page: Page, more: dict[str, Any]) -> Response:
-        """The whole page, or its main part alone with `?fragment`. A part that has not changed is answered with 304."""
+        """The whole page, or its main part alone with `?fragment`.
+
+        A part that has not changed is answered with 304.
+        """
         query = dict(reversed(request.query_params.multi_items()))
         snapshot = self._console.live.snapshot()
         main, seconds = await self._in_thread(self._timed, page, snapshot, query, more)
         self._console.streams.slow_down(seconds)
         tag = f'"{hashlib.blake2b(main.encode(), digest_size=12).hexdigest()}"'
         if "fragment" not in query:
-            frame = {"page": page.path, "title": page.title, "pages": self.pages, "context": self._console.context}
+            frame = {
+                "page": page.path,
+                "title": page.title,
+                "pages": self.pages,
+                "context": self._console.context,
+            }
             return self._html("base.html", **frame, revision=snapshot.revision, main=main, tag=tag)
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
@@ -116,17 +134,23 @@ class _Routes:
         begin = time.thread_time()
         return self._render(*arguments), time.thread_time() - begin
 
-    def _render(self, page: Page, snapshot: Snapshot, query: dict[str, str], more: dict[str, Any]) -> str:
+    def _render(
+        self, page: Page, snapshot: Snapshot, query: dict[str, str], more: dict[str, Any]
+    ) -> str:
         live = self._console.live
         values: dict[str, Any] = {"context": self._console.context, "trouble": live.trouble}
         if page.watched and not live.ready:
-            return self._environment.get_template("loading.html").render(values, loading=live.progress())
+            return self._environment.get_template("loading.html").render(
+                values, loading=live.progress()
+            )
         return self._environment.get_template(f"{page.path}.html").render(
             {**values, **page.read(snapshot, query), **more}
         )
 
     def _html(self, template: str, **values: Any) -> Response:
-        return Response(self._environment.get_template(template).render(values), media_type="text/html")
+        return Response(
+            self._environment.get_template(template).render(values), media_type="text/html"
+        )
 
     # Explanations as the command prints them.
 
@@ -134,9 +158,13 @@ class _Routes:
         return await self._explanation(request, lambda answer: f"{text(answer)}\n", "text/plain")
 
     async def as_json(self, request: Request) -> Response:
-        return await self._explanation(request, lambda answer: _json(document(answer)), "application/json")
+        return await self._explanation(
+            request, lambda answer: _json(document(answer)), "application/json"
+        )
 
-    async def _explanation(self, request: Request, form: Callable[[Answer], str | bytes], media_type: str) -> Response:
+    async def _explanation(
+        self, request: Request, form: Callable[[Answer], str | bytes], media_type: str
+    ) -> Response:
         given = request.query_params.get("object", "")
         body = await self._in_thread(workloads.printed, self._console.live.snapshot(), given, form)
         return Response(status_code=404) if body is None else Response(body, media_type=media_type)

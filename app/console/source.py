@@ -1,4 +1,6 @@
-"""The source text of documents: the line of a field, what a patch changes, and values that must not be shown."""
+"""The source text of documents: the line of a field, what a patch changes, and values that must not
+be shown.
+"""
 
 import difflib
 import re
@@ -13,7 +15,9 @@ MASK = '"***"'
 
 
 def roots(text: str) -> list[yaml.Node]:
-    """The YAML node of each document, in the order of `read_documents`, which must have accepted the text."""
+    """The YAML node of each document, in the order of `read_documents`, which must have accepted
+    the text.
+    """
     nodes: list[yaml.Node] = []
     for node in yaml.compose_all(text, Loader=_LOADER):
         if isinstance(node, yaml.MappingNode):
@@ -26,7 +30,8 @@ def roots(text: str) -> list[yaml.Node]:
 def _items(node: yaml.MappingNode) -> list[yaml.Node]:
     """The items of a List."""
     fields = _fields(node)
-    kind, items = fields.get("kind"), fields.get("items")
+    kind = fields.get("kind")
+    items = fields.get("items")
     is_list = isinstance(kind, yaml.ScalarNode) and str(kind.value).endswith("List")
     return list(items.value) if is_list and isinstance(items, yaml.SequenceNode) else []
 
@@ -36,19 +41,27 @@ def _fields(node: yaml.MappingNode) -> dict[str, yaml.Node]:
 
 
 def line_of(root: yaml.Node, path: str) -> int:
-    """The line (the first is 1) of a field path such as `spec.cliques[0].name`. If the field does not exist, the line
-    of the last part of the path that does."""
-    node, line = root, int(root.start_mark.line)
+    """The line (the first is 1) of a field path such as `spec.cliques[0].name`.
+
+    If the field does not exist, the line of the last part of the path that does.
+    """
+    node = root
+    line = int(root.start_mark.line)
     for step in _STEP.findall(path):
         name = step.strip("[]")
         if isinstance(node, yaml.SequenceNode) and name.isdecimal() and int(name) < len(node.value):
             node = node.value[int(name)]
             line = int(node.start_mark.line)
             continue
-        keys = [pair for pair in node.value if pair[0].value == name] if isinstance(node, yaml.MappingNode) else []
+        keys = (
+            [pair for pair in node.value if pair[0].value == name]
+            if isinstance(node, yaml.MappingNode)
+            else []
+        )
         if not keys:
             break
-        line, node = int(keys[0][0].start_mark.line), keys[0][1]
+        line = int(keys[0][0].start_mark.line)
+        node = keys[0][1]
     return line + 1
 
 

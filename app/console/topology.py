@@ -1,4 +1,6 @@
-"""Topology: levels and their coverage, what is not a tree, where room is, and a map of what is free."""
+"""Topology: levels and their coverage, what is not a tree, where room is, and a map of what is
+free.
+"""
 
 from typing import Any
 
@@ -75,7 +77,9 @@ def _headline(index: Index, examined: Survey, topology: Topology, at: Path) -> s
     nodes = counted(examined.nodes, "node")
     if not topology.levels:
         return f"{nodes}; no topology is defined"
-    domains = listed(counted(report.domains, report.level.domain) for report in examined.levels[:-1])
+    domains = listed(
+        counted(report.domains, report.level.domain) for report in examined.levels[:-1]
+    )
     looked = {0: "everything adds up", 1: "one thing to look at"}
     findings = looked.get(len(examined.reasons), f"{len(examined.reasons)} things to look at")
     return f"{nodes} in {domains}; {findings}" if domains else f"{nodes}; {findings}"
@@ -83,7 +87,11 @@ def _headline(index: Index, examined: Survey, topology: Topology, at: Path) -> s
 
 def _free(report: DomainReport) -> str:
     gpus = plain(report.gpus)
-    return f"{gpus} GPUs, free: not known" if report.free is None else f"{plain(report.free)} of {gpus} GPUs free"
+    return (
+        f"{gpus} GPUs, free: not known"
+        if report.free is None
+        else f"{plain(report.free)} of {gpus} GPUs free"
+    )
 
 
 def _path(index: Index, topology: Topology, given: str) -> Path:
@@ -95,7 +103,8 @@ def _path(index: Index, topology: Topology, given: str) -> Path:
 
 
 def _room(index: Index, topology: Topology, query: Query) -> RoomAnswer | None:
-    pods, gpus = query.get("pods", ""), query.get("gpus", "")
+    pods = query.get("pods", "")
+    gpus = query.get("gpus", "")
     if not (pods.isdecimal() and gpus.isdecimal() and index.room_is_known):
         return None
     if not 1 <= int(pods) <= 100_000 or int(gpus) > 1024:
@@ -110,7 +119,8 @@ def _nodes_of(index: Index, given: str) -> frozenset[str]:
     ref = reference(given)
     if ref is None:
         return frozenset()
-    pcs, pod_gang = index.sets.get((ref.namespace, ref.name)), index.gangs.get((ref.namespace, ref.name))
+    pcs = index.sets.get((ref.namespace, ref.name))
+    pod_gang = index.gangs.get((ref.namespace, ref.name))
     gangs = gangs_of_set(index, pcs) if ref.kind == "PodCliqueSet" and pcs else ()
     if ref.kind == "PodGang" and pod_gang:
         gangs = (gang_of(index, pod_gang),)
@@ -119,7 +129,10 @@ def _nodes_of(index: Index, given: str) -> frozenset[str]:
 
 def _gangs(index: Index, given: str) -> list[dict[str, str]]:
     """The PodCliqueSets to choose from. If there are many, only the chosen one."""
-    names = [(f"PodCliqueSet/{s.namespace}/{s.name}", f"{s.namespace}/{s.name}") for s in index.facts.sets]
+    names = [
+        (f"PodCliqueSet/{s.namespace}/{s.name}", f"{s.namespace}/{s.name}")
+        for s in index.facts.sets
+    ]
     if len(names) > _FEW_SETS:
         names = [pair for pair in names if pair[0] == given]
     return [{"object": ref, "name": name} for ref, name in sorted(names)]
@@ -131,13 +144,17 @@ def _gangs(index: Index, given: str) -> list[dict[str, str]]:
 def _map(
     index: Index, topology: Topology, at: Path, room: RoomAnswer | None, gang_nodes: frozenset[str]
 ) -> dict[str, Any] | None:
-    """The domains of the deepest level that has at most MOST_CELLS, as cells. Cells are grouped by parent, and groups
-    by the broadest level."""
+    """The domains of the deepest level that has at most MOST_CELLS, as cells.
+
+    Cells are grouped by parent, and groups by the broadest level.
+    """
     depth = _depth(index, topology, at)
     if depth is None:
         return None
     cells = domain_reports(index, topology, depth, at)
-    domains = {domain.path: domain.nodes for domain in index.domains(topology.keys).within(depth, at)}
+    domains = {
+        domain.path: domain.nodes for domain in index.domains(topology.keys).within(depth, at)
+    }
     enough = {r.domain.path for r in room.enough} if room else set()
     steps = len(next(iter(enough), ()))
     linked = len(cells) <= MOST_LINKED and depth < len(topology.keys)
@@ -146,7 +163,9 @@ def _map(
     for cell in cells:
         parent = cell.path[:-1]
         asked = bool(steps) and cell.path[:steps] in enough
-        here = bool(gang_nodes) and any(index.nodes[n].name in gang_nodes for n in domains[cell.path])
+        here = bool(gang_nodes) and any(
+            index.nodes[n].name in gang_nodes for n in domains[cell.path]
+        )
         groups.setdefault(parent, []).append(_cell(cell, asked=asked, here=here, linked=linked))
         totals[parent] = totals.get(parent, 0) + (cell.free or 0)
     return {
@@ -180,11 +199,17 @@ def _cell(report: DomainReport, *, asked: bool, here: bool, linked: bool) -> dic
     free = "?" if report.free is None else plain(report.free)
     closed = f", {report.closed} closed" if report.closed else ""
     title = f"{report.path[-1]}: {free} of {plain(report.gpus)}{closed}"
-    return {"classes": " ".join(classes), "title": title, "at": "/".join(report.path) if linked else ""}
+    return {
+        "classes": " ".join(classes),
+        "title": title,
+        "at": "/".join(report.path) if linked else "",
+    }
 
 
 def _depth(index: Index, topology: Topology, at: Path) -> int | None:
-    """The deepest level inside a domain that has at most 1,024 domains there; None if even the next has more."""
+    """The deepest level inside a domain that has at most 1,024 domains there; None if even the next
+    has more.
+    """
     domains = index.domains(topology.keys)
     depths = range(len(topology.keys), len(at), -1)
     return next((d for d in depths if 0 < len(domains.within(d, at)) <= MOST_CELLS), None)
@@ -194,16 +219,25 @@ def _depth(index: Index, topology: Topology, at: Path) -> int | None:
 
 
 def _nodes(index: Index, topology: Topology, at: Path) -> list[dict[str, Any]]:
-    """The nodes of a domain that has at most MOST_NODES: what is free, and which groups have pods there."""
+    """The nodes of a domain that has at most MOST_NODES: what is free, and which groups have pods
+    there.
+    """
     domains = index.domains(topology.keys).within(len(at), at) if at else []
-    return [_node(index, node) for domain in domains if len(domain.nodes) <= MOST_NODES for node in domain.nodes]
+    return [
+        _node(index, node)
+        for domain in domains
+        if len(domain.nodes) <= MOST_NODES
+        for node in domain.nodes
+    ]
 
 
 def _node(index: Index, position: int) -> dict[str, Any]:
     node = index.nodes[position]
     gpus = gpus_of(node.allocatable)
     free = plain(max(0, gpus - index.used_gpus.get(node.name, 0))) if index.room_is_known else "?"
-    groups = dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in index.pods_on.get(node.name, ()))
+    groups = dict.fromkeys(
+        f"{pod.namespace}/{pod.group or pod.name}" for pod in index.pods_on.get(node.name, ())
+    )
     why = ["cordoned"] if node.unschedulable else []
     why += [] if node.ready else ["not ready"]
     why += ["tainted"] if node.taints and not node.unschedulable else []

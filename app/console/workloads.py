@@ -32,7 +32,9 @@ _WORDS = {
 }
 
 
-def printed(snapshot: Snapshot, given: str, form: Callable[[Answer], str | bytes]) -> str | bytes | None:
+def printed(
+    snapshot: Snapshot, given: str, form: Callable[[Answer], str | bytes]
+) -> str | bytes | None:
     """The explanation of `Kind/namespace/name` in a form, or None if there is no such object."""
     ref = reference(given)
     answer = explain(snapshot.index, ref) if ref else None
@@ -79,18 +81,28 @@ def _given(ref: Ref) -> str:
 
 def _sets(snapshot: Snapshot, namespace: str, text: str) -> list[dict[str, Any]]:
     index = snapshot.index
-    placed, expected = index.groups(Index.pods_of_set).each(_placed), index.groups(Index.cliques_of_set).each(_expected)
+    placed = index.groups(Index.pods_of_set).each(_placed)
+    expected = index.groups(Index.cliques_of_set).each(_expected)
     known = not {"pods", "cliques"} & index.facts.unseen.keys()
     rows = []
     for pcs in index.facts.sets:
-        if (namespace and pcs.namespace != namespace) or text.lower() not in f"{pcs.namespace}/{pcs.name}".lower():
+        if (
+            namespace and pcs.namespace != namespace
+        ) or text.lower() not in f"{pcs.namespace}/{pcs.name}".lower():
             continue
         key = (pcs.namespace, pcs.name)
-        have, want = placed.get(key, 0), max(expected.get(key, 0), placed.get(key, 0))
+        have = placed.get(key, 0)
+        want = max(expected.get(key, 0), placed.get(key, 0))
         state = "unknown" if not known else "waits" if have < want or not want else "well"
         words = {"unknown": "not known", "waits": "waits", "well": "all placed"}[state]
         pods = f"{have:,} of {want:,}" if known else "?"
-        row = {"namespace": pcs.namespace, "name": pcs.name, "pods": pods, "state": state, "words": words}
+        row = {
+            "namespace": pcs.namespace,
+            "name": pcs.name,
+            "pods": pods,
+            "state": state,
+            "words": words,
+        }
         rows.append({**row, "object": f"PodCliqueSet/{pcs.namespace}/{pcs.name}"})
     order = {"waits": 0, "unknown": 1, "well": 2}
     return sorted(rows, key=lambda row: (order[row["state"]], row["namespace"], row["name"]))
@@ -133,7 +145,13 @@ def _rows(branch: Branch, level: int = 1, parent: str = "") -> Iterator[dict[str
     for child, more in folded(branch.children):
         yield from _rows(child, level + 1, branch.ref.name)
         if more:
-            yield {**_BLANK, "level": level + 1, "name": f"{more} more, the same", "kind": "", "leaf": True}
+            yield {
+                **_BLANK,
+                "level": level + 1,
+                "name": f"{more} more, the same",
+                "kind": "",
+                "leaf": True,
+            }
 
 
 _BLANK: dict[str, Any] = {
@@ -163,14 +181,23 @@ def _row(branch: Branch, level: int, parent: str) -> dict[str, Any]:
         "reasons": branch.reasons,
         "marked": branch.marked,
         "leaf": not branch.children,
-        "link": _given(branch.ref) if branch.ref.kind in KINDS.values() and not branch.marked else "",
+        "link": (
+            _given(branch.ref) if branch.ref.kind in KINDS.values() and not branch.marked else ""
+        ),
     }
 
 
 def _rooms(rooms: Sequence[Room]) -> list[dict[str, Any]]:
-    """Domains with their room, grouped by parent. If there are more than MOST_ROOMS, only the roomiest."""
+    """Domains with their room, grouped by parent.
+
+    If there are more than MOST_ROOMS, only the roomiest.
+    """
     if not rooms or len(rooms) > MOST_ROOMS:
-        return [{"parent": "", "cells": [_cell(room, rooms[0].pods) for room in rooms[:24]]}] if rooms else []
+        return (
+            [{"parent": "", "cells": [_cell(room, rooms[0].pods) for room in rooms[:24]]}]
+            if rooms
+            else []
+        )
     groups: dict[str, list[dict[str, Any]]] = {}
     for room in sorted(rooms, key=lambda room: room.domain.path):
         groups.setdefault("/".join(room.domain.path[:-1]), []).append(_cell(room, rooms[0].pods))

@@ -1,5 +1,6 @@
-"""The APIs that we read and write: whether the cluster serves them in a known version, and CRDs that are stored but not
-established, so that the API server does not serve what they define."""
+"""The APIs that we read and write: whether the cluster serves them in a known version, and CRDs
+that are stored but not established, so that the API server does not serve what they define.
+"""
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,9 @@ Read = Callable[[str], Awaitable[Object]]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A resource, the status of the check if it is not served (`absent`), and what then does not work (`means`)."""
+    """A resource, the status of the check if it is not served (`absent`), and what then does not
+    work (`means`).
+    """
 
     resource: Resource
     absent: Status
@@ -32,22 +35,38 @@ _KAI = "Install the KAI Scheduler, unless nothing here is to use it."
 _MNNVL = "PodCliques that ask for MNNVL are refused"
 
 APIS = (
-    Api(kinds.CLUSTER_TOPOLOGY, "problem", "topology constraints can't be checked", "Apply manifests/crds."),
+    Api(
+        kinds.CLUSTER_TOPOLOGY,
+        "problem",
+        "topology constraints can't be checked",
+        "Apply manifests/crds.",
+    ),
     Api(kinds.POD_CLIQUE_SET, "warning", "there is nothing to check", _GROVE),
     Api(kinds.POD_CLIQUE, "warning", "there is nothing to inject into", _GROVE),
     Api(kinds.POD_CLIQUE_SCALING_GROUP, "warning", "there are no scaling groups", _GROVE),
     Api(kinds.POD_GANG, "warning", "there is nothing to translate for the scheduler", _GROVE),
     Api(kinds.POD_GROUP, "warning", "SubGroup names are not checked, Workloads not mapped", _KAI),
     Api(kinds.KAI_TOPOLOGY, "warning", "the scheduler doesn't learn the levels", _KAI),
-    Api(kinds.COMPUTE_DOMAIN, "warning", _MNNVL, "Install NVIDIA's DRA driver, unless nothing here is to use it."),
-    Api(kinds.RESOURCE_CLAIM, "warning", _MNNVL, "It needs a Kubernetes with resource.k8s.io (1.32 or later)."),
+    Api(
+        kinds.COMPUTE_DOMAIN,
+        "warning",
+        _MNNVL,
+        "Install NVIDIA's DRA driver, unless nothing here is to use it.",
+    ),
+    Api(
+        kinds.RESOURCE_CLAIM,
+        "warning",
+        _MNNVL,
+        "It needs a Kubernetes with resource.k8s.io (1.32 or later).",
+    ),
     Api(kinds.WORKLOAD, "ok", "there are no Workloads to map", ""),
 )
 
 
 async def check_apis(client: Client, read: Read) -> list[Check]:
-    """The version of Kubernetes, a check for each API, and one for each CRD of their groups that is not established.
-    Raises ClusterError."""
+    """The version of Kubernetes, a check for each API, and one for each CRD of their groups that is
+    not established. Raises ClusterError.
+    """
     crds = (await client.list(CRD, limit=0)).items
     broken = check_definitions(crds, {api.resource.group for api in APIS})
     checks = [check for api in APIS for check in await _check(client, read, api, broken)]
@@ -64,9 +83,14 @@ async def _check_version(read: Read) -> list[Check]:
     shown = version.get("gitVersion") or f"{major}.{minor}"
     if (major, minor) >= _MATCH_CONDITIONS:
         return [Check(SUBJECT, "ok", f"Kubernetes {shown}")]
-    message = f"Kubernetes {shown} has no matchConditions, by which the webhooks say what they are called for"
+    message = (
+        f"Kubernetes {shown} has no matchConditions, by which the webhooks say what they are"
+        " called for"
+    )
     needed = ".".join(map(str, _MATCH_CONDITIONS))
-    return [Check(SUBJECT, "problem", message, f"Upgrade the cluster to Kubernetes {needed} or later.")]
+    return [
+        Check(SUBJECT, "problem", message, f"Upgrade the cluster to Kubernetes {needed} or later.")
+    ]
 
 
 async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Check]) -> list[Check]:
@@ -79,11 +103,27 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
         return []
     bindings = client.served_version(kinds.CLUSTER_TOPOLOGY_BINDING)
     if resource is kinds.CLUSTER_TOPOLOGY and bindings is not None:
-        return [Check(SUBJECT, "ok", f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}")]
+        return [
+            Check(
+                SUBJECT,
+                "ok",
+                f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}",
+            )
+        ]
     others = await _other_versions(read, resource)
     if others:
-        message = f"{resource} is served as {', '.join(others)}; this version knows {', '.join(resource.versions)}"
-        return [Check(SUBJECT, "problem", f"{message}: {api.means}", "Find the grove-admission that knows it.")]
+        message = (
+            f"{resource} is served as {', '.join(others)}; this version knows"
+            f" {', '.join(resource.versions)}"
+        )
+        return [
+            Check(
+                SUBJECT,
+                "problem",
+                f"{message}: {api.means}",
+                "Find the grove-admission that knows it.",
+            )
+        ]
     return [Check(SUBJECT, api.absent, f"{resource} is not installed: {api.means}", api.remedy)]
 
 
@@ -105,15 +145,17 @@ async def _other_versions(read: Read, resource: Resource) -> list[str]:
 
 
 def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:
-    """A problem for each CRD of `groups` that is not established, by the name of the CRD, and a warning for each one
-    that is established with fewer names than its spec has."""
+    """A problem for each CRD of `groups` that is not established, by the name of the CRD, and a
+    warning for each one that is established with fewer names than its spec has.
+    """
     in_groups = [crd for crd in crds if crd["spec"]["group"] in groups]
     checks = {crd["metadata"]["name"]: _check_crd(crd, in_groups) for crd in in_groups}
     return {name: check for name, check in checks.items() if check is not None}
 
 
 def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
-    name, conditions = crd["metadata"]["name"], _conditions(crd)
+    name = crd["metadata"]["name"]
+    conditions = _conditions(crd)
     if not conditions:
         return None
     served = (conditions.get("Established") or {}).get("status") == "True"
@@ -121,18 +163,37 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
     if accepted.get("status") == "False":
         taken_by = _conflicts(crd, others)
         by = f" by {', '.join(taken_by)}" if taken_by else ""
-        state = "is served without all of its names" if served else "is not established, and its API is not served"
+        state = (
+            "is served without all of its names"
+            if served
+            else "is not established, and its API is not served"
+        )
         message = f"CRD {name} {state}: {accepted.get('message')}{by} ({accepted.get('reason')})"
-        return Check(SUBJECT, "warning" if served else "problem", message, _remedy(name, taken_by, accepted))
+        return Check(
+            SUBJECT, "warning" if served else "problem", message, _remedy(name, taken_by, accepted)
+        )
     if served:
         return None
-    reasons = "; ".join(f"{kind}={item.get('status')}: {item.get('message')}" for kind, item in conditions.items())
-    remedy = f"See kubectl describe crd {name}. If it is being deleted, its objects wait for their finalizers."
-    return Check(SUBJECT, "problem", f"CRD {name} is not established, and its API is not served: {reasons}", remedy)
+    reasons = "; ".join(
+        f"{kind}={item.get('status')}: {item.get('message')}" for kind, item in conditions.items()
+    )
+    remedy = (
+        f"See kubectl describe crd {name}. If it is being deleted, its objects wait for their"
+        " finalizers."
+    )
+    return Check(
+        SUBJECT,
+        "problem",
+        f"CRD {name} is not established, and its API is not served: {reasons}",
+        remedy,
+    )
 
 
 def _conditions(crd: Object) -> dict[str, Object]:
-    return {condition["type"]: condition for condition in (crd.get("status") or {}).get("conditions") or ()}
+    return {
+        condition["type"]: condition
+        for condition in (crd.get("status") or {}).get("conditions") or ()
+    }
 
 
 def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
@@ -148,19 +209,35 @@ def _conflicts(crd: Object, others: Iterable[Object]) -> list[str]:
 
 
 def _names(names: Mapping[str, Any]) -> Iterator[str]:
-    yield from (str(names[field]) for field in ("plural", "singular", "kind", "listKind") if names.get(field))
+    yield from (
+        str(names[field])
+        for field in ("plural", "singular", "kind", "listKind")
+        if names.get(field)
+    )
     yield from names.get("shortNames") or ()
 
 
 def _remedy(name: str, taken_by: Sequence[str], accepted: Object) -> str:
-    """How to correct a CRD. If another CRD gives up a name, the API server examines a CRD whose spec has names that
-    were not accepted. If the CRD itself gives up the name, it is not examined again, and has to be created anew."""
+    """How to correct a CRD.
+
+    If another CRD gives up a name, the API server examines a CRD whose spec has names that were not
+    accepted. If the CRD itself gives up the name, it is not examined again, and has to be created
+    anew.
+    """
     if accepted.get("reason") != "ShortNamesConflict":
-        return f"Delete the CRD that is not used: kubectl delete crd {name}, or {' or '.join(taken_by) or 'the other'}."
+        return (
+            f"Delete the CRD that is not used: kubectl delete crd {name}, or"
+            f" {' or '.join(taken_by) or 'the other'}."
+        )
     anew = f"kubectl delete crd {name} (it was never served, and so has no objects)"
     if name == str(kinds.CLUSTER_TOPOLOGY):
-        return f"Create it anew without short names: {anew}; kubectl apply -k manifests/prerequisites."
+        return (
+            f"Create it anew without short names: {anew}; kubectl apply -k manifests/prerequisites."
+        )
     if not taken_by:
         return f"Create it anew: {anew}; then apply it again."
     patch = '[{"op": "remove", "path": "/spec/names/shortNames"}]'
-    return f"Remove the short names of the other one: kubectl patch crd {taken_by[0]} --type=json -p '{patch}'"
+    return (
+        f"Remove the short names of the other one: kubectl patch crd {taken_by[0]} --type=json -p"
+        f" '{patch}'"
+    )

@@ -1,4 +1,6 @@
-"""The serving certificate: whether it is valid, and whether the caBundles of the webhooks verify it."""
+"""The serving certificate: whether it is valid, and whether the caBundles of the webhooks verify
+it.
+"""
 
 import asyncio
 import base64
@@ -20,33 +22,44 @@ from app.objects.resource import SECRET
 
 SUBJECT = "certificate"
 _KEEPER = (
-    "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
+    "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector."
+    " Else: put the CA there."
 )
 _STORED: Mapping[CertificateMode, str] = {
-    "self-managed": "A running replica creates and renews it: see kubectl -n {namespace} logs "
-    "deployment/grove-admission. To have it created anew: kubectl -n {namespace} delete secret {name}.",
-    "files": "Whoever keeps the certificate writes it. cert-manager: see kubectl -n {namespace} describe certificate. "
-    "If another Secret is mounted, set certificates.secretName to it.",
+    "self-managed": (
+        "A running replica creates and renews it: see kubectl -n {namespace} logs"
+        " deployment/grove-admission. To have it created anew: kubectl -n {namespace} delete secret"
+        " {name}."
+    ),
+    "files": (
+        "Whoever keeps the certificate writes it. cert-manager: see kubectl -n {namespace} describe"
+        " certificate. If another Secret is mounted, set certificates.secretName to it."
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """The result of a handshake. `refused` means that the certificate was not verified, and `unreachable` that no TLS
-    server answered, each with the reason."""
+    """The result of a handshake.
+
+    `refused` means that the certificate was not verified, and `unreachable` that no TLS server
+    answered, each with the reason.
+    """
 
     outcome: Literal["trusted", "refused", "unreachable"]
     reason: str = ""
 
 
 Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
-"""Connects to an address and port, and verifies the certificate for a name with a CA bundle (PEM)."""
+"""Connects to an address and port, and verifies the certificate for a name with a CA bundle (PEM).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of webhooks: the `name` and `port` of a URL or, with port 0, the name in the certificate of a
-    Service."""
+    """The target of webhooks: the `name` and `port` of a URL or, with port 0, the name in the
+    certificate of a Service.
+    """
 
     name: str
     port: int = 0
@@ -68,8 +81,10 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The certificate in the Secret, or the reason why there is none. `is_readable` is False if the Secret could not be
-    read."""
+    """The certificate in the Secret, or the reason why there is none.
+
+    `is_readable` is False if the Secret could not be read.
+    """
 
     tls_crt: bytes | None
     reason: str = ""
@@ -82,7 +97,9 @@ def bundles_of(configurations: Iterable[Mapping[str, Any]]) -> list[Bundle]:
     for configuration in configurations:
         for webhook in configuration.get("webhooks") or ():
             client = webhook.get("clientConfig") or {}
-            webhooks.setdefault((client.get("caBundle") or "", _target(client)), []).append(webhook["name"])
+            webhooks.setdefault((client.get("caBundle") or "", _target(client)), []).append(
+                webhook["name"]
+            )
     return [Bundle(bundle, target, tuple(names)) for (bundle, target), names in webhooks.items()]
 
 
@@ -115,25 +132,36 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
     if shown.tls_crt is None:
         if not shown.is_readable:
             return []  # reported if it is needed to compare with
-        return [Check(SUBJECT, "problem" if mode == "self-managed" else "warning", shown.reason, keeper)]
+        return [
+            Check(SUBJECT, "problem" if mode == "self-managed" else "warning", shown.reason, keeper)
+        ]
     try:
         end = inspect(split_bundle(shown.tls_crt)[0]).not_after
     except (ValueError, IndexError):
-        return [Check(SUBJECT, "problem", f"tls.crt of Secret {secret} is no PEM certificate", keeper)]
+        return [
+            Check(SUBJECT, "problem", f"tls.crt of Secret {secret} is no PEM certificate", keeper)
+        ]
     if end <= now:
         message = f"the certificate of Secret {secret} expired at {end.isoformat()}"
         return [Check(SUBJECT, "problem", message, keeper)]
-    return [Check(SUBJECT, "ok", f"the certificate of Secret {secret} is valid until {end.isoformat()}")]
+    return [
+        Check(SUBJECT, "ok", f"the certificate of Secret {secret} is valid until {end.isoformat()}")
+    ]
 
 
 async def check_bundle(
     bundle: Bundle, endpoints: Iterable[Endpoint], shown: Shown, shake: Shake, now: datetime
 ) -> list[Check]:
-    """The problems of a caBundle. If it has none, whether it verifies the certificates of the `endpoints` of the
-    Service. If no endpoint can be reached from here, whether it verifies the certificate in the Secret."""
+    """The problems of a caBundle.
+
+    If it has none, whether it verifies the certificates of the `endpoints` of the Service. If no
+    endpoint can be reached from here, whether it verifies the certificate in the Secret.
+    """
     cas = _readable(bundle)
     if isinstance(cas, str):
-        return [Check(SUBJECT, "problem", f"{bundle.what} {cas}: API servers refuse to call", _KEEPER)]
+        return [
+            Check(SUBJECT, "problem", f"{bundle.what} {cas}: API servers refuse to call", _KEEPER)
+        ]
     validity = _validity(bundle, cas, now)
     if validity.status == "problem":
         return [validity]
@@ -141,13 +169,24 @@ async def check_bundle(
     places = [Endpoint(target.name, target.port)] if target.port else list(endpoints)
     pem = b"".join(cas)
     shaken = [(place, await shake(place.address, place.port, target.name, pem)) for place in places]
-    checks = [_judge(bundle, place, result) for place, result in shaken if result.outcome != "unreachable"]
+    checks = [
+        _judge(bundle, place, result) for place, result in shaken if result.outcome != "unreachable"
+    ]
     if not checks:
         reasons = [f"{place.address}:{place.port}: {result.reason}" for place, result in shaken]
-        return [validity, _compare(bundle, pem, shown, now, "; ".join(reasons) or "there is no endpoint")]
-    unreached = [f"{place.address}:{place.port}" for place, result in shaken if result.outcome == "unreachable"]
+        return [
+            validity,
+            _compare(bundle, pem, shown, now, "; ".join(reasons) or "there is no endpoint"),
+        ]
+    unreached = [
+        f"{place.address}:{place.port}"
+        for place, result in shaken
+        if result.outcome == "unreachable"
+    ]
     if unreached:
-        checks.append(Check(SUBJECT, "warning", f"can't be reached from here: {', '.join(unreached)}"))
+        checks.append(
+            Check(SUBJECT, "warning", f"can't be reached from here: {', '.join(unreached)}")
+        )
     return [validity, *checks]
 
 
@@ -162,7 +201,9 @@ def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
 
 
 def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
-    ends = [info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after]
+    ends = [
+        info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after
+    ]
     if not ends:
         return Check(SUBJECT, "problem", f"{bundle.what} has no CA that is valid now", _KEEPER)
     message = f"{bundle.what}: {len(ends)} valid of {len(cas)}, until {max(ends).isoformat()}"
@@ -172,28 +213,49 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
 def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
     where = f"{place.address}:{place.port}"
     if result.outcome == "trusted":
-        return Check(SUBJECT, "ok", f"{where} shows a certificate for {bundle.target.name} that {bundle.what} leads to")
-    message = f"{where} shows a certificate that {bundle.what} doesn't verify as {bundle.target.name}: {result.reason}"
+        return Check(
+            SUBJECT,
+            "ok",
+            f"{where} shows a certificate for {bundle.target.name} that {bundle.what} leads to",
+        )
+    message = (
+        f"{where} shows a certificate that {bundle.what} doesn't verify as {bundle.target.name}:"
+        f" {result.reason}"
+    )
     return Check(SUBJECT, "problem", message, _KEEPER)
 
 
 def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached: str) -> Check:
     if shown.tls_crt is None:
-        message = f"no server could be reached ({unreached}), and {shown.reason}: not compared with {bundle.what}"
+        message = (
+            f"no server could be reached ({unreached}), and {shown.reason}: not compared with"
+            f" {bundle.what}"
+        )
         return Check(
-            SUBJECT, "unknown", message, "Run this inside the cluster, or as somebody who may read the Secret."
+            SUBJECT,
+            "unknown",
+            message,
+            "Run this inside the cluster, or as somebody who may read the Secret.",
         )
     findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
     if findings:
-        return Check(SUBJECT, "problem", f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}", _KEEPER)
+        return Check(
+            SUBJECT,
+            "problem",
+            f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}",
+            _KEEPER,
+        )
     message = (
-        f"{bundle.what} verifies tls.crt of the Secret as {bundle.target.name} (no server was reached: {unreached})"
+        f"{bundle.what} verifies tls.crt of the Secret as {bundle.target.name} (no server was"
+        f" reached: {unreached})"
     )
     return Check(SUBJECT, "ok", message)
 
 
 async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: float) -> Handshake:
-    """Connects to `host`, and verifies its certificate for `name` with the CAs in `ca_bundle` (PEM)."""
+    """Connects to `host`, and verifies its certificate for `name` with the CAs in `ca_bundle`
+    (PEM).
+    """
     context = ssl.create_default_context(cadata=ca_bundle.decode("ascii"))
     try:
         async with asyncio.timeout(seconds):

@@ -17,10 +17,12 @@ async def check_claims(client: Client, configuration: Configuration) -> list[Che
     """Checks of the configured form of claims, and of the stored claims. Raises ClusterError."""
     classes = {obj["metadata"]["name"] for obj in await list_all(client, DEVICE_CLASS)}
     checks: list[Check] = []
-    if configuration.mnnvl.claim_mode == "shared" and unallocatable([DEFAULT_DEVICE_CLASS], classes):
+    if configuration.mnnvl.claim_mode == "shared" and unallocatable(
+        [DEFAULT_DEVICE_CLASS], classes
+    ):
         message = (
-            f'mnnvl.claimMode is "shared", but DeviceClass "{DEFAULT_DEVICE_CLASS}" does not exist: claims that name '
-            f"no other class can never be allocated"
+            f'mnnvl.claimMode is "shared", but DeviceClass "{DEFAULT_DEVICE_CLASS}" does not exist:'
+            " claims that name no other class can never be allocated"
         )
         remedy = "Set mnnvl.claimMode to auto, or create the DeviceClass."
         checks.append(Check(SUBJECT, "problem", message, remedy))
@@ -28,7 +30,9 @@ async def check_claims(client: Client, configuration: Configuration) -> list[Che
     for obj in await list_all(client, RESOURCE_CLAIM, f"{MNNVL_MANAGED}=true"):
         name = unallocatable(awaited_classes(obj), classes)
         if name:
-            waiting.setdefault(name, []).append(f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}")
+            waiting.setdefault(name, []).append(
+                f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
+            )
     checks += [_never_allocated(name, claims) for name, claims in sorted(waiting.items())]
     return checks or [Check(SUBJECT, "ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
 
@@ -39,7 +43,7 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
         f"{listed(sorted(claims), _SHOWN)}"
     )
     remedy = (
-        "Create the DeviceClass, or use mnnvl.claimMode: auto and make their PodCliques anew, which then get claims "
-        "that the driver serves."
+        "Create the DeviceClass, or use mnnvl.claimMode: auto and make their PodCliques anew, which"
+        " then get claims that the driver serves."
     )
     return Check(SUBJECT, "problem", message, remedy)

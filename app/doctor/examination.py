@@ -1,4 +1,7 @@
-"""All checks in their order. If something cannot be read, a check says so, and the next checks follow."""
+"""All checks in their order.
+
+If something cannot be read, a check says so, and the next checks follow.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable
@@ -7,7 +10,18 @@ from datetime import datetime
 
 from app import __version__
 from app.config.schema import Configuration
-from app.doctor import apis, certificate, claims, grove, leader, permissions, replicas, service, topology, webhooks
+from app.doctor import (
+    apis,
+    certificate,
+    claims,
+    grove,
+    leader,
+    permissions,
+    replicas,
+    service,
+    topology,
+    webhooks,
+)
 from app.doctor.apis import Read
 from app.doctor.certificate import Shake
 from app.doctor.report import Check
@@ -21,8 +35,10 @@ _ASK = "Look as somebody who may read it, and see whether the API server is well
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """The cluster and the installation. If `is_server` is true, this process has the service account of the server.
-    `now` is in UTC."""
+    """The cluster and the installation.
+
+    If `is_server` is true, this process has the service account of the server. `now` is in UTC.
+    """
 
     client: Client
     read: Read
@@ -34,18 +50,24 @@ class Patient:
 
 async def examine(patient: Patient) -> list[Check]:
     """All checks, by subject."""
-    client, configuration = patient.client, patient.configuration
+    client = patient.client
+    configuration = patient.configuration
     checks = await _attempted(apis.SUBJECT, apis.check_apis(client, patient.read))
     installed: list[Object] = []
     checks += [check async for check in _webhooks(patient, installed)]
     answering, endpoints = await _service(patient, installed)
     checks += answering
     settings = configuration.certificates
-    checks += await _attempted(replicas.SUBJECT, replicas.check_replicas(client, settings.namespace, __version__))
+    checks += await _attempted(
+        replicas.SUBJECT, replicas.check_replicas(client, settings.namespace, __version__)
+    )
     checks += await _attempted(certificate.SUBJECT, _certificates(patient, installed, endpoints))
     cluster_topology = configuration.cluster_topology
-    needs, namespace = permissions.needs_of(configuration), None if patient.is_server else settings.namespace
-    checks += await _attempted(permissions.SUBJECT, permissions.check_permissions(client, needs, namespace))
+    needs = permissions.needs_of(configuration)
+    namespace = None if patient.is_server else settings.namespace
+    checks += await _attempted(
+        permissions.SUBJECT, permissions.check_permissions(client, needs, namespace)
+    )
     election = configuration.leader_election
     checks += await _attempted(leader.SUBJECT, leader.check_leader(client, election, patient.now))
     topology_checks = topology.check_topology(
@@ -67,8 +89,12 @@ async def _attempted(subject: str, looking: Awaitable[list[Check]]) -> list[Chec
 async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[Check]:
     """The checks of both webhook configurations. Those that exist are added to `installed`."""
     settings = patient.configuration.certificates
-    desired = webhook_configurations(ServiceTarget(settings.namespace, settings.service_name), settings.namespace)
-    for resource, configuration in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), desired, strict=True):
+    desired = webhook_configurations(
+        ServiceTarget(settings.namespace, settings.service_name), settings.namespace
+    )
+    for resource, configuration in zip(
+        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), desired, strict=True
+    ):
         stored: Object | None = None
         others: list[Object] = []
         try:
@@ -78,11 +104,16 @@ async def _webhooks(patient: Patient, installed: list[Object]) -> AsyncIterator[
             with contextlib.suppress(ClusterError):
                 others = (await patient.client.list(resource, limit=0)).items
         except ClusterError as error:
-            message = f"{resource.kind} {settings.webhook_configurations} could not be read: {error.message}"
+            message = (
+                f"{resource.kind} {settings.webhook_configurations} could not be read:"
+                f" {error.message}"
+            )
             yield Check(webhooks.SUBJECT, "unknown", message, _ASK)
             continue
         metadata = {**configuration["metadata"], "name": settings.webhook_configurations}
-        for check in webhooks.check_webhooks(stored, {**configuration, "metadata": metadata}, others):
+        for check in webhooks.check_webhooks(
+            stored, {**configuration, "metadata": metadata}, others
+        ):
             yield check
 
 
@@ -91,12 +122,18 @@ async def _service(patient: Patient, installed: list[Object]) -> tuple[list[Chec
     if installed and not service.is_called(installed):
         return [Check(service.SUBJECT, "ok", "the webhooks call URLs, no Service")], []
     try:
-        return await service.check_service(patient.client, settings.namespace, settings.service_name)
+        return await service.check_service(
+            patient.client, settings.namespace, settings.service_name
+        )
     except ClusterError as error:
-        return [Check(service.SUBJECT, "unknown", f"could not be looked at: {error.message}", _ASK)], []
+        return [
+            Check(service.SUBJECT, "unknown", f"could not be looked at: {error.message}", _ASK)
+        ], []
 
 
-async def _certificates(patient: Patient, installed: list[Object], endpoints: list[Endpoint]) -> list[Check]:
+async def _certificates(
+    patient: Patient, installed: list[Object], endpoints: list[Endpoint]
+) -> list[Check]:
     settings = patient.configuration.certificates
     bundles = certificate.bundles_of(installed)
     if not bundles:
@@ -107,5 +144,7 @@ async def _certificates(patient: Patient, installed: list[Object], endpoints: li
         secret = f"{settings.namespace}/{settings.secret_name}"
         checks += certificate.check_stored(shown, secret, settings.mode, patient.now)
     for bundle in bundles:
-        checks += await certificate.check_bundle(bundle, endpoints, shown, patient.shake, patient.now)
+        checks += await certificate.check_bundle(
+            bundle, endpoints, shown, patient.shake, patient.now
+        )
     return checks

@@ -1,4 +1,5 @@
-"""Grove's operator: its authorizer, its topology feature, and its right to write the managed ClusterTopology.
+"""Grove's operator: its authorizer, its topology feature, and its right to write the managed
+ClusterTopology.
 
 Grove's chart keeps the operator's configuration in a ConfigMap with the label
 `app.kubernetes.io/component: operator-configmap`:
@@ -36,18 +37,30 @@ class Operator:
 
 
 async def check_grove(client: Client, configuration: Configuration) -> list[Check]:
-    """The settings of Grove that conflict with this installation. If they cannot be read, the settings to look for."""
+    """The settings of Grove that conflict with this installation.
+
+    If they cannot be read, the settings to look for.
+    """
     users = _users(None, configuration)
     try:
-        authorizer = _find_webhook((await client.list(VALIDATING_WEBHOOKS, limit=0)).items, AUTHORIZER)
+        authorizer = _find_webhook(
+            (await client.list(VALIDATING_WEBHOOKS, limit=0)).items, AUTHORIZER
+        )
     except ClusterError as error:
         return [_unknown("webhooks", error, configuration), *users]
     try:
         operator = await _read_operator(client)
     except ClusterError as error:
-        return [_unknown("configuration", error, configuration), *_authorizer(authorizer, None, configuration), *users]
+        return [
+            _unknown("configuration", error, configuration),
+            *_authorizer(authorizer, None, configuration),
+            *users,
+        ]
     if operator is None and authorizer is None:
-        message = f"no configuration of its operator was found. If it runs, {_what_to_check(configuration)}"
+        message = (
+            "no configuration of its operator was found. If it runs,"
+            f" {_what_to_check(configuration)}"
+        )
         return [Check(SUBJECT, "ok", message), *users]
     return [
         *_authorizer(authorizer, operator, configuration),
@@ -59,18 +72,29 @@ async def check_grove(client: Client, configuration: Configuration) -> list[Chec
 def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Check:
     message = f"its {part} could not be read: {error.message}"
     remedy = "Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps."
-    return Check(SUBJECT, "unknown", message, f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.")
+    return Check(
+        SUBJECT,
+        "unknown",
+        message,
+        f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.",
+    )
 
 
 def _find_webhook(configurations: Iterable[Object], name: str) -> Object | None:
-    webhooks = (webhook for configuration in configurations for webhook in configuration.get("webhooks") or ())
+    webhooks = (
+        webhook
+        for configuration in configurations
+        for webhook in configuration.get("webhooks") or ()
+    )
     return next((webhook for webhook in webhooks if webhook.get("name") == name), None)
 
 
 async def _read_operator(client: Client) -> Operator | None:
     """The newest configuration of the operator. The chart creates a new ConfigMap for each."""
     stored = (await client.list(CONFIG_MAP, label_selector=_CONFIG_MAPS, limit=0)).items
-    for config_map in sorted(stored, key=lambda obj: str(obj["metadata"].get("creationTimestamp")), reverse=True):
+    for config_map in sorted(
+        stored, key=lambda obj: str(obj["metadata"].get("creationTimestamp")), reverse=True
+    ):
         settings = _settings((config_map.get("data") or {}).get("config.yaml"))
         if settings is not None:
             return Operator(config_map["metadata"]["namespace"], settings)
@@ -82,19 +106,25 @@ def _settings(text: Any) -> Mapping[str, Any] | None:
         settings = yaml.safe_load(text) if isinstance(text, str) else None
     except yaml.YAMLError:
         return None
-    return settings if isinstance(settings, dict) and settings.get("kind") == "OperatorConfiguration" else None
+    return (
+        settings
+        if isinstance(settings, dict) and settings.get("kind") == "OperatorConfiguration"
+        else None
+    )
 
 
 def _what_to_check(configuration: Configuration) -> str:
     enabled = str(configuration.cluster_topology.enabled).lower()
     account = own_account(configuration.certificates.namespace)
     return (
-        f"its topologyAwareScheduling.enabled must be {enabled}, and if its authorizer.enabled is true, its "
-        f"authorizer.exemptServiceAccountUserNames must have {account}"
+        f"its topologyAwareScheduling.enabled must be {enabled}, and if its authorizer.enabled is"
+        f" true, its authorizer.exemptServiceAccountUserNames must have {account}"
     )
 
 
-def _authorizer(webhook: Object | None, operator: Operator | None, configuration: Configuration) -> list[Check]:
+def _authorizer(
+    webhook: Object | None, operator: Operator | None, configuration: Configuration
+) -> list[Check]:
     """Whether the authorizer lets our leader change PodGangs."""
     account = own_account(configuration.certificates.namespace)
     if webhook is None:
@@ -105,7 +135,8 @@ def _authorizer(webhook: Object | None, operator: Operator | None, configuration
     exempt = settings.get("exemptServiceAccountUserNames")
     if operator is None or not settings:
         message = (
-            f"its authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless {account} is exempt, "
+            f"its authorizer ({AUTHORIZER}) is on, and its configuration is not known: unless"
+            f" {account} is exempt, "
         )
         return [Check(SUBJECT, "warning", message + denied, remedy)]
     if account in (exempt if isinstance(exempt, list) else ()):
@@ -115,23 +146,40 @@ def _authorizer(webhook: Object | None, operator: Operator | None, configuration
 
 
 def _topology(operator: Operator | None, configuration: Configuration) -> list[Check]:
-    """Whether Grove's topology feature is on, with our levels if its release has levels in the configuration."""
+    """Whether Grove's topology feature is on, with our levels if its release has levels in the
+    configuration.
+    """
     if operator is None or not configuration.cluster_topology.enabled:
         return []
     settings = operator.section("topologyAwareScheduling")
     if settings.get("enabled") is not True:
         message = (
-            "its topology feature is off: its operator deletes the managed ClusterTopology at each start, and its "
-            "webhook rejects PodCliqueSets with topology constraints"
+            "its topology feature is off: its operator deletes the managed ClusterTopology at each"
+            " start, and its webhook rejects PodCliqueSets with topology constraints"
         )
-        return [Check(SUBJECT, "problem", message, f"Set config.topologyAwareScheduling.enabled: true {_UPGRADE}.")]
+        return [
+            Check(
+                SUBJECT,
+                "problem",
+                message,
+                f"Set config.topologyAwareScheduling.enabled: true {_UPGRADE}.",
+            )
+        ]
     theirs = settings.get("levels")
     if isinstance(theirs, list):
         ours = {level.domain: level.key for level in configuration.levels}
-        levels = {level.get("domain"): level.get("key") for level in theirs if isinstance(level, dict)}
+        levels = {
+            level.get("domain"): level.get("key") for level in theirs if isinstance(level, dict)
+        }
         if levels != ours:
-            message = f"its topology levels are {_listed(levels)}; the configuration here has {_listed(ours)}"
-            remedy = f"Set the same levels as config.topologyAwareScheduling.levels {_UPGRADE}, or change ours."
+            message = (
+                f"its topology levels are {_listed(levels)}; the configuration here has"
+                f" {_listed(ours)}"
+            )
+            remedy = (
+                f"Set the same levels as config.topologyAwareScheduling.levels {_UPGRADE}, or"
+                " change ours."
+            )
             return [Check(SUBJECT, "problem", message, remedy)]
     return [Check(SUBJECT, "ok", "its topology feature is on")]
 
@@ -141,7 +189,9 @@ def _listed(levels: Mapping[Any, Any]) -> str:
 
 
 def _users(operator: Operator | None, configuration: Configuration) -> list[Check]:
-    """Whether Grove's operator may write the managed ClusterTopology: it exits if this is denied at its start."""
+    """Whether Grove's operator may write the managed ClusterTopology: it exits if this is denied at
+    its start.
+    """
     users = configuration.authorization.authorized_users
     if operator is None:
         if any(user.endswith(f":{OPERATOR}") for user in users):
@@ -150,13 +200,18 @@ def _users(operator: Operator | None, configuration: Configuration) -> list[Chec
     else:
         named = operator.section("authorizer").get("reconcilerServiceAccountUserName")
         account = (
-            named if isinstance(named, str) and named else f"system:serviceaccount:{operator.namespace}:{OPERATOR}"
+            named
+            if isinstance(named, str) and named
+            else f"system:serviceaccount:{operator.namespace}:{OPERATOR}"
         )
         if account in users:
             return [Check(SUBJECT, "ok", f"{account} may write the managed ClusterTopology")]
     message = (
-        f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not write the managed "
-        "ClusterTopology at its start"
+        f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not"
+        " write the managed ClusterTopology at its start"
     )
-    remedy = "Add it to authorization.authorizedUsers of the configuration here, beside our own account, and restart."
+    remedy = (
+        "Add it to authorization.authorizedUsers of the configuration here, beside our own account,"
+        " and restart."
+    )
     return [Check(SUBJECT, "problem", message, remedy)]

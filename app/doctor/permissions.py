@@ -13,15 +13,20 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
 SUBJECT = "permissions"
 _REMEDY = "Apply manifests/base/rbac.yaml."
-_NAMED = 'Its rule must have resourceNames: ["{name}"], as it is stored: a tool may have renamed it.'
+_NAMED = (
+    'Its rule must have resourceNames: ["{name}"], as it is stored: a tool may have renamed it.'
+)
 _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Verbs on a resource (`plural` or `plural/subresource`) in `namespace`, or in all namespaces. With a `name`, they
-    are on this object only. Without an `optional` permission, the server works with less information."""
+    """Verbs on a resource (`plural` or `plural/subresource`) in `namespace`, or in all namespaces.
+
+    With a `name`, they are on this object only. Without an `optional` permission, the server works
+    with less information.
+    """
 
     group: str
     resource: str
@@ -32,7 +37,9 @@ class Need:
     optional: bool = False
 
     def __str__(self) -> str:
-        return ".".join(filter(None, (self.resource, self.group))) + (f' "{self.name}"' if self.name else "")
+        return ".".join(filter(None, (self.resource, self.group))) + (
+            f' "{self.name}"' if self.name else ""
+        )
 
 
 _ALWAYS = (
@@ -41,16 +48,38 @@ _ALWAYS = (
     Need("grove.io", "podcliquesets", _READ, "verdicts"),
     Need("grove.io", "podcliques", _WATCH, "restoring and collecting MNNVL resources"),
     Need("resource.k8s.io", "deviceclasses", _WATCH, "the form of MNNVL claims"),
-    Need("grove.io", "clustertopologies", (*_READ, "create", "patch", "delete"), "the managed ClusterTopology"),
+    Need(
+        "grove.io",
+        "clustertopologies",
+        (*_READ, "create", "patch", "delete"),
+        "the managed ClusterTopology",
+    ),
     Need("grove.io", "clustertopologies/status", ("patch",), "its Ready condition"),
-    Need("grove.io", "clustertopologybindings", (*_READ, "create", "patch"), "the managed ClusterTopologyBinding"),
+    Need(
+        "grove.io",
+        "clustertopologybindings",
+        (*_READ, "create", "patch"),
+        "the managed ClusterTopologyBinding",
+    ),
     Need("grove.io", "clustertopologybindings/status", ("patch",), "the condition LevelsCovered"),
     Need("grove.io", "clustertopologies/finalizers", ("update",), "owning the KAI Topology"),
-    Need("grove.io", "podcliquesets/status", ("patch",), "the condition TopologyConstraintSatisfied"),
-    Need("grove.io", "podcliquesets/finalizers", ("update",), "MNNVL resources that a PodCliqueSet owns"),
+    Need(
+        "grove.io", "podcliquesets/status", ("patch",), "the condition TopologyConstraintSatisfied"
+    ),
+    Need(
+        "grove.io",
+        "podcliquesets/finalizers",
+        ("update",),
+        "MNNVL resources that a PodCliqueSet owns",
+    ),
     Need("kai.scheduler", "topologies", (*_READ, "create", "delete"), "the KAI Topology"),
     Need("scheduler.grove.io", "podgangs", (*_READ, "patch"), "constraints for the scheduler"),
-    Need("scheduler.grove.io", "podgangs/finalizers", ("update",), "MNNVL resources that a PodGang owns"),
+    Need(
+        "scheduler.grove.io",
+        "podgangs/finalizers",
+        ("update",),
+        "MNNVL resources that a PodGang owns",
+    ),
     Need("resource.nvidia.com", "computedomains", (*_READ, "create", "patch", "delete"), "MNNVL"),
     Need("resource.k8s.io", "resourceclaims", (*_READ, "create", "patch", "delete"), "MNNVL"),
     Need("events.k8s.io", "events", ("create", "patch"), "events"),
@@ -61,7 +90,15 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "batch": ("cronjobs", "jobs"),
     "grove.io": ("podcliques", "podcliquescalinggroups"),
     "jobset.x-k8s.io": ("jobsets",),
-    "kubeflow.org": ("jaxjobs", "mpijobs", "notebooks", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs"),
+    "kubeflow.org": (
+        "jaxjobs",
+        "mpijobs",
+        "notebooks",
+        "paddlejobs",
+        "pytorchjobs",
+        "tfjobs",
+        "xgboostjobs",
+    ),
     "leaderworkerset.x-k8s.io": ("leaderworkersets",),
     "nvidia.com": ("dynamographdeployments",),
     "ray.io": ("rayclusters", "rayjobs", "rayservices"),
@@ -85,38 +122,66 @@ _WORKLOADS = (
 
 
 def needs_of(configuration: Configuration) -> list[Need]:
-    """The permissions that a server with this configuration needs. RBAC cannot limit `create` to a name."""
+    """The permissions that a server with this configuration needs.
+
+    RBAC cannot limit `create` to a name.
+    """
     needs = [*_ALWAYS, *(_WORKLOADS if configuration.workloads.enabled else ())]
-    lease, certificates = configuration.leader_election, configuration.certificates
+    lease = configuration.leader_election
+    certificates = configuration.certificates
     if configuration.mnnvl.collect_after_seconds:
         needs.append(Need("", "pods", ("list",), "collecting MNNVL resources that no Pod uses"))
     if lease.enabled:
         needs += [
             Need("coordination.k8s.io", "leases", ("create",), "leader election", lease.namespace),
-            Need("coordination.k8s.io", "leases", ("get", "patch"), "leader election", lease.namespace, lease.name),
+            Need(
+                "coordination.k8s.io",
+                "leases",
+                ("get", "patch"),
+                "leader election",
+                lease.namespace,
+                lease.name,
+            ),
         ]
     if certificates.mode == "self-managed":
-        group, name, verbs = "admissionregistration.k8s.io", certificates.webhook_configurations, (*_READ, "patch")
+        group = "admissionregistration.k8s.io"
+        name = certificates.webhook_configurations
+        verbs = (*_READ, "patch")
         needs += [
             Need(group, "mutatingwebhookconfigurations", verbs, "caBundles", name=name),
             Need(group, "validatingwebhookconfigurations", verbs, "caBundles", name=name),
             Need("", "secrets", ("create",), "certificates", certificates.namespace),
-            Need("", "secrets", verbs, "certificates", certificates.namespace, certificates.secret_name),
+            Need(
+                "",
+                "secrets",
+                verbs,
+                "certificates",
+                certificates.namespace,
+                certificates.secret_name,
+            ),
         ]
     return needs
 
 
-async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> list[Check]:
-    """Reviews the access of our service account in `namespace`, or of this process if that is None. Raises
-    ClusterError, also if this process may not review the access of others."""
+async def check_permissions(
+    client: Client, needs: Sequence[Need], namespace: str | None
+) -> list[Check]:
+    """Reviews the access of our service account in `namespace`, or of this process if that is None.
+
+    Raises ClusterError, also if this process may not review the access of others.
+    """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
     missing: list[Check] = []
     for need in needs:
-        refused = [verb for verb in need.verbs if not await _is_allowed(client, need, verb, namespace)]
+        refused = [
+            verb for verb in need.verbs if not await _is_allowed(client, need, verb, namespace)
+        ]
         if refused:
             message = f"{subject} may not {', '.join(refused)} {need}: {need.purpose}"
             remedy = f"{_REMEDY} {_NAMED.format(name=need.name)}" if need.name else _REMEDY
-            missing.append(Check(SUBJECT, "warning" if need.optional else "problem", message, remedy))
+            missing.append(
+                Check(SUBJECT, "warning" if need.optional else "problem", message, remedy)
+            )
     count = sum(len(need.verbs) for need in needs)
     return missing or [Check(SUBJECT, "ok", f"{subject} may do all that is needed ({count} verbs)")]
 
@@ -128,7 +193,9 @@ async def _is_allowed(client: Client, need: Need, verb: str, namespace: str | No
 
 
 def access_review(need: Need, verb: str, namespace: str | None) -> Object:
-    """A SubjectAccessReview of our service account in `namespace`, or a SelfSubjectAccessReview if that is None."""
+    """A SubjectAccessReview of our service account in `namespace`, or a SelfSubjectAccessReview if
+    that is None.
+    """
     plural, _, subresource = need.resource.partition("/")
     attributes = {
         "group": need.group,
@@ -138,8 +205,14 @@ def access_review(need: Need, verb: str, namespace: str | None) -> Object:
         "name": need.name,
         "namespace": need.namespace,
     }
-    spec: Object = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+    spec: Object = {
+        "resourceAttributes": {key: value for key, value in attributes.items() if value}
+    }
     if namespace is not None:  # with the groups of every service account
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+        groups = [
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
+        ]
         spec |= {"user": own_account(namespace), "groups": groups}
     return {"spec": spec}

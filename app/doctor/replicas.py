@@ -14,8 +14,11 @@ _VERSION = re.compile(r":v?(\d+)\.(\d+)\.(\d+)$")
 
 
 async def check_replicas(client: Client, namespace: str, version: str) -> list[Check]:
-    """Checks of the Deployment `grove-admission`; none if it does not exist. Its image is compared with `version`,
-    which is that of this program. Raises ClusterError if the Deployment cannot be read."""
+    """Checks of the Deployment `grove-admission`; none if it does not exist.
+
+    Its image is compared with `version`, which is that of this program. Raises ClusterError if the
+    Deployment cannot be read.
+    """
     deployment = await find(client, DEPLOYMENT, NAME, namespace)
     if deployment is None:
         return []
@@ -35,8 +38,14 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
     if ready >= desired:
         return Check(SUBJECT, "ok", f"{title} has {ready} of {desired} replicas ready")
     reasons = sorted({reason async for reason in _reasons(client, namespace, deployment)})
-    message = f"{title} has {ready} of {desired} replicas ready{': ' if reasons else ''}{'; '.join(reasons)}"
-    remedy = f"See kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs deployment/{NAME}."
+    message = (
+        f"{title} has {ready} of {desired} replicas"
+        f" ready{': ' if reasons else ''}{'; '.join(reasons)}"
+    )
+    remedy = (
+        f"See kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs"
+        f" deployment/{NAME}."
+    )
     return Check(SUBJECT, "warning" if ready else "problem", message, remedy)
 
 
@@ -62,18 +71,30 @@ def _pod_reasons(status: Object) -> Iterator[str]:
 
 def _images(deployment: Object) -> list[str]:
     template = (deployment["spec"].get("template") or {}).get("spec") or {}
-    return [str(item.get("image", "")) for item in template.get("containers") or () if item.get("name") == NAME]
+    return [
+        str(item.get("image", ""))
+        for item in template.get("containers") or ()
+        if item.get("name") == NAME
+    ]
 
 
 def _age(image: str, version: str, namespace: str) -> list[Check]:
-    """A problem if the tag of the image is an older version than ours. Nothing if the tag is not a version."""
-    tagged, ours = _VERSION.search(image), _VERSION.search(f":{version}")
+    """A problem if the tag of the image is an older version than ours.
+
+    Nothing if the tag is not a version.
+    """
+    tagged = _VERSION.search(image)
+    ours = _VERSION.search(f":{version}")
     if tagged is None or ours is None or _numbers(tagged) >= _numbers(ours):
         return []
-    message = f"the replicas run {image}; the webhooks of {version} call paths that an older server does not have"
+    message = (
+        f"the replicas run {image}; the webhooks of {version} call paths that an older server does"
+        " not have"
+    )
     remedy = (
-        f"Apply the manifests of one version: kubectl -n {namespace} set image deployment/{NAME} "
-        f"{NAME}={image[: tagged.start()]}:{version}, or use the grove-admission of the replicas for this command."
+        f"Apply the manifests of one version: kubectl -n {namespace} set image deployment/{NAME}"
+        f" {NAME}={image[: tagged.start()]}:{version}, or use the grove-admission of the replicas"
+        " for this command."
     )
     return [Check(SUBJECT, "problem", message, remedy)]
 

@@ -1,4 +1,6 @@
-"""The results of checks, each with a status and, for a problem, a remedy; the exit code and the output."""
+"""The results of checks, each with a status and, for a problem, a remedy; the exit code and the
+output.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -10,8 +12,10 @@ Status = Literal["ok", "warning", "problem", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of a check. `unknown` means that it could not be made.
-    The names of the fields are those of the JSON."""
+    """The result of a check.
+
+    `unknown` means that it could not be made. The names of the fields are those of the JSON.
+    """
 
     subject: str
     status: Status

@@ -11,12 +11,12 @@ from app.objects.resource import ENDPOINT_SLICE, SERVICE
 SUBJECT = "service"
 _PORT = 443
 _ABSENT = (
-    "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of the webhooks to "
-    "that name."
+    "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of"
+    " the webhooks to that name."
 )
 _UNREADY = (
-    "See why its Pods aren't ready: their log says which check fails, and so does, beside `kubectl port-forward`, "
-    "`curl -k 'https://localhost:8443/readyz?verbose'`."
+    "See why its Pods aren't ready: their log says which check fails, and so does, beside `kubectl"
+    " port-forward`, `curl -k 'https://localhost:8443/readyz?verbose'`."
 )
 
 
@@ -30,17 +30,28 @@ class Endpoint:
 
 def is_called(configurations: Iterable[Object]) -> bool:
     """Whether a webhook of the configurations calls a Service and not a URL."""
-    webhooks = (webhook for configuration in configurations for webhook in configuration.get("webhooks") or ())
+    webhooks = (
+        webhook
+        for configuration in configurations
+        for webhook in configuration.get("webhooks") or ()
+    )
     return any("service" in (webhook.get("clientConfig") or {}) for webhook in webhooks)
 
 
-async def check_service(client: Client, namespace: str, name: str) -> tuple[list[Check], list[Endpoint]]:
-    """Checks of the Service, and its ready endpoints. Raises ClusterError if they cannot be read."""
+async def check_service(
+    client: Client, namespace: str, name: str
+) -> tuple[list[Check], list[Endpoint]]:
+    """Checks of the Service, and its ready endpoints.
+
+    Raises ClusterError if they cannot be read.
+    """
     title = f"Service {namespace}/{name}"
     service = await find(client, SERVICE, name, namespace)
     if service is None:
         return [Check(SUBJECT, "problem", f"{title} does not exist", _ABSENT)], []
-    port = next((item for item in service["spec"].get("ports") or () if item.get("port") == _PORT), None)
+    port = next(
+        (item for item in service["spec"].get("ports") or () if item.get("port") == _PORT), None
+    )
     if port is None:
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
         return [Check(SUBJECT, "problem", message, "Apply the manifests.")], []
@@ -60,8 +71,11 @@ def _judge(title: str, ready: int) -> Check:
 
 
 def _ready(endpoint_slice: Object, port_name: str) -> Iterator[Endpoint]:
-    """The ready endpoints of an EndpointSlice. Without the condition, an endpoint counts as ready:
-    https://kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1/."""
+    """The ready endpoints of an EndpointSlice.
+
+    Without the condition, an endpoint counts as ready:
+    https://kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1/.
+    """
     ports: list[dict[str, Any]] = endpoint_slice.get("ports") or []
     port = next((item.get("port") for item in ports if (item.get("name") or "") == port_name), None)
     for endpoint in endpoint_slice.get("endpoints") or ():

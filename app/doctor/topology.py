@@ -1,5 +1,6 @@
-"""The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology; the dialect of Grove's topology API,
-objects of a former dialect, and the conditions of the current objects."""
+"""The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology; the dialect of
+Grove's topology API, objects of a former dialect, and the conditions of the current objects.
+"""
 
 from collections.abc import Sequence
 
@@ -15,14 +16,19 @@ from app.rules.topology.dialect import Dialect
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned, level_labels
 from app.rules.topology.levels import Level
 
-SUBJECT, DIALECT = "topology", "dialect"
+SUBJECT = "topology"
+DIALECT = "dialect"
 _SHOWN = 5
 _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 
 
-async def check_topology(client: Client, name: str, *, enabled: bool, levels: Sequence[Level]) -> list[Check]:
-    """The checks of the topology. `levels` are those of the configuration, () if it is not known. Raises
-    ClusterError."""
+async def check_topology(
+    client: Client, name: str, *, enabled: bool, levels: Sequence[Level]
+) -> list[Check]:
+    """The checks of the topology.
+
+    `levels` are those of the configuration, () if it is not known. Raises ClusterError.
+    """
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
         return await _binding(client, name, dialect, levels if enabled else None)
@@ -30,18 +36,40 @@ async def check_topology(client: Client, name: str, *, enabled: bool, levels: Se
     if not enabled:
         return [_disabled(name, stored)]
     if stored is None:
-        message = f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all PodGangs, wait"
-        return [Check(SUBJECT, "problem", message, f"{_LEADER} Or, where topology support is off, give --config.")]
+        message = (
+            f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all"
+            " PodGangs, wait"
+        )
+        return [
+            Check(
+                SUBJECT,
+                "problem",
+                message,
+                f"{_LEADER} Or, where topology support is off, give --config.",
+            )
+        ]
     current = DESIGN.read_levels(stored)
     message = f"ClusterTopology {name}: {', '.join(level.domain for level in current)}"
-    return [_compared(message, current, levels), _ready(name, stored), *await _kai(client, name, stored)]
+    return [
+        _compared(message, current, levels),
+        _ready(name, stored),
+        *await _kai(client, name, stored),
+    ]
 
 
-async def _binding(client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None) -> list[Check]:
-    """The checks of the ClusterTopologyBinding. `configured` is None if topology support is disabled. Grove writes the
-    KAI Topology and most conditions of a binding."""
+async def _binding(
+    client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None
+) -> list[Check]:
+    """The checks of the ClusterTopologyBinding.
+
+    `configured` is None if topology support is disabled. Grove writes the KAI Topology and most
+    conditions of a binding.
+    """
     if configured is None:
-        message = "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them"
+        message = (
+            "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on"
+            " them"
+        )
         return [Check(SUBJECT, "ok", message)]
     title = f"ClusterTopologyBinding {name}"
     stored = await find(client, CLUSTER_TOPOLOGY_BINDING, name)
@@ -55,7 +83,9 @@ async def _binding(client: Client, name: str, dialect: Dialect, configured: Sequ
 def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
     if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
-        return Check(SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy)
+        return Check(
+            SUBJECT, "problem", f"{message}; the configuration has {_listed(configured)}", remedy
+        )
     return Check(SUBJECT, "ok", message)
 
 
@@ -72,8 +102,11 @@ def _disabled(name: str, stored: Object | None) -> Check:
 
 def _ready(name: str, topology: Object) -> Check:
     conditions = (topology.get("status") or {}).get("conditions") or []
-    ready: Object = next((condition for condition in conditions if condition.get("type") == READY), {})
-    status, message = ready.get("status"), ready.get("message") or "nothing has been said of it yet"
+    ready: Object = next(
+        (condition for condition in conditions if condition.get("type") == READY), {}
+    )
+    status = ready.get("status")
+    message = ready.get("message") or "nothing has been said of it yet"
     if status == "True":
         return Check(SUBJECT, "ok", f"ClusterTopology {name} is Ready")
     title = f"ClusterTopology {name} is not Ready: {message}"
@@ -90,8 +123,12 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
     if not is_owned(stored, topology["metadata"]["uid"]):
         message = f"{title} is not controlled by ClusterTopology {name}, and so is left as it is"
         return [Check(SUBJECT, "problem", message, "Delete it; it is made anew.")]
-    if level_labels(stored) != level_labels(desired_kai_topology(topology, DESIGN.read_levels(topology))):
-        return [Check(SUBJECT, "problem", f"{title} has other levels than the ClusterTopology", _LEADER)]
+    if level_labels(stored) != level_labels(
+        desired_kai_topology(topology, DESIGN.read_levels(topology))
+    ):
+        return [
+            Check(SUBJECT, "problem", f"{title} has other levels than the ClusterTopology", _LEADER)
+        ]
     return [Check(SUBJECT, "ok", f"{title} has the same levels")]
 
 
@@ -101,7 +138,9 @@ async def _kai(client: Client, name: str, topology: Object) -> list[Check]:
 async def check_dialects(client: Client) -> list[Check]:
     """The checks of the dialect. Raises ClusterError."""
     dialect = dialect_of(client)
-    checks = [Check(DIALECT, "ok", f'Grove\'s topology API is read in the dialect "{dialect.name}"')]
+    checks = [
+        Check(DIALECT, "ok", f'Grove\'s topology API is read in the dialect "{dialect.name}"')
+    ]
     if dialect.resource is not CLUSTER_TOPOLOGY:
         checks += await _former(client)
     return [*checks, *await _coverage(client, dialect), *await _stuck(client)]
@@ -111,10 +150,13 @@ async def _former(client: Client) -> list[Check]:
     names = [topology["metadata"]["name"] for topology in await list_all(client, CLUSTER_TOPOLOGY)]
     if not names:
         return []
-    message = f"ClusterTopologies are left over from a former release of Grove: {listed(sorted(names), _SHOWN)}"
+    message = (
+        "ClusterTopologies are left over from a former release of Grove:"
+        f" {listed(sorted(names), _SHOWN)}"
+    )
     remedy = (
-        "Delete the CRD clustertopologies.grove.io: their KAI Topologies go with them. Until then, a binding of the "
-        "same name is rejected."
+        "Delete the CRD clustertopologies.grove.io: their KAI Topologies go with them. Until then,"
+        " a binding of the same name is rejected."
     )
     return [Check(DIALECT, "warning", message, remedy)]
 
@@ -126,23 +168,34 @@ async def _coverage(client: Client, dialect: Dialect) -> list[Check]:
         covered: Object = next((item for item in conditions if item.get("type") == CONDITION), {})
         if covered.get("status") == "False":
             message = f"{dialect.resource.kind} {obj['metadata']['name']}: {covered.get('message')}"
-            checks.append(Check(DIALECT, "warning", message, "Correct the labels of the nodes, or the levels."))
+            checks.append(
+                Check(
+                    DIALECT, "warning", message, "Correct the labels of the nodes, or the levels."
+                )
+            )
     return checks
 
 
 async def _stuck(client: Client) -> list[Check]:
-    """ComputeDomains of Grove that were deleted and still have Grove's finalizer. Grove does not create others."""
+    """ComputeDomains of Grove that were deleted and still have Grove's finalizer.
+
+    Grove does not create others.
+    """
     stuck = [
         f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
         for obj in await list_all(client, COMPUTE_DOMAIN)
-        if obj["metadata"].get("deletionTimestamp") and GROVE_FINALIZER in (obj["metadata"].get("finalizers") or ())
+        if obj["metadata"].get("deletionTimestamp")
+        and GROVE_FINALIZER in (obj["metadata"].get("finalizers") or ())
     ]
     if not stuck:
         return []
     names = listed(sorted(stuck), _SHOWN)
-    message = f"ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others: {names}"
+    message = (
+        "ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others:"
+        f" {names}"
+    )
     remedy = (
-        f"Remove the finalizer {GROVE_FINALIZER}, then change the spec of the PodCliqueSet, such as its replicas: "
-        f"Grove then makes the ComputeDomain again."
+        f"Remove the finalizer {GROVE_FINALIZER}, then change the spec of the PodCliqueSet, such as"
+        " its replicas: Grove then makes the ComputeDomain again."
     )
     return [Check(DIALECT, "problem", message, remedy)]

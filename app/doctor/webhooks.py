@@ -1,5 +1,6 @@
-"""The installed webhook configurations: what is rejected while the server is down, and how they differ from those that
-this version installs. Their caBundles are checked in `certificate`."""
+"""The installed webhook configurations: what is rejected while the server is down, and how they
+differ from those that this version installs. Their caBundles are checked in `certificate`.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,15 +11,24 @@ from app.doctor.report import Check
 SUBJECT = "webhooks"
 _INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
 _NAME_LABEL = "kubernetes.io/metadata.name"
-_DEFAULTS: Mapping[str, Any] = {"objectSelector": {}, "namespaceSelector": {}, "reinvocationPolicy": "Never"}
+_DEFAULTS: Mapping[str, Any] = {
+    "objectSelector": {},
+    "namespaceSelector": {},
+    "reinvocationPolicy": "Never",
+}
 """The defaults of the API server."""
 
 Object = Mapping[str, Any]
 
 
-def check_webhooks(installed: Object | None, desired: Object, others: Iterable[Object] = ()) -> list[Check]:
-    """The checks of a webhook configuration. `installed` is the stored one, or None. `others` are the stored
-    configurations of the same kind, one of which may have the webhooks under another name."""
+def check_webhooks(
+    installed: Object | None, desired: Object, others: Iterable[Object] = ()
+) -> list[Check]:
+    """The checks of a webhook configuration.
+
+    `installed` is the stored one, or None. `others` are the stored configurations of the same kind,
+    one of which may have the webhooks under another name.
+    """
     title = f"{desired['kind']} {desired['metadata']['name']}"
     if installed is None:
         return [_missing(title, desired, others)]
@@ -42,9 +52,20 @@ def _missing(title: str, desired: Object, others: Iterable[Object]) -> Check:
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
-        return Check(SUBJECT, "problem", f"{title} is not installed: nothing is checked or injected", _INSTALL)
-    message = f"{title} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is written"
-    remedy = f"Set certificates.webhookConfigurations to {names[0]} in the configuration, or rename that one."
+        return Check(
+            SUBJECT,
+            "problem",
+            f"{title} is not installed: nothing is checked or injected",
+            _INSTALL,
+        )
+    message = (
+        f"{title} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is"
+        " written"
+    )
+    remedy = (
+        f"Set certificates.webhookConfigurations to {names[0]} in the configuration, or rename that"
+        " one."
+    )
     return Check(SUBJECT, "problem", message, remedy)
 
 
@@ -56,7 +77,9 @@ def _check(stored: Object, desired: Object) -> Iterator[Check]:
     yield Check(SUBJECT, "ok", f"{stored['name']}: {while_down(stored)}")
     for difference in differences(stored, desired):
         yield Check(SUBJECT, "warning", f"{stored['name']}: {difference}", _INSTALL)
-    for difference in _client_differences(stored.get("clientConfig") or {}, desired["clientConfig"]):
+    for difference in _client_differences(
+        stored.get("clientConfig") or {}, desired["clientConfig"]
+    ):
         yield Check(SUBJECT, "problem", f"{stored['name']}: {difference}", _INSTALL)
 
 
@@ -69,13 +92,17 @@ def while_down(webhook: Object) -> str:
 
 def _rule(rule: Object) -> str:
     group = (rule.get("apiGroups") or [""])[0]
-    resources = ", ".join(f"{plural}.{group}" if group else plural for plural in rule.get("resources") or ())
+    resources = ", ".join(
+        f"{plural}.{group}" if group else plural for plural in rule.get("resources") or ()
+    )
     return f"{', '.join(rule.get('operations') or ())} of {resources}"
 
 
 def _limits(webhook: Object) -> str:
-    """The conditions under which the webhook is called. A namespaceSelector does not apply to cluster-scoped
-    objects."""
+    """The conditions under which the webhook is called.
+
+    A namespaceSelector does not apply to cluster-scoped objects.
+    """
     limits = ""
     cluster_wide = all(rule.get("scope") == "Cluster" for rule in webhook.get("rules") or ())
     selector = webhook.get("namespaceSelector") or {}
@@ -84,7 +111,9 @@ def _limits(webhook: Object) -> str:
     if webhook.get("objectSelector"):
         limits += f", where the objectSelector {_text(webhook['objectSelector'])} matches"
     conditions = [condition["name"] for condition in webhook.get("matchConditions") or ()]
-    return limits + (f", where its matchConditions hold ({', '.join(conditions)})" if conditions else "")
+    return limits + (
+        f", where its matchConditions hold ({', '.join(conditions)})" if conditions else ""
+    )
 
 
 def _namespaces(selector: Object) -> str:
@@ -100,7 +129,8 @@ def differences(stored: Object, desired: Object) -> Iterator[str]:
     """The differences of two webhooks, apart from defaults and clientConfig."""
     for key in sorted({*stored, *desired} - {"clientConfig", "name"}):
         default = _DEFAULTS.get(key)
-        current, ours = stored.get(key, default), desired.get(key, default)
+        current = stored.get(key, default)
+        ours = desired.get(key, default)
         if current != ours:
             yield f"{key} is {_text(current)}; this version installs {_text(ours)}"
 
@@ -113,7 +143,10 @@ def _client_differences(stored: Object, desired: Object) -> Iterator[str]:
         return
     service = {"port": 443, **(stored.get("service") or {})}
     if service != desired["service"]:
-        yield f"clientConfig.service is {_text(service)}; this version installs {_text(desired['service'])}"
+        yield (
+            f"clientConfig.service is {_text(service)}; this version installs"
+            f" {_text(desired['service'])}"
+        )
 
 
 def _text(value: Any) -> str:

@@ -21,7 +21,9 @@ Key = tuple[str, str, str, str]
 REJECTED_THEN = "it was rejected at the time"
 DRY_RUN = "it was a dry run"
 NO_OBJECT = "the event has no object: the audit policy needs the level Request or RequestResponse"
-NO_RESPONSE = "the event of a patch has no response: the audit policy needs the level RequestResponse"
+NO_RESPONSE = (
+    "the event of a patch has no response: the audit policy needs the level RequestResponse"
+)
 TRUNCATED = "the event was truncated, so its object is missing"
 NO_OLD_OBJECT = "the object before the change is not in the log"
 COLLECTION = "it deleted a collection, so the event names no object"
@@ -29,9 +31,12 @@ COLLECTION = "it deleted a collection, so the event names no object"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write of an object for which there is a webhook. `review` is None if it can't be judged, for
-    the reason in `problem`, or, if `problem` is "", because no webhook is called for the operation.
-    `stored` is the object after the write. It is None after a deletion, or if it is not known."""
+    """One write of an object for which there is a webhook.
+
+    `review` is None if it can't be judged, for the reason in `problem`, or, if `problem` is "",
+    because no webhook is called for the operation. `stored` is the object after the write. It is
+    None after a deletion, or if it is not known.
+    """
 
     target: Target
     user: str
@@ -47,21 +52,34 @@ class Write:
     @property
     def is_deletion(self) -> bool:
         """Whether the write has deleted its object, or has begun to."""
-        return self.operation == "DELETE" and not self.target[2] and self.problem in ("", NO_OLD_OBJECT)
+        return (
+            self.operation == "DELETE"
+            and not self.target[2]
+            and self.problem in ("", NO_OLD_OBJECT)
+        )
 
 
 class History:
-    """Makes writes of events, which must come in the order of the log. `targets` are the resources
-    for which there are webhooks, with their operations. Namespaces in `exempt` are not judged."""
+    """Makes writes of events, which must come in the order of the log.
 
-    def __init__(self, targets: Mapping[Target, Collection[str]], exempt: Collection[str] = ()) -> None:
-        self._targets, self._exempt = targets, frozenset(exempt)
+    `targets` are the resources for which there are webhooks, with their operations. Namespaces in
+    `exempt` are not judged.
+    """
+
+    def __init__(
+        self, targets: Mapping[Target, Collection[str]], exempt: Collection[str] = ()
+    ) -> None:
+        self._targets = targets
+        self._exempt = frozenset(exempt)
         self._objects: dict[Key, dict[str, Any]] = {}
 
     def write_of(self, event: Mapping[str, Any]) -> Write | None:
-        """Returns the write of an event. None if the event is no write or is not
-        complete, or if there is no webhook for it."""
-        ref, verb = map_of(event.get("objectRef")), str(event.get("verb") or "")
+        """Returns the write of an event.
+
+        None if the event is no write or is not complete, or if there is no webhook for it.
+        """
+        ref = map_of(event.get("objectRef"))
+        verb = str(event.get("verb") or "")
         target = (_text(ref, "apiGroup"), _text(ref, "resource"), _text(ref, "subresource"))
         if event.get("stage") != "ResponseComplete" or target not in self._targets:
             return None
@@ -98,19 +116,27 @@ class History:
         return replace(write, kind=kind, review=_review(event, write, obj, before), stored=stored)
 
 
-def _write(event: Mapping[str, Any], ref: Mapping[str, Any], target: Target, operation: str) -> Write:
+def _write(
+    event: Mapping[str, Any], ref: Mapping[str, Any], target: Target, operation: str
+) -> Write:
     response = map_of(map_of(event.get("responseObject")).get("metadata"))
     request = map_of(map_of(event.get("requestObject")).get("metadata"))
     name = _text(ref, "name") or _text(response, "name") or _text(request, "name")
-    user = _text(map_of(event.get("impersonatedUser")), "username") or _text(map_of(event.get("user")), "username")
-    sent = {} if operation == "DELETE" else map_of(event.get("requestObject"))  # a deletion sends DeleteOptions
+    user = _text(map_of(event.get("impersonatedUser")), "username") or _text(
+        map_of(event.get("user")), "username"
+    )
+    # a deletion sends DeleteOptions
+    sent = {} if operation == "DELETE" else map_of(event.get("requestObject"))
     kind = _text(sent, "kind") or _text(ref, "resource")
     time = _text(event, "requestReceivedTimestamp")
     return Write(target, user, _text(ref, "namespace"), kind, name, time, operation)
 
 
 def _problem(event: Mapping[str, Any], verb: str) -> str:
-    """Returns the reason why an event can't be judged, even if the object before it is known. "" if there is none."""
+    """Returns the reason why an event can't be judged, even if the object before it is known.
+
+    "" if there is none.
+    """
     code = map_of(event.get("responseStatus")).get("code")
     if isinstance(code, int) and code >= 400:
         return REJECTED_THEN
@@ -126,9 +152,13 @@ def _missing(event: Mapping[str, Any], verb: str) -> str:
 
 
 def _review(
-    event: Mapping[str, Any], write: Write, obj: dict[str, Any] | None, before: dict[str, Any] | None
+    event: Mapping[str, Any],
+    write: Write,
+    obj: dict[str, Any] | None,
+    before: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    ref, target = map_of(event.get("objectRef")), write.target
+    ref = map_of(event.get("objectRef"))
+    target = write.target
     user = event.get("impersonatedUser") or event.get("user")
     typed = obj or before or {}
     group, _, version = str(typed.get("apiVersion") or "").rpartition("/")
@@ -138,7 +168,11 @@ def _review(
         "request": {
             "uid": str(event.get("auditID") or "audit"),
             "kind": {"group": group, "version": version, "kind": str(typed.get("kind") or "")},
-            "resource": {"group": target[0], "version": _text(ref, "apiVersion"), "resource": target[1]},
+            "resource": {
+                "group": target[0],
+                "version": _text(ref, "apiVersion"),
+                "resource": target[1],
+            },
             "subResource": target[2],
             "name": write.name,
             "namespace": write.namespace,
@@ -152,7 +186,9 @@ def _review(
 
 
 def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] | None:
-    """Returns `obj` with its namespace, which a client may leave out of the object that it sends."""
+    """Returns `obj` with its namespace, which a client may leave out of the object that it
+    sends.
+    """
     if obj is None or not namespace or obj["metadata"].get("namespace"):
         return obj
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
@@ -161,7 +197,11 @@ def _in_namespace(obj: dict[str, Any] | None, namespace: str) -> dict[str, Any] 
 def _object_in(event: Mapping[str, Any], field: str) -> dict[str, Any] | None:
     """Returns the object in `field` of an event. None if it is missing or a Status."""
     value = event.get(field)
-    if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict) or value.get("kind") == "Status":
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("metadata"), dict)
+        or value.get("kind") == "Status"
+    ):
         return None
     return value
 

@@ -1,4 +1,6 @@
-"""The report on audit logs: counts for each user and namespace, and all findings, each with an example."""
+"""The report on audit logs: counts for each user and namespace, and all findings, each with an
+example.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,8 +27,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One message about objects of one kind. `outcome` is rejected, changed or warned. The names
-    of the fields are those of the report in JSON."""
+    """One message about objects of one kind.
+
+    `outcome` is rejected, changed or warned. The names of the fields are those of the report in
+    JSON.
+    """
 
     outcome: str
     kind: str
@@ -35,8 +40,11 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """The report on one or several logs. `events` is the number of events, and `unreadable` that of lines that are no
-    audit event. `not_judged` counts writes by the reason why they could not be judged."""
+    """The report on one or several logs.
+
+    `events` is the number of events, and `unreadable` that of lines that are no audit event.
+    `not_judged` counts writes by the reason why they could not be judged.
+    """
 
     events: int = 0
     unreadable: int = 0
@@ -69,7 +77,9 @@ class Report:
         for finding in _findings(write, verdict):
             self.findings[finding] += 1
             place = "/".join(filter(None, (write.namespace, write.name)))
-            self.examples.setdefault(finding, f"{write.operation} {place} by {write.user} at {write.time}")
+            self.examples.setdefault(
+                finding, f"{write.operation} {place} by {write.user} at {write.time}"
+            )
 
     def json(self) -> Object:
         return {
@@ -90,7 +100,10 @@ class Report:
     def lines(self) -> Iterator[str]:
         """Yields the report as text for people."""
         writes = self.judged + sum(self.not_judged.values())
-        yield f"{self.events:,} events, {writes:,} writes that a webhook looks at, {self.judged:,} of them judged"
+        yield (
+            f"{self.events:,} events, {writes:,} writes that a webhook looks at, {self.judged:,} of"
+            " them judged"
+        )
         if self.unreadable:
             yield f"{self.unreadable:,} lines are no audit event"
         if self.places:
@@ -100,22 +113,32 @@ class Report:
             yield from self._messages(outcome)
         if self.not_judged:
             yield "\nnot judged"
-            yield from (f"  {count:>6,}  {reason}" for reason, count in self.not_judged.most_common())
+            yield from (
+                f"  {count:>6,}  {reason}" for reason, count in self.not_judged.most_common()
+            )
 
     def _table(self) -> Iterator[str]:
         rows: list[tuple[str, ...]] = [("user", "namespace", "judged", *OUTCOMES)]
         for (user, namespace), counts in self._ordered()[:_MOST_ROWS]:
-            rows.append((user or "-", namespace or "-", *(f"{number:,}" for number in astuple(counts))))
+            rows.append(
+                (user or "-", namespace or "-", *(f"{number:,}" for number in astuple(counts)))
+            )
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for row in rows:
             texts = [f"{cell:{width}}" for cell, width in zip(row[:2], widths[:2], strict=True)]
-            numbers_of_row = [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
+            numbers_of_row = [
+                f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)
+            ]
             yield "  ".join([*texts, *numbers_of_row])
         if len(self.places) > _MOST_ROWS:
             yield f"… {len(self.places) - _MOST_ROWS:,} more: --output json"
 
     def _messages(self, outcome: str) -> Iterator[str]:
-        findings = [(finding, count) for finding, count in self.findings.most_common() if finding.outcome == outcome]
+        findings = [
+            (finding, count)
+            for finding, count in self.findings.most_common()
+            if finding.outcome == outcome
+        ]
         if findings:
             yield f"\n{outcome}"
         for finding, count in findings[:_MOST_ROWS]:
@@ -124,7 +147,9 @@ class Report:
 
     def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
         """Returns the counts, those with the most rejections first."""
-        return sorted(self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0]))
+        return sorted(
+            self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0])
+        )
 
 
 def _findings(write: Write, verdict: Verdict) -> Iterator[Finding]:

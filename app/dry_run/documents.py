@@ -16,28 +16,40 @@ _MAX_DEPTH = 200
 
 
 class UnusableInput(ValueError):
-    """The text contains no valid documents, or too many. The message states the reason and the place."""
+    """The text contains no valid documents, or too many.
+
+    The message states the reason and the place.
+    """
 
 
 def read_documents(text: str) -> list[dict[str, Any]]:
-    """Returns the documents in YAML or JSON text. The items of a List count as
-    documents. UnusableInput if there are none or too many."""
+    """Returns the documents in YAML or JSON text.
+
+    The items of a List count as documents. UnusableInput if there are none or too many.
+    """
     documents: list[dict[str, Any]] = []
     try:
         for position, document in enumerate(_load(text)):
             if document is None:
                 continue
             if not isinstance(document, dict):
-                raise UnusableInput(f"document {position + 1} is not a map with apiVersion and kind")
+                raise UnusableInput(
+                    f"document {position + 1} is not a map with apiVersion and kind"
+                )
             documents += _expand(document)
     except UnusableInput:
         raise
     except (yaml.YAMLError, ValueError) as problem:
-        raise UnusableInput(f"not YAML or JSON that can be read: {' '.join(str(problem).split())}") from None
+        raise UnusableInput(
+            f"not YAML or JSON that can be read: {' '.join(str(problem).split())}"
+        ) from None
     if not documents:
         raise UnusableInput("there is no document in it")
     if len(documents) > MAX_DOCUMENTS:
-        raise UnusableInput(f"there are {len(documents)} documents in it; at most {MAX_DOCUMENTS} are judged at once")
+        raise UnusableInput(
+            f"there are {len(documents)} documents in it; at most {MAX_DOCUMENTS} are judged at"
+            " once"
+        )
     return documents
 
 
@@ -59,7 +71,9 @@ def _load(text: str) -> Iterator[Any]:
 
 
 def _check_depth(text: str) -> None:
-    """Raises UnusableInput for deep nesting, because the loader is recursive, and for too many values."""
+    """Raises UnusableInput for deep nesting, because the loader is recursive, and for too many
+    values.
+    """
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
         if number > _MAX_EVENTS:
@@ -73,8 +87,10 @@ def _check_depth(text: str) -> None:
 
 
 def _count(value: Any, budget: list[int], depth: int = 0) -> None:
-    """Raises UnusableInput for deep nesting, because later steps are recursive, and for documents whose aliases expand
-    to too many values or refer to themselves. `budget` is the number of values that may still come."""
+    """Raises UnusableInput for deep nesting, because later steps are recursive, and for documents
+    whose aliases expand to too many values or refer to themselves. `budget` is the number of
+    values that may still come.
+    """
     budget[0] -= 1
     if depth > _MAX_DEPTH:
         raise UnusableInput(f"it is nested too deeply: more than {_MAX_DEPTH} levels")

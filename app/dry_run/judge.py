@@ -1,4 +1,5 @@
-"""Verdicts on documents that were not sent to an API server, for `POST /dry-run` and `grove-admission check`.
+"""Verdicts on documents that were not sent to an API server, for `POST /dry-run` and
+`grove-admission check`.
 
 A document becomes an AdmissionReview with dryRun, which is judged like a live request. Schemas,
 defaults and webhooks of other programs are not applied, because only an API server does that.
@@ -25,7 +26,10 @@ _BINDING = ("v1", "Binding")
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The user and the operation of a dry run. `old` are the documents that an UPDATE replaces or a DELETE deletes."""
+    """The user and the operation of a dry run.
+
+    `old` are the documents that an UPDATE replaces or a DELETE deletes.
+    """
 
     username: str
     groups: tuple[str, ...] = ()
@@ -35,8 +39,11 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A document and its verdict. `path` is "" and `verdict` None if there is no
-    webhook for the document, or, if `operation` is set, none for that operation."""
+    """A document and its verdict.
+
+    `path` is "" and `verdict` None if there is no webhook for the document, or, if `operation` is
+    set, none for that operation.
+    """
 
     document: dict[str, Any]
     path: str = ""
@@ -52,7 +59,9 @@ class Judgement:
 
     def report(self) -> dict[str, Any]:
         """Returns the judgement as JSON."""
-        identity = dict(zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True))
+        identity = dict(
+            zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True)
+        )
         if self.verdict is None:
             return {"object": identity, "webhook": None, "allowed": True, "code": 200}
         verdict = self.verdict
@@ -65,7 +74,9 @@ class Judgement:
         if verdict.message:
             report["message"] = verdict.message
         if verdict.causes:
-            report["causes"] = [{"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes]
+            report["causes"] = [
+                {"field": c.field, "reason": c.reason, "message": c.message} for c in verdict.causes
+            ]
         if verdict.warnings:
             report["warnings"] = list(verdict.warnings)
         if verdict.patch:
@@ -78,19 +89,28 @@ class Judgement:
 
 
 def identify(document: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Returns apiVersion, kind, namespace and name of a document, or of the object in an AdmissionReview."""
+    """Returns apiVersion, kind, namespace and name of a document, or of the object in an
+    AdmissionReview.
+    """
     if document.get("kind") == KIND:
         request = map_of(document.get("request"))
         inner = request.get("object") or request.get("oldObject")
         return identify(inner) if isinstance(inner, dict) else ("", KIND, "", "")
     metadata = map_of(document.get("metadata"))
-    values = (document.get("apiVersion"), document.get("kind"), metadata.get("namespace"), metadata.get("name"))
+    values = (
+        document.get("apiVersion"),
+        document.get("kind"),
+        metadata.get("namespace"),
+        metadata.get("name"),
+    )
     return tuple(str(value or "") for value in values)  # type: ignore[return-value]
 
 
 async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: Asker) -> Judgement:
-    """Returns the verdict of the route for the document. An AdmissionReview is
-    judged as it is, but always as a dry run."""
+    """Returns the verdict of the route for the document.
+
+    An AdmissionReview is judged as it is, but always as a dry run.
+    """
     if document.get("kind") == KIND and document.get("apiVersion") == API_VERSION:
         return await _judge_review(routes, document)
     resource, subresource = _resource_of(document)
@@ -106,7 +126,9 @@ async def judge(routes: Mapping[str, Route], document: dict[str, Any], asker: As
 async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> Judgement:
     request = map_of(review.get("request"))
     resource = map_of(request.get("resource"))
-    route = _route(routes, resource.get("group"), resource.get("resource"), request.get("subResource") or "")
+    route = _route(
+        routes, resource.get("group"), resource.get("resource"), request.get("subResource") or ""
+    )
     if route is None:
         return Judgement(review)
     verdict = await _decide(route, {**review, "request": {**request, "dryRun": True}})
@@ -115,11 +137,17 @@ async def _judge_review(routes: Mapping[str, Route], review: dict[str, Any]) -> 
 
 
 def _resource_of(document: Mapping[str, Any]) -> tuple[Resource | None, str]:
-    api_version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
+    api_version = str(document.get("apiVersion", ""))
+    kind = str(document.get("kind", ""))
     if (api_version, kind) == _BINDING:
         return POD, "binding"
     group = api_version.rpartition("/")[0]
-    return next((resource for resource in ALL if (resource.group, resource.kind) == (group, kind)), None), ""
+    return (
+        next(
+            (resource for resource in ALL if (resource.group, resource.kind) == (group, kind)), None
+        ),
+        "",
+    )
 
 
 def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: Any) -> Route | None:
@@ -129,7 +157,9 @@ def _route(routes: Mapping[str, Route], group: Any, plural: Any, subresource: An
     return None
 
 
-def _review(document: dict[str, Any], resource: Resource, subresource: str, asker: Asker) -> dict[str, Any]:
+def _review(
+    document: dict[str, Any], resource: Resource, subresource: str, asker: Asker
+) -> dict[str, Any]:
     api_version, kind, namespace, name = identify(document)
     group, _, version = api_version.rpartition("/")
     old = next((candidate for candidate in asker.old if _is_same(candidate, document)), document)
@@ -154,9 +184,17 @@ def _review(document: dict[str, Any], resource: Resource, subresource: str, aske
 
 
 def _is_same(document: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two documents are about the same object. If a document has no namespace, it is in `default`."""
-    (_, kind, namespace, name), (_, other_kind, other_namespace, other_name) = identify(document), identify(other)
-    return (kind, namespace or "default", name) == (other_kind, other_namespace or "default", other_name)
+    """Whether two documents are about the same object.
+
+    If a document has no namespace, it is in `default`.
+    """
+    _, kind, namespace, name = identify(document)
+    _, other_kind, other_namespace, other_name = identify(other)
+    return (kind, namespace or "default", name) == (
+        other_kind,
+        other_namespace or "default",
+        other_name,
+    )
 
 
 async def _decide(route: Route, review: dict[str, Any]) -> Verdict:
@@ -173,8 +211,11 @@ def describe(judgement: Judgement) -> Sequence[str]:
     verdict = judgement.verdict
     if verdict is None:
         operation_of = f"the {judgement.operation} of " if judgement.operation else ""
-        return [f"-        {title}: no webhook looks at {operation_of}{api_version or 'this'} {kind}".rstrip()]
-    mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[verdict.outcome]
+        resource = f"{api_version or 'this'} {kind}".rstrip()
+        return [f"-        {title}: no webhook looks at {operation_of}{resource}"]
+    mark = {"allowed": "ALLOWED", "patched": "PATCHED", "refused": "REFUSED", "failed": "FAILED "}[
+        verdict.outcome
+    ]
     code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
     lines = [f"{mark}  {title}{code}"]
     lines += [f"           {with_field(cause)}" for cause in verdict.causes] or (
@@ -185,7 +226,8 @@ def describe(judgement: Judgement) -> Sequence[str]:
         value = f" = {dumps(operation['value']).decode()}" if "value" in operation else ""
         lines.append(f"           {operation['op']:7} {_readable(operation['path'])}{value}")
     for effect in verdict.effects:
-        kind, metadata = effect.object["kind"], effect.object["metadata"]
+        kind = effect.object["kind"]
+        metadata = effect.object["metadata"]
         verb = "would create" if effect.action == "create" else "would adopt"
         lines.append(f"           {verb} {kind} {metadata['namespace']}/{metadata['name']}")
     return lines

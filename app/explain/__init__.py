@@ -1,6 +1,7 @@
-"""One object as a tree, from its PodCliqueSet to nodes, with the reasons why it waits and what helps.
+"""One object as a tree, from its PodCliqueSet to nodes, with the reasons why it waits and what
+helps.
 
-Pure: `facts` (what is kept of objects, and where in them it is read), `index` (joins), `assembly` and `gang` (what must
-be placed together), `room` and `places` (where it fits), `reasons`, `tree`, `answer`, `topology` and `preview`.
-`read` lists each kind once, `text` and `json` render.
+Pure: `facts` (what is kept of objects, and where in them it is read), `index` (joins), `assembly`
+and `gang` (what must be placed together), `room` and `places` (where it fits), `reasons`, `tree`,
+`answer`, `topology` and `preview`. `read` lists each kind once, `text` and `json` render.
 """

@@ -1,6 +1,7 @@
 """What nodes have and what pods and claims take of it: amounts of resources by node name.
 
-GPUs that are allocated by DRA are a resource that is called after their driver, such as `gpu.nvidia.com/gpu`.
+GPUs that are allocated by DRA are a resource that is called after their driver, such as
+`gpu.nvidia.com/gpu`.
 """
 
 from collections import Counter, defaultdict
@@ -26,8 +27,12 @@ def current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
     slices = list(slices)
     latest: dict[tuple[str, str], int] = {}
     for part in slices:
-        latest[part.driver, part.pool] = max(part.generation, latest.get((part.driver, part.pool), 0))
-    return [part for part in slices if part.node and part.generation == latest[part.driver, part.pool]]
+        latest[part.driver, part.pool] = max(
+            part.generation, latest.get((part.driver, part.pool), 0)
+        )
+    return [
+        part for part in slices if part.node and part.generation == latest[part.driver, part.pool]
+    ]
 
 
 def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterator[Node]:
@@ -42,10 +47,14 @@ def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterato
             yield node
         else:
             key = (id(node.allocatable), *gpus[node.name].items())  # nodes of one kind share a map
-            yield replace(node, allocatable=maps.setdefault(key, {**node.allocatable, **gpus[node.name]}))
+            yield replace(
+                node, allocatable=maps.setdefault(key, {**node.allocatable, **gpus[node.name]})
+            )
 
 
-def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]) -> Mapping[str, Amounts]:
+def taken_gpus(
+    claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]
+) -> Mapping[str, Amounts]:
     """What claims are allocated of the GPUs of `slices`: amounts by node name."""
     nodes = {(part.driver, part.pool, gpu): part.node for part in slices for gpu in part.gpus}
     taken: dict[str, Counter[str]] = defaultdict(Counter)
@@ -58,9 +67,13 @@ def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice])
 
 
 def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amounts:
-    """The amounts that devices of these classes come to; classes of other devices come to nothing."""
+    """The amounts that devices of these classes come to; classes of other devices come to
+    nothing.
+    """
     drivers = (known[name].gpus for name in classes if name in known)
-    return Counter({resource_of(driver): 1000 * count for driver, count in Counter(drivers).items() if driver})
+    return Counter(
+        {resource_of(driver): 1000 * count for driver, count in Counter(drivers).items() if driver}
+    )
 
 
 def requests(pods: Iterable[Pod]) -> dict[str, int]:
@@ -80,9 +93,14 @@ def gpus(pods: Iterable[Pod]) -> int:
     return gpus_of(requests(pods))
 
 
-def added(requested: Mapping[str, Amounts], devices: Mapping[str, Amounts]) -> Mapping[str, Amounts]:
+def added(
+    requested: Mapping[str, Amounts], devices: Mapping[str, Amounts]
+) -> Mapping[str, Amounts]:
     """Requests of pods and amounts of devices together, by node name."""
-    sums = {node: Counter(amounts) + Counter(requested.get(node, {})) for node, amounts in devices.items()}
+    sums = {
+        node: Counter(amounts) + Counter(requested.get(node, {}))
+        for node, amounts in devices.items()
+    }
     return {**requested, **sums} if sums else requested
 
 
@@ -93,11 +111,15 @@ def added_gpus(requested: Mapping[str, int], devices: Mapping[str, Amounts]) -> 
 
 
 def have_the_same(nodes: Sequence[Node], earlier: Sequence[Node]) -> bool:
-    """Whether they are the same nodes with the same resources; labels, taints and conditions may differ."""
+    """Whether they are the same nodes with the same resources; labels, taints and conditions may
+    differ.
+    """
     if len(nodes) != len(earlier):
         return False
     pairs = zip(nodes, earlier, strict=True)
-    return all(node.name == other.name and node.allocatable == other.allocatable for node, other in pairs)
+    return all(
+        node.name == other.name and node.allocatable == other.allocatable for node, other in pairs
+    )
 
 
 def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:

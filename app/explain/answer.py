@@ -17,10 +17,13 @@ from app.explain.words import ago, counted
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`placed` of `total` pods have a node; None if that is not known. `said` are KAI's own words, given if no reason
-    was found. `unseen` are facts that could not be read, with the cause, as far as a reason needs them; `unknown` are
-    the reasons that are therefore not ruled out. `skipped` are reasons that were not asked for. `room` is the room for
-    the first part that has none, by domain, the roomiest first."""
+    """`placed` of `total` pods have a node; None if that is not known.
+
+    `said` are KAI's own words, given if no reason was found. `unseen` are facts that could not be
+    read, with the cause, as far as a reason needs them; `unknown` are the reasons that are
+    therefore not ruled out. `skipped` are reasons that were not asked for. `room` is the room for
+    the first part that has none, by domain, the roomiest first.
+    """
 
     ref: Ref
     state: State
@@ -38,8 +41,10 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """0: no reason; 1: reasons; 2: not everything that matters was read. What was not asked for matters if the
-        object waits and no other reason says why."""
+        """0: no reason; 1: reasons; 2: not everything that matters was read.
+
+        What was not asked for matters if the object waits and no other reason says why.
+        """
         unexplained = self.state == "waits" and not self.reasons and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
             return 2
@@ -61,10 +66,16 @@ def explain(index: Index, ref: Ref) -> Answer | None:
     tree = grow(index, about, examined.reasons)
     needed = {need for unknown in examined.unknown for need in unknown.needs}
     of_tree = {"sets", "gangs", "cliques", "pods"}
-    unseen = {kind: cause for kind, cause in sorted(index.facts.unseen.items()) if kind in needed | of_tree}
+    unseen = {
+        kind: cause
+        for kind, cause in sorted(index.facts.unseen.items())
+        if kind in needed | of_tree
+    }
     of = _part_asked_about(about, tree)
     state = _state(about, of.state, examined.reasons, bool(unseen), index)
-    lacking = (gang.places.now for gang in gangs if index.room_is_known and not gang.places.now.fits)
+    lacking = (
+        gang.places.now for gang in gangs if index.room_is_known and not gang.places.now.fits
+    )
     return Answer(
         ref=ref,
         state=state,
@@ -108,7 +119,9 @@ def _part_asked_about(about: Subject, tree: Branch) -> Branch:
     return replace(tree, placed=placed, total=total, state=state)
 
 
-def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool, index: Index) -> State:
+def _state(
+    about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool, index: Index
+) -> State:
     if _missing_replicas(about, index) or placement == "waits":
         return "waits"
     if any(reason.severity == "problem" for reason in reasons):
@@ -119,7 +132,9 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
 
 
 def _missing_replicas(about: Subject, index: Index) -> int:
-    """If a set is asked about, how many of its replicas have no PodClique yet, as far as PodCliques can be seen."""
+    """If a set is asked about, how many of its replicas have no PodClique yet, as far as PodCliques
+    can be seen.
+    """
     pcs = about.pcs
     if pcs is None or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():
         return 0
@@ -137,7 +152,11 @@ def _headline(about: Subject, of: Branch, state: State, index: Index) -> str:
         missing = _missing_replicas(about, index)
         pods = f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
     asked = _asked_at(about)
-    since = f", asked {ago(index.facts.now - asked)} ago" if asked is not None and index.facts.now else ""
+    since = (
+        f", asked {ago(index.facts.now - asked)} ago"
+        if asked is not None and index.facts.now
+        else ""
+    )
     words = {
         "waits": f"{name} waits, {pods}{since}",
         "well": f"{name} is placed as asked, {pods}",
@@ -156,7 +175,9 @@ def _asked_at(about: Subject) -> float | None:
 
 
 def _said(gangs: Sequence[Gang]) -> tuple[str, ...]:
-    """KAI's words about gangs that wait, unchanged: of the PodGroup, else of its pods, else of events."""
+    """KAI's words about gangs that wait, unchanged: of the PodGroup, else of its pods, else of
+    events.
+    """
     words: dict[str, None] = {}
     for gang in gangs:
         if not gang.waits:
@@ -165,6 +186,8 @@ def _said(gangs: Sequence[Gang]) -> tuple[str, ...]:
         said = [said.message or said.reason for said in group.said] if group is not None else []
         said = said or [pod.unscheduled for pod in gang.waiting if pod.unscheduled]
         uids = [*([group.uid] if group is not None else []), *(pod.uid for pod in gang.waiting)]
-        said = said or [event.message for uid in uids for event in gang.index.events.get(uid, ())[:1]]
+        said = said or [
+            event.message for uid in uids for event in gang.index.events.get(uid, ())[:1]
+        ]
         words |= dict.fromkeys(said)
     return tuple(words)

@@ -1,4 +1,6 @@
-"""Makes gangs: of PodGangs, of KAI PodGroups that no PodGang owns, and of pods that belong to neither."""
+"""Makes gangs: of PodGangs, of KAI PodGroups that no PodGang owns, and of pods that belong to
+neither.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -28,13 +30,25 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     namespace = pod_gang.namespace
     members = {part.name: _member_of_part(index, pod_gang, part) for part in pod_gang.parts}
     grouped = [
-        Unit(group.name, group.told, tuple(members.pop(name) for name in group.parts if name in members))
+        Unit(
+            group.name,
+            group.told,
+            tuple(members.pop(name) for name in group.parts if name in members),
+        )
         for group in pod_gang.groups
     ]
     pcs = index.sets.get((namespace, pod_gang.place.pcs))
     whole = Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped))
     topology = index.topology(pod_gang.topology or (pcs.topology if pcs else ""))
-    return Gang(index, pod_gang.ref, whole, topology, pod_gang, index.pod_group_of(pod_gang, whole.pods), pcs)
+    return Gang(
+        index,
+        pod_gang.ref,
+        whole,
+        topology,
+        pod_gang,
+        index.pod_group_of(pod_gang, whole.pods),
+        pcs,
+    )
 
 
 def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
@@ -43,37 +57,55 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     clique = index.cliques.get((pod_gang.namespace, name))
     pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
     if clique is None:
-        return Member(name, part.minimum, max(part.minimum, len(pods)), _shape(index, pods), pods, part.told)
+        return Member(
+            name, part.minimum, max(part.minimum, len(pods)), _shape(index, pods), pods, part.told
+        )
     shape = _shape(index, pods, _shape_of(index, clique))
     return Member(name, part.minimum, clique.replicas, shape, pods, part.told, clique)
 
 
 def _shape(index: Index, pods: tuple[Pod, ...], template: Shape = NO_SHAPE) -> Shape:
-    """That of a pod, which webhooks may have completed, first of one that waits; else that of the template."""
-    return next((_shape_of(index, pod) for pod in sorted(pods, key=lambda pod: bool(pod.node))), template)
+    """That of a pod, which webhooks may have completed, first of one that waits; else that of the
+    template.
+    """
+    return next(
+        (_shape_of(index, pod) for pod in sorted(pods, key=lambda pod: bool(pod.node))), template
+    )
 
 
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
-    """What a pod asks for, with the GPUs of its claims. What a claim is allocated is taken already, and a claim that
-    several pods share is not counted."""
+    """What a pod asks for, with the GPUs of its claims.
+
+    What a claim is allocated is taken already, and a claim that several pods share is not counted.
+    """
     asked: Counter[str] = Counter()
     for claim in user.claims:
         stored = index.claims.get((user.namespace, claim.claim))
         template = index.claim_templates.get((user.namespace, claim.template))
-        is_shared = template is None and len(index.pods_of_claim.get((user.namespace, claim.claim), ())) > 1
+        is_shared = (
+            template is None and len(index.pods_of_claim.get((user.namespace, claim.claim), ())) > 1
+        )
         if not is_shared and not (stored is not None and stored.allocated):
             made = stored or template
             asked.update(asked_gpus(made.classes if made is not None else (), index.device_classes))
     if not asked:
         return user.shape
-    return replace(user.shape, requests=tuple(sorted((asked + Counter(dict(user.shape.requests))).items())))
+    return replace(
+        user.shape, requests=tuple(sorted((asked + Counter(dict(user.shape.requests))).items()))
+    )
 
 
 def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
-    """The gang of a KAI PodGroup that no PodGang owns: from its SubGroups, or all its pods together."""
+    """The gang of a KAI PodGroup that no PodGang owns: from its SubGroups, or all its pods
+    together.
+    """
     pods = _alive(index.pods_of_group.get((group.namespace, group.name), ()))
     return Gang(
-        index, group.ref, _unit_of_subgroups(index, group, pods), index.topology(group.topology), pod_group=group
+        index,
+        group.ref,
+        _unit_of_subgroups(index, group, pods),
+        index.topology(group.topology),
+        pod_group=group,
     )
 
 
@@ -86,13 +118,22 @@ def gang_of_pod(index: Index, pod: Pod) -> Gang:
 def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) -> Unit:
     if not group.subgroups:
         replicas = max(group.minimum, len(pods))
-        return Unit(group.name, group.told, (Member(group.name, group.minimum, replicas, _shape(index, pods), pods),))
+        return Unit(
+            group.name,
+            group.told,
+            (Member(group.name, group.minimum, replicas, _shape(index, pods), pods),),
+        )
     parents = {sub.parent for sub in group.subgroups}
 
     def unit(name: str, told: Told, parent: str) -> Unit:
-        """The SubGroups whose parent is `parent`. Parents that form a cycle are under no root and so are left out."""
+        """The SubGroups whose parent is `parent`.
+
+        Parents that form a cycle are under no root and so are left out.
+        """
         children = [sub for sub in group.subgroups if sub.parent == parent]
-        members = tuple(_member_of_subgroup(index, sub, pods) for sub in children if sub.name not in parents)
+        members = tuple(
+            _member_of_subgroup(index, sub, pods) for sub in children if sub.name not in parents
+        )
         units = tuple(unit(sub.name, sub.told, sub.name) for sub in children if sub.name in parents)
         return Unit(name, told, members, units)
 
@@ -101,7 +142,9 @@ def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: tuple[Pod, ...]) 
 
 def _member_of_subgroup(index: Index, sub: SubGroup, pods: tuple[Pod, ...]) -> Member:
     own = tuple(pod for pod in pods if pod.subgroup == sub.name)
-    return Member(sub.name, sub.minimum, max(sub.minimum, len(own)), _shape(index, own), own, sub.told)
+    return Member(
+        sub.name, sub.minimum, max(sub.minimum, len(own)), _shape(index, own), own, sub.told
+    )
 
 
 def _alive(pods: Iterable[Pod]) -> tuple[Pod, ...]:

@@ -22,15 +22,23 @@ class Domain:
 
 
 class Domains:
-    """The domains that `keys` (broadest first) make of `nodes`. A node that lacks one of the keys is outside, as in
-    KAI. Domains of the same name in different parents are different domains. Those of `earlier` nodes are taken over if
-    every position has the same path."""
+    """The domains that `keys` (broadest first) make of `nodes`.
 
-    def __init__(self, nodes: Sequence[Node], keys: Sequence[str], earlier: "Domains | None" = None) -> None:
-        self.nodes, self.keys = nodes, tuple(keys)
+    A node that lacks one of the keys is outside, as in KAI. Domains of the same name in different
+    parents are different domains. Those of `earlier` nodes are taken over if every position has the
+    same path.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], keys: Sequence[str], earlier: "Domains | None" = None
+    ) -> None:
+        self.nodes = nodes
+        self.keys = tuple(keys)
         self.paths: list[Path | None] = [_path(node, self.keys) for node in nodes]
         same = earlier is not None and (earlier.keys, earlier.paths) == (self.keys, self.paths)
-        self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = earlier._grouped if same and earlier else {}
+        self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = (
+            earlier._grouped if same and earlier else {}
+        )
 
     def depth(self, key: str) -> int | None:
         """1 for the broadest level; None for a key that is no level."""
@@ -49,7 +57,9 @@ class Domains:
     @cached_property
     def inside(self) -> Domain:
         """All nodes of the tree, as one domain."""
-        return Domain((), tuple(position for position, path in enumerate(self.paths) if path is not None))
+        return Domain(
+            (), tuple(position for position, path in enumerate(self.paths) if path is not None)
+        )
 
     @cached_property
     def everywhere(self) -> Domain:

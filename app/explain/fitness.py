@@ -1,4 +1,6 @@
-"""Whether a pod may be on a node: selectors, affinity, taints, cordons and readiness, as the scheduler judges."""
+"""Whether a pod may be on a node: selectors, affinity, taints, cordons and readiness, as the
+scheduler judges.
+"""
 
 from collections.abc import Mapping
 
@@ -10,7 +12,10 @@ NAME_FIELD = "metadata.name"
 
 
 def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
-    """Whether one of the terms of a NodeSelector holds. An empty term holds nowhere, as in Kubernetes."""
+    """Whether one of the terms of a NodeSelector holds.
+
+    An empty term holds nowhere, as in Kubernetes.
+    """
     return any(term and all(_holds(requirement, node) for requirement in term) for term in terms)
 
 
@@ -27,7 +32,9 @@ def untolerated(shape: Shape, node: Node) -> Taint | None:
 
 
 def unfit_because(shape: Shape, node: Node) -> str:
-    """Why new pods of this shape may not be bound to this node, in one or two words; "" if they may, if it has room."""
+    """Why new pods of this shape may not be bound to this node, in one or two words; "" if they
+    may, if it has room.
+    """
     if not node.ready:
         return "not ready"
     if node.unschedulable:
@@ -43,7 +50,10 @@ def _tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
         toleration.effect in ("", taint.effect)
         and (
             (toleration.operator == "Exists" and toleration.key in ("", taint.key))
-            or (toleration.operator == "Equal" and (toleration.key, toleration.value) == (taint.key, taint.value))
+            or (
+                toleration.operator == "Equal"
+                and (toleration.key, toleration.value) == (taint.key, taint.value)
+            )
         )
         for toleration in tolerations
     )

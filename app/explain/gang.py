@@ -1,4 +1,6 @@
-"""What is placed together: a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all three."""
+"""What is placed together: a PodGang, or a KAI PodGroup without one, or a pod alone; one form for
+all three.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +19,10 @@ from app.explain.room import Demand, by_shape
 
 @dataclass(frozen=True)
 class Member:
-    """Pods of one kind in a gang. `minimum` of them are placed together; `replicas` is how many there should be."""
+    """Pods of one kind in a gang.
+
+    `minimum` of them are placed together; `replicas` is how many there should be.
+    """
 
     name: str
     minimum: int
@@ -40,12 +45,16 @@ class Member:
         placed = () if anew else self.placed
         count = min(1, self.expected - len(placed)) if extra else self.minimum - len(placed)
         pods = ((self.shape, count),) if count > 0 else ()
-        return Demand(self.name, self.told.required, pods, occupied=frozenset(pod.node for pod in placed))
+        return Demand(
+            self.name, self.told.required, pods, occupied=frozenset(pod.node for pod in placed)
+        )
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of a gang with a constraint of its own: a replica of a scaling group, or a SubGroup with children."""
+    """A part of a gang with a constraint of its own: a replica of a scaling group, or a SubGroup
+    with children.
+    """
 
     name: str
     told: Told = UNBOUND
@@ -77,19 +86,27 @@ class Unit:
         return sum(member.expected for member in self.all_members)
 
     def demand(self, *, extra: bool = False, anew: bool = False) -> Demand:
-        """What is missing up to the minimum of each member. With `extra`, one more pod of each member that waits; with
-        `anew`, as if nothing were placed."""
+        """What is missing up to the minimum of each member.
+
+        With `extra`, one more pod of each member that waits; with `anew`, as if nothing were
+        placed.
+        """
         own: list[Member | Unit] = [*self.members, *self.units]
         parts = [demand for part in own if (demand := part.demand(extra=extra, anew=anew)).count]
         bound = tuple(part for part in parts if part.key or part.parts)
-        pods = by_shape(pair for part in parts if not (part.key or part.parts) for pair in part.pods)
+        pods = by_shape(
+            pair for part in parts if not (part.key or part.parts) for pair in part.pods
+        )
         occupied = frozenset(pod.node for pod in self.placed) if not anew else frozenset()
         return Demand(self.name, self.told.required, pods, bound, occupied)
 
 
 @dataclass(frozen=True)
 class Gang:
-    """`whole` has the gang's own constraint and all its parts. `pcs` is the PodCliqueSet that it is made for."""
+    """`whole` has the gang's own constraint and all its parts.
+
+    `pcs` is the PodCliqueSet that it is made for.
+    """
 
     index: Index
     ref: Ref
@@ -141,8 +158,9 @@ class Gang:
 
     @cached_property
     def places(self) -> Places:
-        """Places for what is missing up to the minimum of each part; if nothing is, for one more pod of each part that
-        waits. That may be no pod at all."""
+        """Places for what is missing up to the minimum of each part; if nothing is, for one more
+        pod of each part that waits. That may be no pod at all.
+        """
         extra = all(len(member.placed) >= member.minimum for member in self.members)
         return self.places_of(self.whole.demand(extra=extra))
 

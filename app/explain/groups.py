@@ -1,4 +1,6 @@
-"""Facts of one kind by key, kept in step with lists that change little: only groups that changed are made anew."""
+"""Facts of one kind by key, kept in step with lists that change little: only groups that changed
+are made anew.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +17,9 @@ _FEW = 1000
 
 @dataclass(frozen=True)
 class Join(Generic[K, T]):
-    """How facts are grouped: the field of `Facts` that has them, the keys of each fact, and the order in a group. As an
-    attribute of an index, it is the groups by key."""
+    """How facts are grouped: the field of `Facts` that has them, the keys of each fact, and the
+    order in a group. As an attribute of an index, it is the groups by key.
+    """
 
     field: str
     keys: Callable[[T], Iterable[K]]
@@ -33,20 +36,26 @@ class Join(Generic[K, T]):
 
 
 class Change(NamedTuple):
-    """The facts of an earlier list that a later one has no more, and those that it has besides. One that has only moved
-    may be in both."""
+    """The facts of an earlier list that a later one has no more, and those that it has besides.
+
+    One that has only moved may be in both.
+    """
 
     gone: Sequence[Any]
     come: Sequence[Any]
 
 
 def change(before: Sequence[Any], after: Sequence[Any]) -> Change:
-    """How one list differs from an earlier one. Facts are compared by identity: one that did not change is the same."""
+    """How one list differs from an earlier one.
+
+    Facts are compared by identity: one that did not change is the same.
+    """
     if len(before) == len(after):
         pairs = [pair for pair in zip(before, after, strict=True) if pair[0] is not pair[1]]
         if len(pairs) <= _FEW:
             return Change([old for old, _ in pairs], [new for _, new in pairs])
-    earlier, later = set(map(id, before)), set(map(id, after))
+    earlier = set(map(id, before))
+    later = set(map(id, after))
     return Change(
         [fact for fact in before if id(fact) not in later] if earlier - later else [],
         [fact for fact in after if id(fact) not in earlier] if later - earlier else [],
@@ -71,7 +80,8 @@ class Groups(Generic[K, T]):
     def after(self, change: Change) -> "Groups[K, T]":
         """The groups of the later list."""
         later = Groups(self.join)
-        later.by_key, gone = dict(self.by_key), set(map(id, change.gone))
+        later.by_key = dict(self.by_key)
+        gone = set(map(id, change.gone))
         touched = {key for fact in change.gone for key in self.join.keys(fact)}
         for key in touched:
             rest = [fact for fact in self.by_key[key] if id(fact) not in gone]
@@ -96,7 +106,10 @@ class Groups(Generic[K, T]):
 
 
 def _remade(
-    make: Callable[[Sequence[T]], V], values: Mapping[K, V], groups: Mapping[K, Sequence[T]], touched: Iterable[K]
+    make: Callable[[Sequence[T]], V],
+    values: Mapping[K, V],
+    groups: Mapping[K, Sequence[T]],
+    touched: Iterable[K],
 ) -> dict[K, V]:
     later = dict(values)
     for key in touched:

@@ -1,4 +1,6 @@
-"""Lookups over facts, each made once: who belongs to whom, what is used on a node, which topology is meant."""
+"""Lookups over facts, each made once: who belongs to whom, what is used on a node, which topology
+is meant.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -58,8 +60,8 @@ def _by_name(of: Callable[[Facts], Iterable[M]]) -> cached_property[Mapping[str,
 class Index:
     """Lookups over one `Facts`, each made when it is first needed.
 
-    With the index of `earlier` facts of the same cluster, lookups are taken over from it if what they are made of is
-    the same, and groups are put right where facts have changed.
+    With the index of `earlier` facts of the same cluster, lookups are taken over from it if what
+    they are made of is the same, and groups are put right where facts have changed.
     """
 
     def __init__(self, facts: Facts, earlier: "Index | None" = None) -> None:
@@ -67,14 +69,18 @@ class Index:
         self._domains: dict[tuple[str, ...], Domains] = {}
         self._earlier_domains: dict[tuple[str, ...], Domains] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
-        self._free: dict[tuple[object, ...], tuple[Mapping[str, Amounts], list[tuple[int, ...]]]] = {}
+        self._free: dict[
+            tuple[object, ...], tuple[Mapping[str, Amounts], list[tuple[int, ...]]]
+        ] = {}
         self._groups: dict[Join[Any, Any], Groups[Any, Any]] = {}
         if earlier is not None:
             self._take_over(earlier)
 
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
-        """What `make` gave for this key the first time: equal gangs share what is computed for them. If it depends on
-        nothing but some fields of the facts, `of` names them; then it is valid until one of them changes."""
+        """What `make` gave for this key the first time: equal gangs share what is computed for
+        them. If it depends on nothing but some fields of the facts, `of` names them; then it is
+        valid until one of them changes.
+        """
         memory = self._memory
         if key not in memory:
             memory[key] = make(), frozenset(of)
@@ -87,17 +93,28 @@ class Index:
 
     def _take_over(self, earlier: "Index") -> None:
         """Everything that does not depend on a changed field, and all groups."""
-        same = {f.name for f in fields(Facts) if getattr(self.facts, f.name) is getattr(earlier.facts, f.name)}
+        same = {
+            f.name
+            for f in fields(Facts)
+            if getattr(self.facts, f.name) is getattr(earlier.facts, f.name)
+        }
         if {"nodes", "slices"} <= same or amounts.have_the_same(self.nodes, earlier.nodes):
             same.add(_CAPACITY)
         changes: dict[str, Change] = {}
         for join, groups in list(earlier._groups.items()):
             if join.field not in same and join.field not in changes:
-                changes[join.field] = change(getattr(earlier.facts, join.field), getattr(self.facts, join.field))
+                changes[join.field] = change(
+                    getattr(earlier.facts, join.field), getattr(self.facts, join.field)
+                )
             self._groups[join] = groups if join.field in same else groups.after(changes[join.field])
-        if all(getattr(self.facts, name) == getattr(earlier.facts, name) for name in ("unseen", "skipped", "absent")):
+        if all(
+            getattr(self.facts, name) == getattr(earlier.facts, name)
+            for name in ("unseen", "skipped", "absent")
+        ):
             remembered = list(earlier._memory.items())
-            self._memory = {key: (value, of) for key, (value, of) in remembered if of and of <= same}
+            self._memory = {
+                key: (value, of) for key, (value, of) in remembered if of and of <= same
+            }
         earlier._memory = {}  # has references to `earlier`, which would be freed much later
         self._earlier_domains = {**earlier._earlier_domains, **earlier._domains}
         if {"nodes", "slices"} <= same:
@@ -110,14 +127,19 @@ class Index:
 
     @property
     def room_is_known(self) -> bool:
-        """Whether all nodes and the pods of all namespaces were read, and all that DRA has allocated."""
+        """Whether all nodes and the pods of all namespaces were read, and all that DRA has
+        allocated.
+        """
         unread = self.facts.unseen.keys() | self.facts.skipped
         devices = {CHANNELS} if any(part.gpus for part in self.slices) else set()
         return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """By name, with the GPUs that DRA allocates. Positions in it are used by `domains` and `room`."""
+        """By name, with the GPUs that DRA allocates.
+
+        Positions in it are used by `domains` and `room`.
+        """
         return tuple(sorted(with_gpus(self.facts.nodes, self.slices), key=lambda node: node.name))
 
     @cached_property
@@ -150,18 +172,25 @@ class Index:
         return self._without("all", self.used, names)
 
     def soon_free(self, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """What each node has left once the pods that are terminating are gone. KAI counts that as room."""
+        """What each node has left once the pods that are terminating are gone.
+
+        KAI counts that as room.
+        """
         return self._without("lasting", self.used_by_lasting, names)
 
-    def _without(self, whose: str, used: Mapping[str, Amounts], names: tuple[str, ...]) -> list[tuple[int, ...]]:
+    def _without(
+        self, whose: str, used: Mapping[str, Amounts], names: tuple[str, ...]
+    ) -> list[tuple[int, ...]]:
         """Only nodes on which pods have changed are computed anew."""
         key = (whose, names)
         before, free = self._free.get(key, ({}, self.allocatable(names)))
         if before is not used:
             free = [
-                kept
-                if before.get(node.name) is used.get(node.name)
-                else amounts.left(has, used.get(node.name, {}), names)
+                (
+                    kept
+                    if before.get(node.name) is used.get(node.name)
+                    else amounts.left(has, used.get(node.name, {}), names)
+                )
                 for node, has, kept in zip(self.nodes, self.allocatable(names), free, strict=True)
             ]
             self._free[key] = used, free
@@ -169,16 +198,24 @@ class Index:
 
     @cached_property
     def free_gpus(self) -> list[int]:
-        """GPUs that pods may still get on each node, in thousandths: none on nodes that take no pods."""
-        used, places = self.used_gpus, zip(self.nodes, self.gpus, self.open_nodes, strict=True)
-        return [max(0, has - used.get(node.name, 0)) if opened else 0 for node, has, opened in places]
+        """GPUs that pods may still get on each node, in thousandths: none on nodes that take no
+        pods.
+        """
+        used = self.used_gpus
+        places = zip(self.nodes, self.gpus, self.open_nodes, strict=True)
+        return [
+            max(0, has - used.get(node.name, 0)) if opened else 0 for node, has, opened in places
+        ]
 
     @cached_property
     def soon_free_gpus(self) -> list[int]:
         """GPUs that terminating pods have on each node with GPUs, in thousandths."""
         claimed = taken_gpus(self._claims_of_terminating, self.slices)
         leaving = amounts.added_gpus(self.groups(Index._terminating_on).each(amounts.gpus), claimed)
-        return [leaving.get(node.name, 0) if has else 0 for node, has in zip(self.nodes, self.gpus, strict=True)]
+        return [
+            leaving.get(node.name, 0) if has else 0
+            for node, has in zip(self.nodes, self.gpus, strict=True)
+        ]
 
     # By name.
 
@@ -201,14 +238,18 @@ class Index:
     gangs_of_set: Join[Key, PodGang] = Join("gangs", _set_of, key_of)
     cliques_of_set: Join[Key, PodClique] = Join("cliques", _set_of, key_of)
     pods_of_set: Join[Key, Pod] = Join("pods", _set_of, key_of)
-    _pods_of_clique: Join[Key, Pod] = Join("pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of)
+    _pods_of_clique: Join[Key, Pod] = Join(
+        "pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of
+    )
     _pods_of_owner: Join[str, Pod] = Join(
         "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
     )
     pods_of_group: Join[Key, Pod] = Join("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
     """By the annotation that names the KAI PodGroup."""
     pods_of_claim: Join[Key, Pod] = Join(
-        "pods", lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim], key_of
+        "pods",
+        lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
+        key_of,
     )
     events: Join[str, Event] = Join(
         "events",
@@ -231,20 +272,29 @@ class Index:
 
     @cached_property
     def _group_of_owner(self) -> Mapping[str, KaiPodGroup]:
-        return {uid: group for group in sorted(self.facts.pod_groups, key=key_of) for uid in group.owners if uid}
+        return {
+            uid: group
+            for group in sorted(self.facts.pod_groups, key=key_of)
+            for uid in group.owners
+            if uid
+        }
 
     def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
         """The KAI PodGroup that a PodGang owns, or the one that its pods name."""
         owned = self._group_of_owner.get(gang.uid) if gang.uid else None
-        named = (self.pod_groups.get((gang.namespace, name)) for name in sorted({pod.group for pod in pods}))
+        named = (
+            self.pod_groups.get((gang.namespace, name))
+            for name in sorted({pod.group for pod in pods})
+        )
         return owned or next(filter(None, named), None)
 
     # What is taken of nodes.
 
     @cached_property
     def used(self) -> Mapping[str, Amounts]:
-        """What the pods on each node ask for, and the GPUs that claims are allocated there, by node name; finished pods
-        ask for nothing."""
+        """What the pods on each node ask for, and the GPUs that claims are allocated there, by node
+        name; finished pods ask for nothing.
+        """
         return amounts.added(self.groups(Index.pods_on).each(amounts.requests), self._taken)
 
     @property
@@ -261,7 +311,11 @@ class Index:
         """The claims that only terminating pods have reserved."""
         ending = {key_of(pod) for pod in self.terminating}
         claims = (claim for claim in self.facts.claims if claim.consumers)
-        return [claim for claim in claims if all((claim.namespace, user.name) in ending for user in claim.consumers)]
+        return [
+            claim
+            for claim in claims
+            if all((claim.namespace, user.name) in ending for user in claim.consumers)
+        ]
 
     @property
     def terminating(self) -> Sequence[Pod]:
@@ -273,7 +327,9 @@ class Index:
         if not self.terminating:
             return self.used
         ending = {id(claim) for claim in self._claims_of_terminating}
-        taken = taken_gpus((claim for claim in self.facts.claims if id(claim) not in ending), self.slices)
+        taken = taken_gpus(
+            (claim for claim in self.facts.claims if id(claim) not in ending), self.slices
+        )
         return amounts.added(self.groups(Index.pods_on).each(amounts.requests_of_lasting), taken)
 
     def domains(self, keys: Sequence[str]) -> Domains:
@@ -284,12 +340,16 @@ class Index:
         return self._domains[key]
 
     def topology(self, name: str = "") -> Topology:
-        """The topology of this name. Without a name, the only one, or else the one that Grove has by default."""
+        """The topology of this name.
+
+        Without a name, the only one, or else the one that Grove has by default.
+        """
         return topology_called(self.facts, name)
 
 
 _CAPACITY = "capacity"
-"""Stands for the names of all nodes and what they have: less than the fields `nodes` and `slices`."""
+"""Stands for the names of all nodes and what they have: less than the fields `nodes` and `slices`.
+"""
 _MADE_OF = {
     "nodes": {"nodes", "slices"},
     "open_nodes": {"nodes", "slices"},

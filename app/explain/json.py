@@ -1,5 +1,8 @@
-"""Answers for programs: maps that become JSON. Keys and ids of reasons are stable: the names of the fields of Answer,
-Reason, Evidence, Unknown, Branch, Effect and DomainReport are keys."""
+"""Answers for programs: maps that become JSON.
+
+Keys and ids of reasons are stable: the names of the fields of Answer, Reason, Evidence, Unknown,
+Branch, Effect and DomainReport are keys.
+"""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -17,21 +20,29 @@ def document(answer: Answer) -> dict[str, Any]:
     return {**_map(answer), "unseen": dict(answer.unseen or {})}
 
 
-def survey_document(survey: Survey, facts: Facts, domains: Sequence[DomainReport]) -> dict[str, Any]:
+def survey_document(
+    survey: Survey, facts: Facts, domains: Sequence[DomainReport]
+) -> dict[str, Any]:
     """A topology. GPUs are whole numbers or fractions of GPUs; null if they are not known."""
     gpus = ("gpus", "free", "soon")
     return {
-        "topology": {"kind": survey.cluster.kind, "name": survey.cluster.name} if survey.cluster else None,
+        "topology": (
+            {"kind": survey.cluster.kind, "name": survey.cluster.name} if survey.cluster else None
+        ),
         "kaiTopology": survey.kai.name if survey.kai else None,
         "nodes": survey.nodes,
         "levels": [
-            {**_map(r.level), "nodes": r.nodes, "domains": r.domains, "findings": r.findings} for r in survey.levels
+            {**_map(r.level), "nodes": r.nodes, "domains": r.domains, "findings": r.findings}
+            for r in survey.levels
         ],
         "outside": list(survey.outside),
         "reasons": _plain(survey.reasons),
         "unknown": _plain(survey.unknown),
         "unseen": dict(facts.unseen),
-        "domains": [_map(report) | {name: _gpus(getattr(report, name)) for name in gpus} for report in domains],
+        "domains": [
+            _map(report) | {name: _gpus(getattr(report, name)) for name in gpus}
+            for report in domains
+        ],
     }
 
 
@@ -42,7 +53,11 @@ def room_document(answer: RoomAnswer) -> dict[str, Any]:
         "pods": answer.pods,
         "gpus": _gpus(answer.gpus),
         "domains": [
-            {"path": list(room.domain.path), "pods": room.pods, "withLabels": labels.get(room.domain.path, room.pods)}
+            {
+                "path": list(room.domain.path),
+                "pods": room.pods,
+                "withLabels": labels.get(room.domain.path, room.pods),
+            }
             for room in answer.rooms
         ],
     }
@@ -58,7 +73,10 @@ def preview_document(preview: Preview) -> dict[str, Any]:
 
 def _map(value: Any) -> dict[str, Any]:
     """A dataclass as a map of its fields; its `ref` is called `object`."""
-    return {_NAMES.get(field.name, field.name): _plain(getattr(value, field.name)) for field in fields(value)}
+    return {
+        _NAMES.get(field.name, field.name): _plain(getattr(value, field.name))
+        for field in fields(value)
+    }
 
 
 _NAMES = {"ref": "object"}

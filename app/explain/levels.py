@@ -12,14 +12,18 @@ DEFAULT_TOPOLOGY = "grove-topology"
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The topology that a gang is placed by: what Grove has and what KAI has, each None if it does not exist."""
+    """The topology that a gang is placed by: what Grove has and what KAI has, each None if it does
+    not exist.
+    """
 
     cluster: ClusterTopology | None
     kai: KaiTopology | None
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """KAI's levels, because KAI places by them, named as Grove names them; Grove's if KAI has none."""
+        """KAI's levels, because KAI places by them, named as Grove names them; Grove's if KAI has
+        none.
+        """
         if self.kai is None:
             return self.cluster.levels if self.cluster else ()
         named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
@@ -39,7 +43,10 @@ class Topology:
 
 
 def topology_called(facts: Facts, name: str = "") -> Topology:
-    """The topology of this name. Without a name, the only one, or else the one that Grove has by default."""
+    """The topology of this name.
+
+    Without a name, the only one, or else the one that Grove has by default.
+    """
     clusters = sorted(facts.topologies, key=lambda topology: (topology.kind, topology.name))
     if not name and clusters:
         names = [cluster.name for cluster in clusters]

@@ -16,15 +16,20 @@ from app.explain.words import is_device
 
 
 class Places:
-    """Where a demand fits, under different assumptions. Each is computed when it is first asked for."""
+    """Where a demand fits, under different assumptions.
+
+    Each is computed when it is first asked for.
+    """
 
     def __init__(self, index: Index, topology: Topology, demand: Demand, pool: str = "") -> None:
-        self.demand, self.pool = demand, pool
+        self.demand = demand
+        self.pool = pool
         self.domains: Domains = index.domains(topology.keys)
         self._index = index
         self._shapes = [shape for shape, _ in demand.shapes]
         names = {name for shape in self._shapes for name, _ in shape.requests}
-        self.names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))  # the scarce ones first
+        # the scarce ones first
+        self.names = tuple(sorted(names, key=lambda name: (not is_device(name), name)))
 
     def free(self, position: int) -> Amounts:
         """What a node has left of the resources that the demand is about."""
@@ -36,12 +41,17 @@ class Places:
         return {shape: self._fit(shape, self.pool) for shape in self._shapes}
 
     def _fit(self, shape: Shape, pool: str) -> Sequence[bool]:
-        nodes, everywhere = self._index.nodes, self._index.open_nodes
+        nodes = self._index.nodes
+        everywhere = self._index.open_nodes
         if not (shape.selector or shape.affinity or shape.tolerations):
             fit: Sequence[bool] = everywhere
         else:
             fit = [not unfit_because(shape, node) for node in nodes]
-        return [ok and node.labels.get(NODE_POOL) == pool for ok, node in zip(fit, nodes, strict=True)] if pool else fit
+        return (
+            [ok and node.labels.get(NODE_POOL) == pool for ok, node in zip(fit, nodes, strict=True)]
+            if pool
+            else fit
+        )
 
     @cached_property
     def _all_nodes(self) -> Mapping[Shape, Sequence[bool]]:
@@ -105,21 +115,36 @@ class Places:
     def on(self, allowed: Callable[[Node], bool]) -> Fit:
         """As if only these nodes could take pods."""
         chosen = [allowed(node) for node in self._index.nodes]
-        fit = {s: [ok and own for ok, own in zip(ok_for, chosen, strict=True)] for s, ok_for in self.fit.items()}
+        fit = {
+            s: [ok and own for ok, own in zip(ok_for, chosen, strict=True)]
+            for s, ok_for in self.fit.items()
+        }
         return self._board(fit=fit).fit(self.demand)
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> Board:
         """As if nodes had these labels too, by node name."""
         nodes = [
-            replace(node, labels={**node.labels, **labels[node.name]}) if node.name in labels else node
+            (
+                replace(node, labels={**node.labels, **labels[node.name]})
+                if node.name in labels
+                else node
+            )
             for node in self._index.nodes
         ]
-        return Board(Domains(nodes, self.domains.keys), self.names, self._index.free(self.names), self.fit)
+        return Board(
+            Domains(nodes, self.domains.keys), self.names, self._index.free(self.names), self.fit
+        )
 
     def _counting(self, counts: Callable[[str], bool]) -> Fit:
         """As `now`, if the resources that don't count are nowhere what is short."""
-        free, full, part = set(self._index.free(self.names)), self._board(), self._board(counts=counts)
-        same = all(full.capacity(shape, have) == part.capacity(shape, have) for shape in self._shapes for have in free)
+        free = set(self._index.free(self.names))
+        full = self._board()
+        part = self._board(counts=counts)
+        same = all(
+            full.capacity(shape, have) == part.capacity(shape, have)
+            for shape in self._shapes
+            for have in free
+        )
         return self.now if same else part.fit(self.demand)
 
     def _board(
@@ -129,4 +154,6 @@ class Places:
         counts: Callable[[str], bool] = lambda name: True,
     ) -> Board:
         free = self._index.free(self.names) if free is None else free
-        return Board(self.domains, self.names, free, self.fit if fit is None else fit, counts=counts)
+        return Board(
+            self.domains, self.names, free, self.fit if fit is None else fit, counts=counts
+        )

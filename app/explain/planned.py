@@ -14,18 +14,29 @@ from app.explain.gang import Gang, Member, Unit
 from app.explain.index import Index
 from app.objects.shape import maps_of
 
-PLACEMENT = ("LevelUnknown", "MinAboveReplicas", "NeverFits", "NoDomainFits", "OtherResource", "NodesUnfit")
+PLACEMENT = (
+    "LevelUnknown",
+    "MinAboveReplicas",
+    "NeverFits",
+    "NoDomainFits",
+    "OtherResource",
+    "NodesUnfit",
+)
 """The reasons that can hold for a set before it exists."""
 MOST_REPLICAS = 20
 """Gangs are made for so many replicas of the set and of each group; more are like them."""
 
 
 def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
-    """The gangs of the PodCliqueSet of a document, by name. The set of this name has no pods, so all of it has to be
-    placed."""
+    """The gangs of the PodCliqueSet of a document, by name.
+
+    The set of this name has no pods, so all of it has to be placed.
+    """
     pcs = reader(PodCliqueSet)(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")
-    pods = tuple(p for p in index.facts.pods if (p.namespace, p.place.pcs) != (pcs.namespace, pcs.name))
+    pods = tuple(
+        p for p in index.facts.pods if (p.namespace, p.place.pcs) != (pcs.namespace, pcs.name)
+    )
     plan = _Plan(Index(replace(index.facts, pods=pods)), pcs, document)
     replicas = [f"{pcs.name}-{number}" for number in range(min(pcs.replicas, MOST_REPLICAS))]
     gangs = [gang for replica in replicas for gang in plan.gangs(replica)]
@@ -34,23 +45,35 @@ def planned(index: Index, document: Mapping[str, Any]) -> list[Gang]:
 
 class _Plan:
     def __init__(self, index: Index, pcs: PodCliqueSet, document: Mapping[str, Any]) -> None:
-        self.index, self._pcs = index, pcs
+        self.index = index
+        self._pcs = pcs
         self._cluster = index.topology(pcs.asked.topology).cluster
         self._topology = index.topology(self._cluster.name if self._cluster else pcs.topology)
         templates = maps_of(at(document, "spec", "template").get("cliques"))
-        self._shapes: dict[str, Shape] = {text(t, "name"): shape(at(t, "spec").get("podSpec")) for t in templates}
+        self._shapes: dict[str, Shape] = {
+            text(t, "name"): shape(at(t, "spec").get("podSpec")) for t in templates
+        }
 
     def gangs(self, base: str) -> Iterator[Gang]:
-        """Those of one replica of the set: a base gang, with the first minAvailable replicas of each scaling group, and
-        a gang of its own for each further replica of a group."""
+        """Those of one replica of the set: a base gang, with the first minAvailable replicas of
+        each scaling group, and a gang of its own for each further replica of a group.
+        """
         grouped = {name for group in self._pcs.groups for name in group.cliques}
-        members = [self._member(base, clique) for clique in self._pcs.cliques if clique.name not in grouped]
+        members = [
+            self._member(base, clique) for clique in self._pcs.cliques if clique.name not in grouped
+        ]
         units = []
         for group in self._pcs.groups:
-            cliques = {clique.name: clique for clique in self._pcs.cliques if clique.name in group.cliques}
+            cliques = {
+                clique.name: clique for clique in self._pcs.cliques if clique.name in group.cliques
+            }
             for number in range(min(group.replicas, MOST_REPLICAS)):
                 name = f"{base}-{group.name}-{number}"
-                inside = [self._member(name, cliques[clique]) for clique in group.cliques if clique in cliques]
+                inside = [
+                    self._member(name, cliques[clique])
+                    for clique in group.cliques
+                    if clique in cliques
+                ]
                 unit = Unit(name, self._told(group.asked), tuple(inside))
                 if number < group.minimum:
                     units.append(unit)
@@ -60,14 +83,26 @@ class _Plan:
 
     def _gang(self, name: str, members: tuple[Member, ...], units: tuple[Unit, ...]) -> Gang:
         whole = Unit(name, self._told(self._pcs.asked), members, units)
-        return Gang(self.index, Ref("PodGang", self._pcs.namespace, name), whole, self._topology, pcs=self._pcs)
+        return Gang(
+            self.index,
+            Ref("PodGang", self._pcs.namespace, name),
+            whole,
+            self._topology,
+            pcs=self._pcs,
+        )
 
     def _member(self, owner: str, template: CliqueTemplate) -> Member:
-        name, told, own = f"{owner}-{template.name}", self._told(template.asked), self._shapes[template.name]
-        clique = PodClique(self._pcs.namespace, name, replicas=template.replicas, minimum=template.minimum)
+        name = f"{owner}-{template.name}"
+        told = self._told(template.asked)
+        own = self._shapes[template.name]
+        clique = PodClique(
+            self._pcs.namespace, name, replicas=template.replicas, minimum=template.minimum
+        )
         return Member(name, template.minimum, template.replicas, own, (), told, clique)
 
     def _told(self, asked: Asked) -> Told:
         if self._cluster is None:
             return UNBOUND
-        return Told(self._cluster.key_of(asked.required) or "", self._cluster.key_of(asked.preferred) or "")
+        return Told(
+            self._cluster.key_of(asked.required) or "", self._cluster.key_of(asked.preferred) or ""
+        )

@@ -15,7 +15,10 @@ from app.explain.reasons.topology import level_label_missing, not_a_tree
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What changes for one constraint of a PodCliqueSet. `severe` if the constraint is lost or rejected."""
+    """What changes for one constraint of a PodCliqueSet.
+
+    `severe` if the constraint is lost or rejected.
+    """
 
     ref: Ref
     field: str
@@ -25,7 +28,9 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`effects` on sets, by name; `reasons` are those that the new levels would give in the labels of nodes."""
+    """`effects` on sets, by name; `reasons` are those that the new levels would give in the labels
+    of nodes.
+    """
 
     after: ClusterTopology
     effects: tuple[Effect, ...]
@@ -38,7 +43,9 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
     by_name = sorted(affected, key=lambda pcs: (pcs.namespace, pcs.name))
     effects = [effect for pcs in by_name for effect in _effects(pcs, before, after)]
-    topology = Topology(after, KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels)))
+    topology = Topology(
+        after, KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels))
+    )
     no_gang = Gang(index, after.ref, Unit(""), topology)
     reasons = (*level_label_missing(no_gang), *not_a_tree(no_gang))
     return Preview(after, tuple(effects), reasons)
@@ -50,7 +57,9 @@ def _uses(index: Index, pcs: PodCliqueSet, before: ClusterTopology | None) -> bo
     return index.topology(min(names, default="")).cluster == before
 
 
-def _effects(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology) -> Iterator[Effect]:
+def _effects(
+    pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTopology
+) -> Iterator[Effect]:
     for where, asked in pcs.constraints:
         of = f" of {where}" if where else ""
         for field, domain, required in asked.constraints:
@@ -63,14 +72,23 @@ def _effects(pcs: PodCliqueSet, before: ClusterTopology | None, after: ClusterTo
         is_broader = _rank(after, asked.required) < _rank(after, whole)
         was_broader = before is not None and _rank(before, asked.required) < _rank(before, whole)
         if where and after.key_of(asked.required) and is_broader and not was_broader:
-            becomes = f"{where} requires {asked.required}, which becomes broader than the set's {whole}"
+            becomes = (
+                f"{where} requires {asked.required}, which becomes broader than the set's {whole}"
+            )
             yield Effect(pcs.ref, asked.field, f"{becomes}: rejected at changes", True)
 
 
-def _effect(constraint: str, domain: str, before: ClusterTopology | None, after: ClusterTopology) -> str:
-    old, new = before.key_of(domain) if before else None, after.key_of(domain)
+def _effect(
+    constraint: str, domain: str, before: ClusterTopology | None, after: ClusterTopology
+) -> str:
+    old = before.key_of(domain) if before else None
+    new = after.key_of(domain)
     if new is None:
-        return f"loses {constraint}: it is no level any more" if old else f"{constraint} stays without a level"
+        return (
+            f"loses {constraint}: it is no level any more"
+            if old
+            else f"{constraint} stays without a level"
+        )
     if old is None:
         return f"gains {constraint}: it becomes a level"
     if old != new:

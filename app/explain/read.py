@@ -1,7 +1,8 @@
-"""Reads facts from a cluster: one list of each kind, never one for each workload, and only GET requests.
+"""Reads facts from a cluster: one list of each kind, never one for each workload, and only GET
+requests.
 
-Objects become facts as pages arrive, so that only what is needed of them is kept. What may not be read is noted, with
-the cause, and the rest is read all the same.
+Objects become facts as pages arrive, so that only what is needed of them is kept. What may not be
+read is noted, with the cause, and the rest is read all the same.
 """
 
 import asyncio
@@ -49,8 +50,11 @@ class Reading:
     """Facts as they come in."""
 
     def __init__(self, client: Reader, page: int = PAGE) -> None:
-        self._client, self._page = client, page
-        self._facts: dict[str, list[Any]] = {projection.field: [] for projection in BY_RESOURCE.values()}
+        self._client = client
+        self._page = page
+        self._facts: dict[str, list[Any]] = {
+            projection.field: [] for projection in BY_RESOURCE.values()
+        }
         self._unseen: dict[str, str] = {}
         self._skipped: set[str] = set()
         self._got: set[str] = set()
@@ -78,7 +82,9 @@ class Reading:
     def skip(self, field: str) -> None:
         self._skipped.add(field)
 
-    async def list(self, resource: Resource, namespace: str | None = None, *, selector: str = "") -> int:
+    async def list(
+        self, resource: Resource, namespace: str | None = None, *, selector: str = ""
+    ) -> int:
         """Reads a list; gives the number of objects. What goes wrong is noted."""
         field = BY_RESOURCE[resource].field
         before = len(self._facts[field])
@@ -93,19 +99,27 @@ class Reading:
         if error is None:
             return
         if resource in _OF_ALL_NAMESPACES:
-            why = f"{cause(error)} {resource.plural} of all namespaces" if error.code == 403 else cause(error)
+            why = (
+                f"{cause(error)} {resource.plural} of all namespaces"
+                if error.code == 403
+                else cause(error)
+            )
             self._unseen[_OF_ALL_NAMESPACES[resource]] = why
         if error.code == 403 and namespace is not None:
             error = await self._try(resource, namespace)
         if error is not None:
             self._unseen.setdefault(BY_RESOURCE[resource].field, cause(error))
 
-    async def _try(self, resource: Resource, namespace: str | None, selector: str = "") -> ClusterError | None:
+    async def _try(
+        self, resource: Resource, namespace: str | None, selector: str = ""
+    ) -> ClusterError | None:
         """The error that ended a list; None for none, and for a resource that isn't served."""
         field, _, project = BY_RESOURCE[resource]
         facts = self._facts[field]
         try:
-            async for page in pages(self._client, resource, namespace, limit=self._page, label_selector=selector):
+            async for page in pages(
+                self._client, resource, namespace, limit=self._page, label_selector=selector
+            ):
                 facts += map(project, page.items)
             self._served.add(field)
         except NotFound:
@@ -114,8 +128,12 @@ class Reading:
             return error
         return None
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
-        """One object, which becomes a fact too if its kind is one of the facts; None if it doesn't exist."""
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None
+    ) -> Object | None:
+        """One object, which becomes a fact too if its kind is one of the facts; None if it doesn't
+        exist.
+        """
         projection = BY_RESOURCE.get(resource)
         try:
             obj = await self._client.get(resource, name, namespace)
@@ -135,8 +153,11 @@ class Reading:
 
 
 async def read_for(client: Reader, ref: Ref, *, room: bool, now: float, page: int = PAGE) -> Facts:
-    """What is needed to explain one object. Only nodes, pods and, if the object has claims, ResourceClaims are read for
-    the whole cluster, and without `room` not even those."""
+    """What is needed to explain one object.
+
+    Only nodes, pods and, if the object has claims, ResourceClaims are read for the whole cluster,
+    and without `room` not even those.
+    """
     reading = Reading(client, page)
     with collector_paused():
         await _read_for(reading, ref, room=room)
@@ -147,7 +168,10 @@ async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
     namespace = ref.namespace
     pcs = await _set_of(reading, ref)
     await asyncio.gather(
-        *(reading.list(resource) for resource in (*TOPOLOGY, kinds.QUEUE, *((NODE,) if room else ()))),
+        *(
+            reading.list(resource)
+            for resource in (*TOPOLOGY, kinds.QUEUE, *((NODE,) if room else ()))
+        ),
         *(_of_set(reading, resource, namespace, pcs) for resource in _OF_SET),
         *((reading.get(kinds.POD_CLIQUE_SET, pcs, namespace),) if pcs else ()),
         reading.list(EVENT, namespace),
@@ -164,10 +188,13 @@ async def _read_for(reading: Reading, ref: Ref, *, room: bool) -> None:
 
 
 async def _set_of(reading: Reading, ref: Ref) -> str:
-    """The name of the PodCliqueSet that the object belongs to, by its labels; "" if there is none."""
+    """The name of the PodCliqueSet that the object belongs to, by its labels; "" if there is
+    none.
+    """
     if ref.kind == kinds.POD_CLIQUE_SET.kind:
         return ref.name
-    name, kind = ref.name, ref.kind
+    name = ref.name
+    kind = ref.kind
     for _ in range(MOST_OWNERS):
         obj = await reading.get(_OBJECTS[kind], name, ref.namespace)
         if obj is None:
@@ -182,8 +209,13 @@ async def _set_of(reading: Reading, ref: Ref) -> str:
 
 def _above(obj: Object) -> tuple[str, str] | None:
     """(kind, name) of an owner that may have the label, or of a pod that has reserved a claim."""
-    owners = [(text(o, "kind"), text(o, "name")) for o in maps_of(obj["metadata"].get("ownerReferences"))]
-    consumers = [("Pod", text(consumer, "name")) for consumer in maps_of(at(obj, "status").get("reservedFor"))]
+    owners = [
+        (text(o, "kind"), text(o, "name")) for o in maps_of(obj["metadata"].get("ownerReferences"))
+    ]
+    consumers = [
+        ("Pod", text(consumer, "name"))
+        for consumer in maps_of(at(obj, "status").get("reservedFor"))
+    ]
     return next((above for above in (*owners, *consumers) if above[0] in _OBJECTS), None)
 
 
@@ -199,7 +231,9 @@ async def _of_set(reading: Reading, resource: Resource, namespace: str, pcs: str
 
 async def _some_nodes(reading: Reading, namespace: str) -> None:
     """The nodes that the pods are on, if they are few."""
-    names = sorted({pod.node for pod in reading.of("pods") if pod.namespace == namespace and pod.node})
+    names = sorted(
+        {pod.node for pod in reading.of("pods") if pod.namespace == namespace and pod.node}
+    )
     if len(names) <= MOST_GETS:
         await asyncio.gather(*(reading.get(NODE, name) for name in names))
     reading.skip("nodes")
@@ -220,16 +254,24 @@ async def _pod_groups(reading: Reading, namespace: str, pcs: str) -> None:
 
 
 async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None:
-    """Claims and what they need, if pods of the namespace have any. Claims of other namespaces hold channels of nodes
-    too. Without `everywhere`, pods that have reserved a claim are read one by one."""
+    """Claims and what they need, if pods of the namespace have any.
+
+    Claims of other namespaces hold channels of nodes too. Without `everywhere`, pods that have
+    reserved a claim are read one by one.
+    """
     users = [*reading.of("pods"), *reading.of("cliques")]
     if not any(user.claims for user in users if user.namespace == namespace):
         return
     await asyncio.gather(
-        *(reading.list(resource, namespace if resource.namespaced else None) for resource in _CLAIMS),
-        reading.list_everywhere(kinds.RESOURCE_CLAIM, namespace)
-        if everywhere
-        else reading.list(kinds.RESOURCE_CLAIM, namespace),
+        *(
+            reading.list(resource, namespace if resource.namespaced else None)
+            for resource in _CLAIMS
+        ),
+        (
+            reading.list_everywhere(kinds.RESOURCE_CLAIM, namespace)
+            if everywhere
+            else reading.list(kinds.RESOURCE_CLAIM, namespace)
+        ),
     )
     if everywhere:
         await reading.list(kinds.RESOURCE_SLICE)
@@ -237,11 +279,17 @@ async def _claims(reading: Reading, namespace: str, *, everywhere: bool) -> None
     reading.skip(CHANNELS)
     known = {pod.name for pod in reading.of("pods")}
     used = {claim.claim for user in users for claim in user.claims}
-    consumers = {c.name for claim in reading.of("claims") if claim.name in used for c in claim.consumers}
-    await asyncio.gather(*(reading.get(POD, name, namespace) for name in sorted(consumers - known)[:MOST_GETS]))
+    consumers = {
+        c.name for claim in reading.of("claims") if claim.name in used for c in claim.consumers
+    }
+    await asyncio.gather(
+        *(reading.get(POD, name, namespace) for name in sorted(consumers - known)[:MOST_GETS])
+    )
 
 
-async def read_all(client: Reader, *, now: float, page: int = PAGE, only: Iterable[Resource] = BY_RESOURCE) -> Facts:
+async def read_all(
+    client: Reader, *, now: float, page: int = PAGE, only: Iterable[Resource] = BY_RESOURCE
+) -> Facts:
     """Every kind once, for the whole cluster."""
     reading = Reading(client, page)
     with collector_paused():
@@ -265,7 +313,9 @@ def cause(error: ClusterError) -> str:
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without the garbage collector: decoded pages have no cycles, and looking for some takes longer than decoding."""
+    """Without the garbage collector: decoded pages have no cycles, and looking for some takes
+    longer than decoding.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,6 @@
-"""A reason why a workload waits, or is not placed as asked: what was found, where, and what helps."""
+"""A reason why a workload waits, or is not placed as asked: what was found, where, and what
+helps.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -8,7 +10,9 @@ from app.explain.facts.common import Ref
 from app.explain.gang import Gang
 
 Who = Literal["you", "platform", "wait"]
-"""Who can act: the owner of the workload, the owners of the cluster, or nobody, because it resolves by itself."""
+"""Who can act: the owner of the workload, the owners of the cluster, or nobody, because it resolves
+by itself.
+"""
 
 Severity = Literal["problem", "warning", "note"]
 
@@ -24,9 +28,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`id` is stable. `objects` are all objects that it holds for: the first stands for them. `commands` are shell
-    commands that help, never run by this program. `parts` are the parts of a gang (PodCliques, replicas of a scaling
-    group) that it is about."""
+    """`id` is stable.
+
+    `objects` are all objects that it holds for: the first stands for them. `commands` are shell
+    commands that help, never run by this program. `parts` are the parts of a gang (PodCliques,
+    replicas of a scaling group) that it is about.
+    """
 
     id: str
     objects: tuple[Ref, ...]
@@ -44,8 +51,11 @@ Check = Callable[[Gang], Iterator[Reason]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row of the table of reasons. `check` is asked if the facts in `needs` were read. `applies` tells for which
-    gangs it can hold at all, so that missing facts don't make it doubtful for others."""
+    """One row of the table of reasons.
+
+    `check` is asked if the facts in `needs` were read. `applies` tells for which gangs it can hold
+    at all, so that missing facts don't make it doubtful for others.
+    """
 
     id: str
     check: Check
@@ -54,7 +64,9 @@ class Rule:
 
 
 def merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Reasons that say the same of several objects as one reason of all of them; in the order of their first."""
+    """Reasons that say the same of several objects as one reason of all of them; in the order of
+    their first.
+    """
     groups: dict[tuple[str, str, str], list[Reason]] = {}
     for reason in reasons:
         groups.setdefault((reason.id, reason.text, reason.remedy), []).append(reason)

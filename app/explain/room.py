@@ -1,7 +1,7 @@
 """Where a gang fits: every pod is put on a node, one after the other, never judged by sums.
 
-Larger pods first, each on the node with the least room that still takes it, as schedulers do. What this finds is a
-placement; in rare mixes of sizes there may be one that it does not find.
+Larger pods first, each on the node with the least room that still takes it, as schedulers do. What
+this finds is a placement; in rare mixes of sizes there may be one that it does not find.
 """
 
 from collections import Counter
@@ -20,8 +20,10 @@ UNLIMITED = 1_000_000
 
 @dataclass(frozen=True)
 class Demand:
-    """`pods` (shape and count) and `parts` go together into one domain of the level `key`, into the whole cluster if
-    it is "". `occupied` are nodes that already have pods of it: the rest must join their domain."""
+    """`pods` (shape and count) and `parts` go together into one domain of the level `key`, into the
+    whole cluster if it is "". `occupied` are nodes that already have pods of it: the rest must
+    join their domain.
+    """
 
     name: str
     key: str
@@ -72,8 +74,12 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """`fits` if all has a place. If not, `short` is the innermost demand that has none by itself (the whole if only
-    the parts together have none), and `rooms` has its room in every domain that it may go to, the roomiest first."""
+    """`fits` if all has a place.
+
+    If not, `short` is the innermost demand that has none by itself (the whole if only the parts
+    together have none), and `rooms` has its room in every domain that it may go to, the roomiest
+    first.
+    """
 
     fits: bool
     short: Demand | None = None
@@ -87,8 +93,9 @@ class Fit:
 class Board:
     """Trials of placing demands on nodes.
 
-    `free` has, for each node of `domains`, the free amounts of the resources called `names`. `fit` gives for each shape
-    which nodes may take it. Of the resources, only those are looked at for which `counts` holds.
+    `free` has, for each node of `domains`, the free amounts of the resources called `names`. `fit`
+    gives for each shape which nodes may take it. Of the resources, only those are looked at for
+    which `counts` holds.
     """
 
     def __init__(
@@ -100,7 +107,9 @@ class Board:
         *,
         counts: Callable[[str], bool] = lambda name: True,
     ) -> None:
-        self._domains, self._fit, self._free = domains, fit, list(free)
+        self._domains = domains
+        self._fit = fit
+        self._free = list(free)
         requests = {shape: dict(shape.requests) for shape in fit}
         self._asks = {
             shape: tuple(asked.get(name, 0) if counts(name) else 0 for name in names)
@@ -133,8 +142,9 @@ class Board:
         return tuple(sorted(rooms, key=lambda room: (-room.pods, room.domain.path)))
 
     def needed(self, demand: Demand) -> int | None:
-        """How many domains take all pods of a demand without parts, the roomiest ones first; None if all together
-        can't."""
+        """How many domains take all pods of a demand without parts, the roomiest ones first; None
+        if all together can't.
+        """
         left = dict(sorted(demand.pods, key=_weight_of_pods, reverse=True))
         number = None
         for count, room in enumerate(self.rooms(demand), 1):
@@ -167,12 +177,17 @@ class Board:
         if not demand.occupied:
             return domains
         positions = self._domains.positions
-        occupied = {self._domains.domain_of(positions[name], depth) for name in demand.occupied if name in positions}
+        occupied = {
+            self._domains.domain_of(positions[name], depth)
+            for name in demand.occupied
+            if name in positions
+        }
         return [domain for domain in domains if domain.path in occupied]
 
     def _place(self, demand: Demand, domain: Domain) -> int:
         """Places as much of a demand as goes into a domain; gives the number of pods."""
-        placed, tried = 0, dict[object, int]()
+        placed = 0
+        tried = dict[object, int]()
         for part in sorted(demand.parts, key=_weight, reverse=True):
             placed += self._place_part(part, domain, tried)
         for shape, count in sorted(demand.pods, key=_weight_of_pods, reverse=True):
@@ -180,8 +195,9 @@ class Board:
         return placed
 
     def _place_part(self, part: Demand, domain: Domain, tried: dict[object, int]) -> int:
-        """Goes on at the domain at which the last equal part ended: those before have no room left for it. If none has
-        room for all of it, the roomiest takes what it can."""
+        """Goes on at the domain at which the last equal part ended: those before have no room left
+        for it. If none has room for all of it, the roomiest takes what it can.
+        """
         candidates = self._candidates(part, domain)
         start = tried.get(part.profile, 0)
         for position in range(start, len(candidates)):
@@ -194,18 +210,25 @@ class Board:
         return self._place_some(part, candidates) if start < len(candidates) else 0
 
     def _place_some(self, part: Demand, candidates: Sequence[Domain]) -> int:
-        best, most = None, 0
+        best = None
+        most = 0
         for candidate in candidates:
             mark = len(self._journal)
             placed = self._place(part, candidate)
             self._undo(mark)
             if placed > most:
-                best, most = candidate, placed
+                best = candidate
+                most = placed
         return self._place(part, best) if best is not None else 0
 
     def _fill(self, shape: Shape, count: int, nodes: Sequence[int], *, mixed: bool) -> int:
-        """Places up to `count` pods of one shape; the fullest nodes first if other shapes are to follow."""
-        asks, fit, free, known = self._asks[shape], self._fit[shape], self._free, self._capacities[shape]
+        """Places up to `count` pods of one shape; the fullest nodes first if other shapes are to
+        follow.
+        """
+        asks = self._asks[shape]
+        fit = self._fit[shape]
+        free = self._free
+        known = self._capacities[shape]
         takers = []
         for position in nodes:
             if fit[position]:
@@ -220,7 +243,9 @@ class Board:
         for capacity, position in takers:
             taken = min(capacity, left)
             self._journal.append((position, free[position]))
-            free[position] = tuple([have - taken * ask for have, ask in zip(free[position], asks, strict=True)])
+            free[position] = tuple(
+                [have - taken * ask for have, ask in zip(free[position], asks, strict=True)]
+            )
             left -= taken
             if not left:
                 break
@@ -234,7 +259,10 @@ class Board:
 
 def _capacity(free: Vector, asks: Vector) -> int:
     """For how many pods a node has room; for very many if nothing is asked for."""
-    return max(0, min((have // ask for have, ask in zip(free, asks, strict=True) if ask), default=UNLIMITED))
+    return max(
+        0,
+        min((have // ask for have, ask in zip(free, asks, strict=True) if ask), default=UNLIMITED),
+    )
 
 
 def _distinct(demands: Iterable[Demand]) -> list[Demand]:

@@ -13,7 +13,10 @@ from app.explain.index import Index
 
 @dataclass(frozen=True)
 class Subject:
-    """`gangs` are those that the object is part of; `siblings` all gangs of its set. `pcs` is None without a set."""
+    """`gangs` are those that the object is part of; `siblings` all gangs of its set.
+
+    `pcs` is None without a set.
+    """
 
     ref: Ref
     pcs: PodCliqueSet | None
@@ -27,8 +30,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class _Match:
-    """An object that exists. `place` names its set. It stands for a gang, for pods or for PodCliques (names); without
-    any of them, for the whole set."""
+    """An object that exists.
+
+    `place` names its set. It stands for a gang, for pods or for PodCliques (names); without any of
+    them, for the whole set.
+    """
 
     place: Place
     pods: Collection[Pod] = ()
@@ -55,7 +61,11 @@ def subject(index: Index, ref: Ref) -> Subject | None:
     if gangs:
         return Subject(ref, pcs, gangs, siblings)
     alone = (match.gang,) if match.gang is not None else _gangs_of_pods(index, match.pods)
-    return Subject(ref, None, alone, alone) if pcs is None or alone else Subject(ref, pcs, (), siblings)
+    return (
+        Subject(ref, None, alone, alone)
+        if pcs is None or alone
+        else Subject(ref, pcs, (), siblings)
+    )
 
 
 def _of_set(index: Index, ref: Ref) -> _Match | None:
@@ -73,14 +83,22 @@ def _of_clique(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
-    """By the label that its PodCliques carry: Grove's has its full name, the design's the short one."""
+    """By the label that its PodCliques carry: Grove's has its full name, the design's the short
+    one.
+    """
     cliques = [
         clique
         for clique in index.facts.cliques
         if clique.namespace == ref.namespace
-        and ref.name in (clique.place.group, f"{clique.place.pcs}-{clique.place.replica}-{clique.place.group}")
+        and ref.name
+        in (
+            clique.place.group,
+            f"{clique.place.pcs}-{clique.place.replica}-{clique.place.group}",
+        )
     ]
-    return _Match(cliques[0].place, cliques=[clique.name for clique in cliques]) if cliques else None
+    return (
+        _Match(cliques[0].place, cliques=[clique.name for clique in cliques]) if cliques else None
+    )
 
 
 def _of_pod(index: Index, ref: Ref) -> _Match | None:
@@ -100,11 +118,16 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_workload(index: Index, ref: Ref) -> _Match | None:
-    groups = {g.name for g in index.facts.workload_groups if (g.namespace, g.workload) == (ref.namespace, ref.name)}
+    groups = {
+        g.name
+        for g in index.facts.workload_groups
+        if (g.namespace, g.workload) == (ref.namespace, ref.name)
+    }
     pods = [
         pod
         for pod in index.facts.pods
-        if pod.namespace == ref.namespace and (pod.workload == ref.name or pod.workload_group in groups)
+        if pod.namespace == ref.namespace
+        and (pod.workload == ref.name or pod.workload_group in groups)
     ]
     return _Match(NOWHERE, pods) if pods or (ref.namespace, ref.name) in index.workloads else None
 
@@ -121,11 +144,16 @@ def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
         return None
     template = domain.template or None
     pods = (pod for pod in index.facts.pods if pod.namespace == ref.namespace)
-    return _of_users(domain.place, [pod for pod in pods if any(claim.template == template for claim in pod.claims)])
+    return _of_users(
+        domain.place,
+        [pod for pod in pods if any(claim.template == template for claim in pod.claims)],
+    )
 
 
 def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
-    """The gangs of the pods that use an object; without such pods, the gangs of the set that it is labelled with."""
+    """The gangs of the pods that use an object; without such pods, the gangs of the set that it is
+    labelled with.
+    """
     return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
 
 
@@ -154,6 +182,9 @@ _FINDERS: Mapping[str, tuple[str, Callable[[Index, Ref], _Match | None]]] = {
 """What may be asked about: its short name for kubectl, and how it is found."""
 
 KINDS: Mapping[str, str] = {
-    name: kind for kind, (short, _) in _FINDERS.items() for name in (kind.lower(), f"{kind.lower()}s", short) if name
+    name: kind
+    for kind, (short, _) in _FINDERS.items()
+    for name in (kind.lower(), f"{kind.lower()}s", short)
+    if name
 }
 """kubectl's names for what may be asked about."""

@@ -13,12 +13,22 @@ MOST_LINES = 40
 _IDS_FROM = 88
 _COLOURS: dict[State, int] = {"well": 32, "waits": 33, "warning": 33, "problem": 31, "unknown": 90}
 _WHO: dict[Who, str] = {"you": "", "platform": " (platform)", "wait": " (wait)"}
-_PRODUCTS = {"sets": "Grove", "gangs": "Grove", "pod_groups": "KAI", "queues": "KAI", "kai_topologies": "KAI"}
+_PRODUCTS = {
+    "sets": "Grove",
+    "gangs": "Grove",
+    "pod_groups": "KAI",
+    "queues": "KAI",
+    "kai_topologies": "KAI",
+}
 
 
 def text(answer: Answer, *, everything: bool = False, colour: bool = False) -> str:
-    """The whole answer. Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and
-    the tree ends so that there are at most 40 lines. With `colour`, states have the colours of a terminal."""
+    """The whole answer.
+
+    Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and the
+    tree ends so that there are at most 40 lines. With `colour`, states have the colours of a
+    terminal.
+    """
     headline = _coloured(answer.headline, answer.state) if colour else answer.headline
     head = [headline, *reason_lines(answer.reasons), *_said(answer)]
     foot = list(_foot(answer))
@@ -70,7 +80,9 @@ def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]
 
 
 def unseen_words(unseen: Mapping[str, str]) -> str:
-    """`nodes and queues (no right to list)`: kinds of facts by the cause for which they could not be read."""
+    """`nodes and queues (no right to list)`: kinds of facts by the cause for which they could not
+    be read.
+    """
     causes: dict[str, list[str]] = {}
     for kind, cause in unseen.items():
         causes.setdefault(cause, []).append(TITLES[kind])
@@ -79,7 +91,9 @@ def unseen_words(unseen: Mapping[str, str]) -> str:
 
 def tree_lines(root: Branch, *, everything: bool = False, colour: bool = False) -> list[str]:
     """The tree as a table whose first column is drawn."""
-    return list(table(list(_rows(root if everything else without_pods(root), "", "", everything, colour))))
+    return list(
+        table(list(_rows(root if everything else without_pods(root), "", "", everything, colour)))
+    )
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -98,7 +112,11 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     *cells, state = _cells(branch, first, parent)
     yield (*cells, _coloured(state, branch.state) if colour else state)
-    shown = list(folded(branch.children)) if not everything else [(child, 0) for child in branch.children]
+    shown = (
+        list(folded(branch.children))
+        if not everything
+        else [(child, 0) for child in branch.children]
+    )
     for position, (child, more) in enumerate(shown):
         last = position == len(shown) - 1
         own, below = ("└─ ", "   ") if last and not more else ("├─ ", "│  ")
@@ -109,17 +127,28 @@ def _rows(
 
 def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
     kind, name = branch.label(parent)
-    pods = "?" if branch.placed is None and branch.total is None else f"{branch.placed}/{branch.total}"
+    pods = (
+        "?" if branch.placed is None and branch.total is None else f"{branch.placed}/{branch.total}"
+    )
     count = "" if branch.placed is None and branch.state != "unknown" else pods
     numbers = ", ".join(map(str, branch.reasons))
-    state = ", ".join(filter(None, (branch.words if not numbers or branch.state != "waits" else "", numbers)))
+    state = ", ".join(
+        filter(None, (branch.words if not numbers or branch.state != "waits" else "", numbers))
+    )
     mark = " *" if branch.marked and parent else ""
-    return f"{drawn}{kind} {name}{mark}", branch.asked or "-", branch.where or "-", count, state or branch.words
+    return (
+        f"{drawn}{kind} {name}{mark}",
+        branch.asked or "-",
+        branch.where or "-",
+        count,
+        state or branch.words,
+    )
 
 
 def without_pods(branch: Branch) -> Branch:
     """Pods are left out unless they were asked about; their reasons go to what they belong to."""
-    kept, numbers = [], set(branch.reasons)
+    kept = []
+    numbers = set(branch.reasons)
     for child in branch.children:
         if child.ref.kind == "Pod" and not child.marked:
             numbers |= set(child.reasons)
@@ -142,5 +171,13 @@ def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
 def _look(branch: Branch) -> tuple[object, ...]:
     """What a person sees of a branch, but its name."""
     below = tuple(_look(child) for child in branch.children)
-    seen = (branch.asked, branch.where, branch.placed, branch.total, branch.words, branch.reasons, branch.marked)
+    seen = (
+        branch.asked,
+        branch.where,
+        branch.placed,
+        branch.total,
+        branch.words,
+        branch.reasons,
+        branch.marked,
+    )
     return (branch.ref.kind, *seen, below)

@@ -1,4 +1,6 @@
-"""The topology of a cluster: levels and their coverage, what is free where, what fits where, what is not a tree."""
+"""The topology of a cluster: levels and their coverage, what is free where, what fits where, what
+is not a tree.
+"""
 
 import itertools
 from collections import Counter
@@ -31,8 +33,9 @@ GPU = "nvidia.com/gpu"
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """`nodes` of `total` nodes have the level's label; `domains` is how many domains it makes, `findings` how many
-    reasons are about it."""
+    """`nodes` of `total` nodes have the level's label; `domains` is how many domains it makes,
+    `findings` how many reasons are about it.
+    """
 
     level: Level
     nodes: int
@@ -43,8 +46,12 @@ class LevelReport:
 
 @dataclass(frozen=True, slots=True)
 class DomainReport:
-    """One domain. `gpus`, `free` and `soon` are GPUs in thousandths: all, free on nodes that take pods, and held by
-    pods that are terminating. `free` and `soon` are None if not all pods can be seen. `closed` nodes take no pods."""
+    """One domain.
+
+    `gpus`, `free` and `soon` are GPUs in thousandths: all, free on nodes that take pods, and held
+    by pods that are terminating. `free` and `soon` are None if not all pods can be seen. `closed`
+    nodes take no pods.
+    """
 
     path: Path
     nodes: int
@@ -76,8 +83,10 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class RoomAnswer:
-    """Where `pods` pods of `gpus` GPUs (thousandths) have room in one domain of `level`: every domain, the roomiest
-    first. `with_labels` has domains that would have more room if nodes outside had the labels of their neighbours."""
+    """Where `pods` pods of `gpus` GPUs (thousandths) have room in one domain of `level`: every
+    domain, the roomiest first. `with_labels` has domains that would have more room if nodes
+    outside had the labels of their neighbours.
+    """
 
     level: str
     pods: int
@@ -97,10 +106,16 @@ def survey(index: Index, name: str = "") -> Survey:
     reasons = _reasons(index, topology)
     levels = tuple(_level(index, topology, level, reasons) for level in topology.levels)
     outside = tuple(node.name for node in outside_nodes(index, topology))
-    rules = [rule for rule in RULES if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")]
-    missing = {rule.id: tuple(need for need in rule.needs if need in index.facts.unseen) for rule in rules}
+    rules = [
+        rule for rule in RULES if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")
+    ]
+    missing = {
+        rule.id: tuple(need for need in rule.needs if need in index.facts.unseen) for rule in rules
+    }
     unknown = tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
-    return Survey(topology.cluster, topology.kai, levels, len(index.nodes), outside, reasons, unknown)
+    return Survey(
+        topology.cluster, topology.kai, levels, len(index.nodes), outside, reasons, unknown
+    )
 
 
 def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
@@ -113,16 +128,24 @@ def _reasons(index: Index, topology: Topology) -> tuple[Reason, ...]:
     return tuple(reasons)
 
 
-def _level(index: Index, topology: Topology, level: Level, reasons: Sequence[Reason]) -> LevelReport:
+def _level(
+    index: Index, topology: Topology, level: Level, reasons: Sequence[Reason]
+) -> LevelReport:
     domains = index.domains(topology.keys)
-    lacking = sum(1 for position in domains.outside if level.key not in index.nodes[position].labels)
+    lacking = sum(
+        1 for position in domains.outside if level.key not in index.nodes[position].labels
+    )
     field = f"metadata.labels[{level.key}]"
     findings = sum(1 for reason in reasons if any(item.field == field for item in reason.evidence))
     depth = domains.depth(level.key) or 0
-    return LevelReport(level, len(index.nodes) - lacking, len(index.nodes), len(domains.at(depth)), findings)
+    return LevelReport(
+        level, len(index.nodes) - lacking, len(index.nodes), len(domains.at(depth)), findings
+    )
 
 
-def domain_reports(index: Index, topology: Topology, depth: int, parent: Path = ()) -> list[DomainReport]:
+def domain_reports(
+    index: Index, topology: Topology, depth: int, parent: Path = ()
+) -> list[DomainReport]:
     """The domains of one level inside a broader one, by name."""
     return [_report(index, domain) for domain in index.domains(topology.keys).within(depth, parent)]
 
@@ -133,34 +156,52 @@ def _report(index: Index, domain: Domain) -> DomainReport:
     gpus = sum(map(index.gpus.__getitem__, domain.nodes))
     free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None
     soon = sum(map(index.soon_free_gpus.__getitem__, domain.nodes)) if known else None
-    return DomainReport(domain.path, len(domain.nodes), len(domain.nodes) - opened, gpus, free, soon)
+    return DomainReport(
+        domain.path, len(domain.nodes), len(domain.nodes) - opened, gpus, free, soon
+    )
 
 
-def find_room(index: Index, topology: Topology, level: str, pods: int, gpus: int) -> RoomAnswer | None:
-    """Where `pods` pods of `gpus` GPUs each (thousandths) fit in one domain of a level; None for an unknown level."""
+def find_room(
+    index: Index, topology: Topology, level: str, pods: int, gpus: int
+) -> RoomAnswer | None:
+    """Where `pods` pods of `gpus` GPUs each (thousandths) fit in one domain of a level; None for an
+    unknown level.
+    """
     keys = [known.key for known in topology.levels if known.domain == level]
     if not keys:
         return None
     shapes = (
-        [Shape(((name, gpus), ("pods", 1000))) for name in _gpu_names(index)] if gpus else [Shape((("pods", 1000),))]
+        [Shape(((name, gpus), ("pods", 1000))) for name in _gpu_names(index)]
+        if gpus
+        else [Shape((("pods", 1000),))]
     )
     places = [Places(index, topology, Demand("", keys[0], ((shape, pods),))) for shape in shapes]
     rooms = _sum([place.rooms for place in places], pods)
     guesses = guessed_labels(index, topology) if outside_nodes(index, topology) else {}
-    more = _sum([place.with_labels(guesses).rooms(place.demand) for place in places], pods) if guesses else ()
+    more = (
+        _sum([place.with_labels(guesses).rooms(place.demand) for place in places], pods)
+        if guesses
+        else ()
+    )
     before = {room.domain.path: room.pods for room in rooms}
     gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
     return RoomAnswer(level, pods, gpus, rooms, gained)
 
 
 def _gpu_names(index: Index) -> list[str]:
-    """What GPUs are called as a resource of nodes: one name for device plugins, another for each driver of DRA."""
+    """What GPUs are called as a resource of nodes: one name for device plugins, another for each
+    driver of DRA.
+    """
     kinds = {id(node.allocatable): node.allocatable for node in index.nodes}
-    return sorted({name for amounts in kinds.values() for name in amounts if name.endswith("/gpu")}) or [GPU]
+    return sorted(
+        {name for amounts in kinds.values() for name in amounts if name.endswith("/gpu")}
+    ) or [GPU]
 
 
 def _sum(rooms: Sequence[Sequence[Room]], most: int) -> tuple[Room, ...]:
-    """The room of each domain by all names together, the roomiest first; a node has its GPUs by one name only."""
+    """The room of each domain by all names together, the roomiest first; a node has its GPUs by one
+    name only.
+    """
     domains = {room.domain.path: room.domain for by_name in rooms for room in by_name}
     pods: Counter[Path] = Counter()
     for room in itertools.chain.from_iterable(rooms):

@@ -39,12 +39,23 @@ def _title(survey: Survey, facts: Facts) -> str:
     if survey.cluster is None and survey.kai is None:
         unseen = {"topologies", "kai_topologies"} & facts.unseen.keys()
         return f"{nodes}; {'the topology is not known' if unseen else 'no topology is defined'}"
-    levels = [counted(r.domains, r.level.domain) if known else r.level.domain for r in survey.levels[:-1]]
-    name = f"{survey.cluster.kind} {survey.cluster.name}" if survey.cluster else f"KAI Topology {survey.kai.name}"  # type: ignore[union-attr]
-    return f"{name}: {nodes} in {listed(levels) or 'no levels'}" if known else f"{name}: {listed(levels)}; {nodes}"
+    levels = [
+        counted(r.domains, r.level.domain) if known else r.level.domain for r in survey.levels[:-1]
+    ]
+    if survey.cluster:
+        name = f"{survey.cluster.kind} {survey.cluster.name}"
+    else:
+        name = f"KAI Topology {survey.kai.name}"  # type: ignore[union-attr]
+    return (
+        f"{name}: {nodes} in {listed(levels) or 'no levels'}"
+        if known
+        else f"{name}: {listed(levels)}; {nodes}"
+    )
 
 
-def domains_text(index: Index, topology: Topology, parents: Sequence[DomainReport], *, everything: bool = False) -> str:
+def domains_text(
+    index: Index, topology: Topology, parents: Sequence[DomainReport], *, everything: bool = False
+) -> str:
     """Domains, each with the domains inside it that have most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
     lines = [_domain_line(index, topology, report, everything=everything) for report in shown]
@@ -53,7 +64,9 @@ def domains_text(index: Index, topology: Topology, parents: Sequence[DomainRepor
     return "\n".join(lines)
 
 
-def _domain_line(index: Index, topology: Topology, report: DomainReport, *, everything: bool) -> str:
+def _domain_line(
+    index: Index, topology: Topology, report: DomainReport, *, everything: bool
+) -> str:
     depth = len(report.path)
     cells = ["/".join(report.path)]
     inside: list[DomainReport] = []
@@ -65,8 +78,14 @@ def _domain_line(index: Index, topology: Topology, report: DomainReport, *, ever
     cells.append(_free(report))
     if report.closed:
         cells.append(f"{report.closed} closed")
-    most = sorted((report for report in inside if report.free), key=lambda report: (-(report.free or 0), report.path))
-    names = [f"{within.path[-1]} {plain(within.free or 0)}" for within in (most if everything else most[:MOST_INSIDE])]
+    most = sorted(
+        (report for report in inside if report.free),
+        key=lambda report: (-(report.free or 0), report.path),
+    )
+    names = [
+        f"{within.path[-1]} {plain(within.free or 0)}"
+        for within in (most if everything else most[:MOST_INSIDE])
+    ]
     more = " …" if len(most) > len(names) else ""
     return "   ".join([*cells, *([", ".join(names) + more] if names else [])])
 
@@ -78,8 +97,13 @@ def _free(report: DomainReport) -> str:
     return f"{plain(report.free)} of {amount('/gpu', report.gpus)} free{soon}"
 
 
-def nodes_text(index: Index, report: DomainReport, topology: Topology, *, everything: bool = False) -> str:
-    """The nodes of one domain: what is free on each, and who is there. Unless `everything`, at most 40."""
+def nodes_text(
+    index: Index, report: DomainReport, topology: Topology, *, everything: bool = False
+) -> str:
+    """The nodes of one domain: what is free on each, and who is there.
+
+    Unless `everything`, at most 40.
+    """
     rows = []
     (domain,) = index.domains(topology.keys).within(len(report.path), report.path)
     shown = domain.nodes if everything else domain.nodes[:MOST_DOMAINS]
@@ -87,11 +111,19 @@ def nodes_text(index: Index, report: DomainReport, topology: Topology, *, everyt
         node = index.nodes[position]
         pods = index.pods_on.get(node.name, ())
         gpus = gpus_of(node.allocatable)
-        free = "not known" if report.free is None else plain(max(0, gpus - index.used_gpus.get(node.name, 0)))
+        free = (
+            "not known"
+            if report.free is None
+            else plain(max(0, gpus - index.used_gpus.get(node.name, 0)))
+        )
         state = "" if index.open_nodes[position] else "closed"
         groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
         rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))
-    more = [f"… {len(domain.nodes) - len(shown)} more: --all"] if len(domain.nodes) > len(shown) else []
+    more = (
+        [f"… {len(domain.nodes) - len(shown)} more: --all"]
+        if len(domain.nodes) > len(shown)
+        else []
+    )
     return "\n".join([*table(rows), *more])
 
 
@@ -106,7 +138,9 @@ def room_text(answer: RoomAnswer) -> str:
 
     if answer.enough:
         names = listed("/".join(room.domain.path) for room in answer.enough)
-        return f"{what}: {len(answer.enough)} of {counted(len(answer.rooms), answer.level)}; {names}"
+        return (
+            f"{what}: {len(answer.enough)} of {counted(len(answer.rooms), answer.level)}; {names}"
+        )
     best = ", ".join(words(room.domain.path, room.pods) for room in answer.rooms[:MOST_INSIDE])
     return f"{what}: none" + (f"; {best}" if best else "")
 
@@ -118,5 +152,7 @@ def preview_text(preview: Preview) -> str:
     lines = [f"with the levels {levels}: {counted(sets, 'PodCliqueSet')} affected"]
     for effect in preview.effects:
         mark = "!" if effect.severe else " "
-        lines.append(f"{mark} {effect.ref.namespace}/{effect.ref.name}  {effect.text}  ({effect.field})")
+        lines.append(
+            f"{mark} {effect.ref.namespace}/{effect.ref.name}  {effect.text}  ({effect.field})"
+        )
     return "\n".join([*lines, *reason_lines(preview.reasons)])

@@ -1,4 +1,6 @@
-"""The tree of a workload: from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states."""
+"""The tree of a workload: from its PodCliqueSet through gangs, PodCliques, claims and queue to
+pods, with states.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,10 +24,12 @@ State = Literal["well", "waits", "warning", "problem", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One object. `asked` is its constraint, `where` where its pods are, or the most room that there is for them.
+    """One object.
 
-    `placed` of `total` pods have a node; None if pods can't be seen. `reasons` are numbers in the list of reasons, from
-    1. `marked` is the object that was asked about.
+    `asked` is its constraint, `where` where its pods are, or the most room that there is for them.
+
+    `placed` of `total` pods have a node; None if pods can't be seen. `reasons` are numbers in the
+    list of reasons, from 1. `marked` is the object that was asked about.
     """
 
     ref: Ref
@@ -40,17 +44,24 @@ class Branch:
     marked: bool = False
 
     def label(self, parent: str) -> tuple[str, str]:
-        """Its kind and name for people. The name is shortened if it begins with that of the branch above."""
-        kind, name = self.ref.kind, self.ref.name
+        """Its kind and name for people.
+
+        The name is shortened if it begins with that of the branch above.
+        """
+        kind = self.ref.kind
+        name = self.ref.name
         within = parent and kind in ("PodClique", "Pod") and name.startswith(f"{parent}-")
-        return "replica" if kind == "Replica" else kind, f"…{name[len(parent) :]}" if within else name
+        return "replica" if kind == "Replica" else kind, (
+            f"…{name[len(parent) :]}" if within else name
+        )
 
 
 class _Grower:
     """Makes branches for one subject, with the numbers of the reasons that are about each."""
 
     def __init__(self, index: Index, subject: Subject, reasons: Sequence[Reason]) -> None:
-        self._index, self._marked = index, subject.ref
+        self._index = index
+        self._marked = subject.ref
         self._seen = not {"pods", "cliques", "gangs"} & index.facts.unseen.keys()
         self._by_ref: dict[Ref, list[int]] = {}
         self._by_part: dict[tuple[Ref, str], list[int]] = {}
@@ -62,8 +73,13 @@ class _Grower:
                     self._by_ref.setdefault(ref, []).append(number)
 
     def _branch(self, ref: Ref, part_of: Ref | None = None, **values: object) -> Branch:
-        numbers = [*self._by_ref.get(ref, ()), *(self._by_part.get((part_of, ref.name), ()) if part_of else ())]
-        return Branch(ref, reasons=tuple(sorted(set(numbers))), marked=ref == self._marked, **values)  # type: ignore[arg-type]
+        numbers = [
+            *self._by_ref.get(ref, ()),
+            *(self._by_part.get((part_of, ref.name), ()) if part_of else ()),
+        ]
+        reasons = tuple(sorted(set(numbers)))
+        marked = ref == self._marked
+        return Branch(ref, reasons=reasons, marked=marked, **values)  # type: ignore[arg-type]
 
     def root(self, subject: Subject) -> Branch:
         pcs = subject.pcs
@@ -77,7 +93,15 @@ class _Grower:
 
     def _bundle(self, ref: Ref, children: tuple[Branch, ...], asked: str = "") -> Branch:
         placed, total, state, words = together(children)
-        return self._branch(ref, asked=asked, placed=placed, total=total, state=state, words=words, children=children)
+        return self._branch(
+            ref,
+            asked=asked,
+            placed=placed,
+            total=total,
+            state=state,
+            words=words,
+            children=children,
+        )
 
     def _gang(self, gang: Gang) -> Branch:
         missing = gang.whole.expected - len(gang.placed)
@@ -92,19 +116,33 @@ class _Grower:
     def _unit(self, gang: Gang, unit: Unit) -> Branch:
         children = [self._unit(gang, part) for part in unit.units]
         children += [self._member(gang, member, unit) for member in unit.members]
-        return self._part(gang, Ref("Replica", gang.namespace, unit.name), unit, children, "waits", well="")
+        return self._part(
+            gang, Ref("Replica", gang.namespace, unit.name), unit, children, "waits", well=""
+        )
 
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
         gpus = gpus_of(dict(member.shape.requests))
         waits = f"{member.expected} x {amount('/gpu', gpus)}" if gpus else "waits for its gang"
-        level = gang.topology.name_of(unit.told.required) if unit is not None and unit.told.required else ""
-        kind = "PodClique" if gang.pod_gang else "SubGroup" if member.name != gang.ref.name else "Pods"
+        level = (
+            gang.topology.name_of(unit.told.required)
+            if unit is not None and unit.told.required
+            else ""
+        )
+        kind = (
+            "PodClique" if gang.pod_gang else "SubGroup" if member.name != gang.ref.name else "Pods"
+        )
         children = [self._pod(pod) for pod in member.pods]
         branch = self._part(gang, Ref(kind, gang.namespace, member.name), member, children, waits)
         return replace(branch, asked=f"{level} (replica)") if level and not branch.asked else branch
 
     def _part(
-        self, gang: Gang, ref: Ref, part: Unit | Member, children: Sequence[Branch], waits: str, well: str = "placed"
+        self,
+        gang: Gang,
+        ref: Ref,
+        part: Unit | Member,
+        children: Sequence[Branch],
+        waits: str,
+        well: str = "placed",
     ) -> Branch:
         """A part of a gang. `waits` and `well` are the words for these states."""
         placed, total = (len(part.placed), part.expected) if self._seen else (None, None)
@@ -129,18 +167,24 @@ class _Grower:
         state, _ = _state(placed, total, True)
         children = tuple(self._pod(pod) for pod in pods)
         words = "in no gang yet" if state != "unknown" else ""
-        return self._branch(clique.ref, placed=placed, total=total, state=state, words=words, children=children)
+        return self._branch(
+            clique.ref, placed=placed, total=total, state=state, words=words, children=children
+        )
 
     def _pod(self, pod: Pod) -> Branch:
         state, words = _pod_state(pod)
         return self._branch(pod.ref, where=pod.node, state=state, words=words)
 
     def _pod_group(self, gang: Gang) -> list[Branch]:
-        """The KAI PodGroup and, under it, its queue; only the queue if the PodGroup is the gang itself."""
+        """The KAI PodGroup and, under it, its queue; only the queue if the PodGroup is the gang
+        itself.
+        """
         group = gang.pod_group
         if group is None:
             return []
-        queues = tuple(self._queue(queue, gang) for queue in list(chain(self._index, group.queue))[:1])
+        queues = tuple(
+            self._queue(queue, gang) for queue in list(chain(self._index, group.queue))[:1]
+        )
         if gang.ref.kind == "PodGroup":
             return list(queues)
         said = listed(dict.fromkeys(said.reason for said in group.said)) if gang.waits else ""
@@ -170,7 +214,12 @@ class _Grower:
 
     def _claims(self, gang: Gang) -> Iterator[Branch]:
         """Claims that pods share by name, and ComputeDomains."""
-        names = {claim.claim for pod in gang.pods for claim in pod.claims if claim.claim and not claim.template}
+        names = {
+            claim.claim
+            for pod in gang.pods
+            for claim in pod.claims
+            if claim.claim and not claim.template
+        }
         for name in sorted(names):
             claim = self._index.claims.get((gang.namespace, name))
             state: State = "unknown" if claim is None else "well" if claim.allocated else "waits"
@@ -187,15 +236,19 @@ class _Grower:
             return place_words(self._index, gang.topology, part.placed, part.told.required)
         if not self._index.room_is_known or gang.places.now.fits:
             return ""
-        short, best = gang.places.now.short, gang.places.now.best
+        short = gang.places.now.short
+        best = gang.places.now.best
         if short is None or best is None or short.name != part.name or not best.domain.path:
             return ""
         return f"{best.pods} of {short.count} in {best.domain}"
 
 
 def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
-    """How many pods of several gangs are placed, of how many, and the state of all, with its words."""
-    placed, total = _sum(branch.placed for branch in branches), _sum(branch.total for branch in branches)
+    """How many pods of several gangs are placed, of how many, and the state of all, with its
+    words.
+    """
+    placed = _sum(branch.placed for branch in branches)
+    total = _sum(branch.total for branch in branches)
     state, words = _state(placed, total, bool(branches))
     if state == "well":
         state = max((branch.state for branch in branches), key=_RANK.__getitem__)
@@ -210,22 +263,32 @@ def grow(index: Index, subject: Subject, reasons: Sequence[Reason]) -> Branch:
 
 
 def place_words(index: Index, topology: Topology, pods: Iterable[Pod], key: str = "") -> str:
-    """The one domain that pods are in, at the level asked for or at the narrowest at which there is one; else how many
-    domains of that level. "" if their nodes are not known."""
-    domains, names = index.domains(topology.keys), {pod.node for pod in pods}
+    """The one domain that pods are in, at the level asked for or at the narrowest at which there is
+    one; else how many domains of that level. "" if their nodes are not known.
+    """
+    domains = index.domains(topology.keys)
+    names = {pod.node for pod in pods}
     if not names or not names <= domains.positions.keys():
         return ""
     paths = [path for name in names if (path := domains.paths[domains.positions[name]]) is not None]
     if len(paths) < len(names) or not topology.keys:
         return counted(len(names), "node")
     narrower = range(len(topology.keys), 0, -1)
-    depth = domains.depth(key) or next((d for d in narrower if len({path[:d] for path in paths}) == 1), 1)
+    depth = domains.depth(key) or next(
+        (d for d in narrower if len({path[:d] for path in paths}) == 1), 1
+    )
     places = {path[:depth] for path in paths}
-    return "/".join(min(places)) if len(places) == 1 else counted(len(places), topology.levels[depth - 1].domain)
+    return (
+        "/".join(min(places))
+        if len(places) == 1
+        else counted(len(places), topology.levels[depth - 1].domain)
+    )
 
 
 def told_words(told: Told, topology: Topology) -> str:
-    return asked_words(Asked(*(topology.name_of(key) if key else "" for key in (told.required, told.preferred))))
+    return asked_words(
+        Asked(*(topology.name_of(key) if key else "" for key in (told.required, told.preferred)))
+    )
 
 
 def asked_words(asked: Asked) -> str:
@@ -237,7 +300,11 @@ def asked_words(asked: Asked) -> str:
 def _sum(counts: Iterable[int | None]) -> int | None:
     """None if one of them is not known; claims and queues have no pods."""
     values = list(counts)
-    return None if not values or all(value is None for value in values) else sum(value or 0 for value in values)
+    return (
+        None
+        if not values or all(value is None for value in values)
+        else sum(value or 0 for value in values)
+    )
 
 
 def _state(placed: int | None, total: int | None, exists: bool) -> tuple[State, str]:

@@ -68,7 +68,9 @@ def pods_of(shapes: Sequence[tuple[Shape, int]]) -> str:
         gpus = gpus_of(dict(shape.requests))
         counts[gpus] = counts.get(gpus, 0) + count
     none = " without GPUs" if len(counts) > 1 else ""
-    return listed(pods_of_size(count, gpus) + ("" if gpus else none) for gpus, count in sorted(counts.items()))
+    return listed(
+        pods_of_size(count, gpus) + ("" if gpus else none) for gpus, count in sorted(counts.items())
+    )
 
 
 def pods_of_size(count: int, gpus: int) -> str:

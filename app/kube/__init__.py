@@ -1,1 +1,4 @@
-"""A Kubernetes client library: calls, caches and loops. Independent of the systems that this product runs beside."""
+"""A Kubernetes client library: calls, caches and loops.
+
+Independent of the systems that this product runs beside.
+"""

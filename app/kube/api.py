@@ -1,5 +1,6 @@
-"""The calls of a cluster as Protocols, and their errors, which are made from HTTP responses and Status objects.
-`client.py` implements `Client`."""
+"""The calls of a cluster as Protocols, and their errors, which are made from HTTP responses and
+Status objects. `client.py` implements `Client`.
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -22,16 +23,26 @@ PatchKind = Literal["merge", "json"]
 
 
 class ClusterError(Exception):
-    """A call failed. `code` is the HTTP status (0 without a response), `reason` the machine-readable reason of the API
-    server, and `retry_after` the seconds after which the API server wants to be called again."""
+    """A call failed.
 
-    def __init__(self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None) -> None:
+    `code` is the HTTP status (0 without a response), `reason` the machine-readable reason of the
+    API server, and `retry_after` the seconds after which the API server wants to be called again.
+    """
+
+    def __init__(
+        self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
-        self.message, self.code, self.reason, self.retry_after = message, code, reason, retry_after
+        self.message = message
+        self.code = code
+        self.reason = reason
+        self.retry_after = retry_after
 
 
 class NotFound(ClusterError):
-    """404: the object does not exist or, if `no_resource`, the cluster does not serve the resource."""
+    """404: the object does not exist or, if `no_resource`, the cluster does not serve the
+    resource.
+    """
 
     no_resource = False
 
@@ -43,7 +54,9 @@ class NotServed(NotFound):
 
 
 class Conflict(ClusterError):
-    """409: the object exists already (reason AlreadyExists), or has changed since it was read (reason Conflict)."""
+    """409: the object exists already (reason AlreadyExists), or has changed since it was read
+    (reason Conflict).
+    """
 
     @property
     def already_exists(self) -> bool:
@@ -59,8 +72,10 @@ class Forbidden(ClusterError):
 
     @property
     def passes(self) -> bool:
-        """Whether the call may succeed later: an expired token is replaced, a namespace that is being deleted can be
-        created again, and an API server looks for the kind of a new CRD in owner references only every 30 s."""
+        """Whether the call may succeed later: an expired token is replaced, a namespace that is
+        being deleted can be created again, and an API server looks for the kind of a new CRD in
+        owner references only every 30 s.
+        """
         passing = ("because it is being terminated", "cannot find RESTMapping")
         return self.code == 401 or any(text in self.message for text in passing)
 
@@ -71,8 +86,10 @@ class Unavailable(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list: items with apiVersion and kind, the resourceVersion of the list, the token of the next page (""
-    on the last page), and the number of items on later pages, if the API server gives it."""
+    """A page of a list: items with apiVersion and kind, the resourceVersion of the list, the token
+    of the next page ("" on the last page), and the number of items on later pages, if the API
+    server gives it.
+    """
 
     items: list[Object]
     resource_version: str
@@ -89,10 +106,12 @@ class WatchEvent:
 
 
 class Objects(Protocol):
-    """Calls for single objects. Every call has a time limit and raises only ClusterErrors.
+    """Calls for single objects.
 
-    `namespace` is None for cluster-scoped resources. Without a `version`, the version that discovery gives is used.
-    `metadata_only` reads PartialObjectMetadata.
+    Every call has a time limit and raises only ClusterErrors.
+
+    `namespace` is None for cluster-scoped resources. Without a `version`, the version that
+    discovery gives is used. `metadata_only` reads PartialObjectMetadata.
     """
 
     async def get(
@@ -106,7 +125,12 @@ class Objects(Protocol):
     ) -> Object: ...
 
     async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Object: ...
 
     async def patch(
@@ -120,18 +144,25 @@ class Objects(Protocol):
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Applies a merge patch (a map) or a JSON patch (a list of operations). Raises Conflict if the patch sets
-        `metadata.resourceVersion` and this is not the current one."""
+        """Applies a merge patch (a map) or a JSON patch (a list of operations).
+
+        Raises Conflict if the patch sets `metadata.resourceVersion` and this is not the current
+        one.
+        """
         ...
 
     def served_version(self, resource: Resource) -> str | None:
-        """The preferred known version in which the cluster serves `resource`, or None if it serves none."""
+        """The preferred known version in which the cluster serves `resource`, or None if it serves
+        none.
+        """
         ...
 
 
 class Reader(Protocol):
-    """The part of `Client` that sends only GET requests. `list` and `watch` without a `namespace` are for all
-    namespaces."""
+    """The part of `Client` that sends only GET requests.
+
+    `list` and `watch` without a `namespace` are for all namespaces.
+    """
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...
 
@@ -158,8 +189,10 @@ class Reader(Protocol):
         metadata_only: bool = False,
         timeout_seconds: int = 270,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """The changes after `resource_version`, and bookmarks, until the API server ends the stream. A caller that
-        stops earlier must close it (`contextlib.aclosing`). Raises Gone if the version is too old."""
+        """The changes after `resource_version`, and bookmarks, until the API server ends the
+        stream. A caller that stops earlier must close it (`contextlib.aclosing`). Raises Gone if
+        the version is too old.
+        """
         ...
 
     def served_version(self, resource: Resource) -> str | None: ...
@@ -177,15 +210,24 @@ class Client(Objects, Reader, Protocol):
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> None:
-        """Deletes an object in the background. Raises Conflict if it does not have this `uid` or `resource_version`."""
+        """Deletes an object in the background.
+
+        Raises Conflict if it does not have this `uid` or `resource_version`.
+        """
         ...
 
 
 async def find(
-    client: Objects, resource: Resource, name: str, namespace: str | None = None, *, metadata_only: bool = False
+    client: Objects,
+    resource: Resource,
+    name: str,
+    namespace: str | None = None,
+    *,
+    metadata_only: bool = False,
 ) -> Object | None:
-    """The object as `client.get` returns it, or None if it does not exist or its resource is not served. Raises any
-    other ClusterError."""
+    """The object as `client.get` returns it, or None if it does not exist or its resource is not
+    served. Raises any other ClusterError.
+    """
     try:
         return await client.get(resource, name, namespace, metadata_only=metadata_only)
     except NotFound:
@@ -193,8 +235,10 @@ async def find(
 
 
 async def list_all(client: Reader, resource: Resource, label_selector: str = "") -> list[Object]:
-    """All objects of `resource` with these labels, read at once. Empty if the resource is not served. Raises any other
-    ClusterError."""
+    """All objects of `resource` with these labels, read at once.
+
+    Empty if the resource is not served. Raises any other ClusterError.
+    """
     try:
         return (await client.list(resource, label_selector=label_selector, limit=0)).items
     except NotFound:
@@ -202,13 +246,17 @@ async def list_all(client: Reader, resource: Resource, label_selector: str = "")
 
 
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
-    """The error for an HTTP response with a status of 300 or more. If the body is not a Status, such as that of a
-    proxy, its text is the message."""
+    """The error for an HTTP response with a status of 300 or more.
+
+    If the body is not a Status, such as that of a proxy, its text is the message.
+    """
     status = _status_in(body)
     if status is None:
         text = body[:500].decode("utf-8", "replace").strip()
         kind = NotServed if code == 404 else _kind_of_error(code)
-        return kind(text or f"HTTP {code}", code=code, retry_after=_seconds(headers.get("Retry-After")))
+        return kind(
+            text or f"HTTP {code}", code=code, retry_after=_seconds(headers.get("Retry-After"))
+        )
     return error_from_status(status, code, _seconds(headers.get("Retry-After")))
 
 
@@ -232,7 +280,13 @@ def error_from_status(status: Object, code: int = 0, wait: float | None = None) 
 
 
 def _kind_of_error(code: int) -> type[ClusterError]:
-    exact: dict[int, type[ClusterError]] = {404: NotFound, 409: Conflict, 410: Gone, 408: Unavailable, 429: Unavailable}
+    exact: dict[int, type[ClusterError]] = {
+        404: NotFound,
+        409: Conflict,
+        410: Gone,
+        408: Unavailable,
+        429: Unavailable,
+    }
     return exact.get(code, Unavailable if code >= 500 else Forbidden)
 
 

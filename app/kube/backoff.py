@@ -4,15 +4,24 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Waits that double from `first` to `most` seconds. Each is shortened by up to half at random, so that many clients
-    do not try again at the same time. `random` returns numbers in [0, 1)."""
+    """Waits that double from `first` to `most` seconds.
 
-    def __init__(self, random: Callable[[], float], *, first: float = 0.5, most: float = 30.0) -> None:
-        self._random, self._first, self._most = random, first, most
+    Each is shortened by up to half at random, so that many clients do not try again at the same
+    time. `random` returns numbers in [0, 1).
+    """
+
+    def __init__(
+        self, random: Callable[[], float], *, first: float = 0.5, most: float = 30.0
+    ) -> None:
+        self._random = random
+        self._first = first
+        self._most = most
         self._failures = 0
 
     def next(self, at_least: float | None = None) -> float:
-        """The next wait in seconds: at least `at_least`, such as the Retry-After of a server, and at most `most`."""
+        """The next wait in seconds: at least `at_least`, such as the Retry-After of a server, and
+        at most `most`.
+        """
         full = min(self._most, self._first * float(1 << min(self._failures, 30)))
         self._failures += 1
         return min(self._most, max(at_least or 0.0, full * (1 - self._random() / 2)))

@@ -1,7 +1,7 @@
 """The `Client` of a cluster: the paths, parameters and media types of the Kubernetes API.
 
-The generated API classes and the Watch of kubernetes_asyncio are not used: they decode every object several times, and
-their Watch has no time limit.
+The generated API classes and the Watch of kubernetes_asyncio are not used: they decode every object
+several times, and their Watch has no time limit.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
@@ -9,7 +9,16 @@ from contextlib import aclosing
 from typing import Any, Self
 from urllib.parse import quote
 
-from app.kube.api import NotServed, Object, Page, Patch, PatchKind, Unavailable, WatchEvent, error_from_status
+from app.kube.api import (
+    NotServed,
+    Object,
+    Page,
+    Patch,
+    PatchKind,
+    Unavailable,
+    WatchEvent,
+    error_from_status,
+)
 from app.kube.credentials import Credentials
 from app.kube.discovery import Discovery
 from app.kube.gauge import Gauge
@@ -23,10 +32,13 @@ _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
 
 class HttpClient:
-    """`Client` over HTTP. Use it as `async with HttpClient(credentials, resources) as client`, and run
-    `client.discovery`, which reads the versions in which the cluster serves `resources`.
+    """`Client` over HTTP.
 
-    `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there was no response.
+    Use it as `async with HttpClient(credentials, resources) as client`, and run `client.discovery`,
+    which reads the versions in which the cluster serves `resources`.
+
+    `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there
+    was no response.
     """
 
     def __init__(
@@ -41,11 +53,14 @@ class HttpClient:
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: Limits) -> "HttpClient":
-        """A client of the same cluster with the same discovery and counts, but with its own limits and connections, so
-        that its calls do not delay those of this client. It has to be closed separately."""
+        """A client of the same cluster with the same discovery and counts, but with its own limits
+        and connections, so that its calls do not delay those of this client. It has to be closed
+        separately.
+        """
         transport = self._transport
         sibling = HttpClient(transport.credentials, (), limits, user_agent=transport.user_agent)
-        sibling.discovery, sibling._transport.calls = self.discovery, transport.calls
+        sibling.discovery = self.discovery
+        sibling._transport.calls = transport.calls
         return sibling
 
     @property
@@ -103,7 +118,9 @@ class HttpClient:
         params |= {"continue": continue_token} if continue_token else {}
         accept = _METADATA_LIST if metadata_only else JSON
         path = self._path(resource, namespace)
-        return _page(await self._transport.call(Request("list", str(resource), "GET", path, params, accept)))
+        return _page(
+            await self._transport.call(Request("list", str(resource), "GET", path, params, accept))
+        )
 
     async def watch(
         self,
@@ -123,7 +140,9 @@ class HttpClient:
             "timeoutSeconds": str(timeout_seconds),
         }
         accept = _METADATA if metadata_only else JSON
-        request = Request("watch", str(resource), "GET", self._path(resource, namespace), params, accept)
+        request = Request(
+            "watch", str(resource), "GET", self._path(resource, namespace), params, accept
+        )
         async with aclosing(self._transport.lines(request)) as lines:
             async for line in lines:
                 event = _watch_event(line)
@@ -131,11 +150,23 @@ class HttpClient:
                     yield event
 
     async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Object:
-        path, params = self._path(resource, namespace), _write_params(dry_run)
-        body = {"apiVersion": resource.api_version(self._version(resource)), "kind": resource.kind, **obj}
-        return await self._transport.call(Request("create", str(resource), "POST", path, params, body=body))
+        path = self._path(resource, namespace)
+        params = _write_params(dry_run)
+        body = {
+            "apiVersion": resource.api_version(self._version(resource)),
+            "kind": resource.kind,
+            **obj,
+        }
+        return await self._transport.call(
+            Request("create", str(resource), "POST", path, params, body=body)
+        )
 
     async def patch(
         self,
@@ -149,8 +180,11 @@ class HttpClient:
         dry_run: bool = False,
     ) -> Object:
         path = self._path(resource, namespace, name, subresource=subresource)
-        params, content_type = _write_params(dry_run), _PATCH_TYPES[kind]
-        request = Request("patch", str(resource), "PATCH", path, params, body=patch, content_type=content_type)
+        params = _write_params(dry_run)
+        content_type = _PATCH_TYPES[kind]
+        request = Request(
+            "patch", str(resource), "PATCH", path, params, body=patch, content_type=content_type
+        )
         return await self._transport.call(request)
 
     async def delete(
@@ -164,7 +198,11 @@ class HttpClient:
     ) -> None:
         conditions = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {field: value for field, value in conditions.items() if value}
-        body: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        body: Object = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": "Background",
+        }
         body |= {"preconditions": preconditions} if preconditions else {}
         path = self._path(resource, namespace, name)
         await self._transport.call(Request("delete", str(resource), "DELETE", path, body=body))
@@ -202,21 +240,27 @@ def _write_params(dry_run: bool) -> Params:
 
 
 def _page(answer: Object) -> Page:
-    """A list as a page. The items of a list have no apiVersion and kind, so they get those of the list."""
+    """A list as a page.
+
+    The items of a list have no apiVersion and kind, so they get those of the list.
+    """
     metadata: Mapping[str, Any] = answer.get("metadata") or {}
     items = answer.get("items") or []
-    api_version, kind = answer.get("apiVersion", ""), str(answer.get("kind", "")).removesuffix("List")
+    api_version = answer.get("apiVersion", "")
+    kind = str(answer.get("kind", "")).removesuffix("List")
     for item in items:
         item.setdefault("apiVersion", api_version)
         item.setdefault("kind", kind)
-    version, token = str(metadata.get("resourceVersion", "")), metadata.get("continue") or ""
+    version = str(metadata.get("resourceVersion", ""))
+    token = metadata.get("continue") or ""
     return Page(items, version, token, metadata.get("remainingItemCount"))
 
 
 def _watch_event(line: bytes) -> WatchEvent | None:
     """A line as an event, or None if its type is unknown. Raises the error of an ERROR line."""
     event = decoded(line)
-    kind, obj = event.get("type"), event.get("object")
+    kind = event.get("type")
+    obj = event.get("object")
     if not isinstance(obj, dict):
         raise Unavailable(f"a watch event without an object: {line[:200]!r}", reason="Decode")
     if kind == "ERROR":

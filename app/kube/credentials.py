@@ -1,4 +1,6 @@
-"""The address of the API server and the identity for its calls: those of a Pod, or of a kubeconfig."""
+"""The address of the API server and the identity for its calls: those of a Pod, or of a
+kubeconfig.
+"""
 
 import os
 import ssl
@@ -27,7 +29,9 @@ class Credentials(Protocol):
 
     @property
     def server_hostname(self) -> str | None:
-        """The name for which the certificate of the server is verified, if it is not that in `host`."""
+        """The name for which the certificate of the server is verified, if it is not that in
+        `host`.
+        """
         ...
 
     def ssl_context(self) -> ssl.SSLContext | None: ...
@@ -42,16 +46,27 @@ class Credentials(Protocol):
 
 
 class PodCredentials:
-    """The service account that Kubernetes mounts into a Pod. The token is read again every minute, because the kubelet
-    replaces it before it expires."""
+    """The service account that Kubernetes mounts into a Pod.
+
+    The token is read again every minute, because the kubelet replaces it before it expires.
+    """
 
     proxy: str | None = None
     server_hostname: str | None = None
 
-    def __init__(self, host: str, token_file: Path, ca_file: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        host: str,
+        token_file: Path,
+        ca_file: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.host = host
-        self._token_file, self._ca_file, self._clock = token_file, ca_file, clock
-        self._token, self._read_at = "", 0.0
+        self._token_file = token_file
+        self._ca_file = ca_file
+        self._clock = clock
+        self._token = ""
+        self._read_at = 0.0
 
     def ssl_context(self) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=str(self._ca_file))
@@ -73,15 +88,23 @@ class PodCredentials:
 
 
 def is_in_cluster() -> bool:
-    """Whether this process runs in a Pod, in which Kubernetes sets the address of the API server."""
+    """Whether this process runs in a Pod, in which Kubernetes sets the address of the API
+    server.
+    """
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
-    """The credentials that Kubernetes mounts into a Pod at `directory`. Raises ClusterError if there are none."""
+    """The credentials that Kubernetes mounts into a Pod at `directory`.
+
+    Raises ClusterError if there are none.
+    """
     if not is_in_cluster():
-        raise ClusterError("no credentials for the cluster: this is no Pod, so give --kubeconfig FILE")
-    name, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+        raise ClusterError(
+            "no credentials for the cluster: this is no Pod, so give --kubeconfig FILE"
+        )
+    name = os.environ["KUBERNETES_SERVICE_HOST"]
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"https://{f'[{name}]' if ':' in name else name}:{port}"
     credentials = PodCredentials(host, directory / "token", directory / "ca.crt")
     try:
@@ -93,8 +116,9 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
 
 
 async def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Credentials:
-    """The credentials of one context of a kubeconfig (default: $KUBECONFIG or ~/.kube/config, and its current context).
-    Raises ClusterError if it cannot be read."""
+    """The credentials of one context of a kubeconfig (default: $KUBECONFIG or ~/.kube/config, and
+    its current context). Raises ClusterError if it cannot be read.
+    """
     from app.kube.kubeconfig import KubeconfigCredentials
 
     credentials = KubeconfigCredentials(path, context or None)

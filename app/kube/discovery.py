@@ -1,7 +1,7 @@
 """Discovery: which resources a cluster serves, and in which versions.
 
-It reads /apis and the resource lists of known group versions. It does not use aggregated discovery, which some API
-servers lack.
+It reads /apis and the resource lists of known group versions. It does not use aggregated discovery,
+which some API servers lack.
 """
 
 import asyncio
@@ -30,8 +30,9 @@ logger = logging.getLogger(__name__)
 class Discovery:
     """What the cluster served at the last `refresh`.
 
-    `read` returns the JSON at a path of the API server. Before the first refresh, resources that every cluster serves
-    (`optional` is False) count as served in their preferred version, and all others as not served.
+    `read` returns the JSON at a path of the API server. Before the first refresh, resources that
+    every cluster serves (`optional` is False) count as served in their preferred version, and all
+    others as not served.
     """
 
     def __init__(
@@ -42,8 +43,11 @@ class Discovery:
         random: Callable[[], float] = system_random.random,
     ) -> None:
         self.resources = tuple(resources)
-        self._read, self._random = read, random
-        self._served: dict[Resource, str] = {r: r.versions[0] for r in self.resources if not r.optional}
+        self._read = read
+        self._random = random
+        self._served: dict[Resource, str] = {
+            r: r.versions[0] for r in self.resources if not r.optional
+        }
         self._lists: dict[GroupVersion, frozenset[str]] = {}
         self._has_refreshed = asyncio.Event()
         self._refreshing = asyncio.Lock()
@@ -62,14 +66,19 @@ class Discovery:
         return self._has_refreshed.is_set()
 
     async def until_known(self) -> None:
-        """Returns when a refresh has succeeded. Until then, a resource that does not count as served may be served."""
+        """Returns when a refresh has succeeded.
+
+        Until then, a resource that does not count as served may be served.
+        """
         await self._has_refreshed.wait()
 
     def served_version(self, resource: Resource) -> str | None:
         return self._served.get(resource)
 
     def subscribe(self, served: Served) -> None:
-        """Calls `served` with a resource and its new version, or with None if it is no longer served."""
+        """Calls `served` with a resource and its new version, or with None if it is no longer
+        served.
+        """
         self._subscribers.append(served)
 
     def trigger(self) -> None:
@@ -85,16 +94,19 @@ class Discovery:
         self._redefined.pop(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
-        """Returns some seconds after the spec of the CRD of `resource` has changed. An open watch of `resource`
-        continues with the former schema, without the fields that this schema lacks."""
+        """Returns some seconds after the spec of the CRD of `resource` has changed.
+
+        An open watch of `resource` continues with the former schema, without the fields that this
+        schema lacks.
+        """
         await self._redefined.setdefault(str(resource), asyncio.Event()).wait()
         await asyncio.sleep(2 * SETTLE_SECONDS)
 
     async def run(self) -> NoReturn:
         """Refreshes now, every `INTERVAL_SECONDS`, and after each trigger, until it is cancelled.
 
-        A CRD is served some time after it was stored, so a trigger causes two refreshes: after `SETTLE_SECONDS`, and
-        after five times `SETTLE_SECONDS`.
+        A CRD is served some time after it was stored, so a trigger causes two refreshes: after
+        `SETTLE_SECONDS`, and after five times `SETTLE_SECONDS`.
         """
         backoff = Backoff(self._random)
         again: float | None = None
@@ -104,7 +116,8 @@ class Discovery:
             except ClusterError as error:
                 if not self.problem:
                     logger.warning("what the cluster serves can't be read: %s", error.message)
-                self.problem, self.error = error.message, error
+                self.problem = error.message
+                self.error = error
                 await asyncio.sleep(backoff.next(error.retry_after))
                 continue
             backoff.reset()
@@ -118,14 +131,22 @@ class Discovery:
                 again = 4 * SETTLE_SECONDS
 
     async def refresh(self) -> None:
-        """Reads what the cluster serves. If the list of a group version cannot be read, because its extension server is
-        unavailable, its last list is used. Without a last list, its resources keep their former versions, and the
-        ClusterError is raised after all other changes. Raises ClusterError if the groups cannot be read."""
+        """Reads what the cluster serves.
+
+        If the list of a group version cannot be read, because its extension server is unavailable,
+        its last list is used. Without a last list, its resources keep their former versions, and
+        the ClusterError is raised after all other changes. Raises ClusterError if the groups cannot
+        be read.
+        """
         async with self._refreshing:
             served_groups = _group_versions(await self._read("/apis")) | {("", "v1")}
             lists: dict[GroupVersion, frozenset[str]] = {}
             unread: dict[GroupVersion, ClusterError] = {}
-            known = {(resource.group, version) for resource in self.resources for version in resource.versions}
+            known = {
+                (resource.group, version)
+                for resource in self.resources
+                for version in resource.versions
+            }
             for group_version in known & served_groups:
                 try:
                     lists[group_version] = await self._plurals(group_version)
@@ -136,21 +157,30 @@ class Discovery:
             self._lists = lists
             self._has_refreshed.set()
             versions = {r: _best(r, lists) or self._former(r, unread) for r in self.resources}
-            self._set_served({resource: version for resource, version in versions.items() if version is not None})
+            self._set_served(
+                {resource: version for resource, version in versions.items() if version is not None}
+            )
             if unread:
                 raise next(iter(unread.values()))
             self.problem = ""
 
     def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
-        """The former version of `resource`, if the list of one of its group versions is `unread`."""
+        """The former version of `resource`, if the list of one of its group versions is
+        `unread`.
+        """
         is_unread = any((resource.group, version) in unread for version in resource.versions)
         return self.served_version(resource) if is_unread else None
 
     async def assume(self) -> None:
-        """Reads only the groups, in one call: a resource counts as served if its group version is served. If it is not,
-        its list raises NotServed. For commands that read each resource once. Raises ClusterError."""
+        """Reads only the groups, in one call: a resource counts as served if its group version is
+        served. If it is not, its list raises NotServed. For commands that read each resource
+        once. Raises ClusterError.
+        """
         groups = _group_versions(await self._read("/apis")) | {("", "v1")}
-        versions = {r: [version for version in r.versions if (r.group, version) in groups] for r in self.resources}
+        versions = {
+            r: [version for version in r.versions if (r.group, version) in groups]
+            for r in self.resources
+        }
         self._has_refreshed.set()
         self._set_served({resource: served[0] for resource, served in versions.items() if served})
 
@@ -167,7 +197,8 @@ class Discovery:
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])
 
     def _set_served(self, served: dict[Resource, str]) -> None:
-        before, self._served = self._served, served
+        before = self._served
+        self._served = served
         differing = [r for r in self.resources if before.get(r) != served.get(r)]
         for resource in differing:
             for subscriber in self._subscribers:
@@ -177,7 +208,10 @@ class Discovery:
             self._changed = asyncio.Event()
 
     async def _is_triggered(self) -> bool:
-        """Waits for a trigger, up to `INTERVAL_SECONDS` less a random part. Returns whether there was one."""
+        """Waits for a trigger, up to `INTERVAL_SECONDS` less a random part.
+
+        Returns whether there was one.
+        """
         try:
             async with asyncio.timeout(INTERVAL_SECONDS * (1 - self._random() / 5)):
                 return await self._triggered.wait()
@@ -186,7 +220,9 @@ class Discovery:
 
 
 async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
-    """Triggers `discovery` after each change of the CRD of a known resource, until it is cancelled."""
+    """Triggers `discovery` after each change of the CRD of a known resource, until it is
+    cancelled.
+    """
     names = {str(resource) for resource in discovery.resources}
 
     def state_if_known(crd: Object) -> tuple[Any, Any] | None:
@@ -213,5 +249,9 @@ def _group_versions(answer: Object) -> set[GroupVersion]:
 
 
 def _best(resource: Resource, lists: dict[GroupVersion, frozenset[str]]) -> str | None:
-    served = (v for v in resource.versions if resource.plural in lists.get((resource.group, v), frozenset()))
+    served = (
+        v
+        for v in resource.versions
+        if resource.plural in lists.get((resource.group, v), frozenset())
+    )
     return next(served, None)

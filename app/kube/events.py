@@ -1,4 +1,7 @@
-"""Kubernetes Events, for `kubectl describe`. They are written in the background, and some may be lost."""
+"""Kubernetes Events, for `kubectl describe`.
+
+They are written in the background, and some may be lost.
+"""
 
 import asyncio
 import logging
@@ -27,7 +30,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """The object of an Event. The `namespace` of a cluster-scoped object is "", and its Events are in `default`."""
+    """The object of an Event.
+
+    The `namespace` of a cluster-scoped object is "", and its Events are in `default`.
+    """
 
     api_version: str
     kind: str
@@ -39,31 +45,50 @@ class Regarding:
     def of(cls, obj: Mapping[str, Any]) -> "Regarding":
         metadata = obj["metadata"]
         namespace = str(metadata.get("namespace") or "")
-        return cls(obj["apiVersion"], obj["kind"], namespace, metadata["name"], str(metadata.get("uid") or ""))
+        return cls(
+            obj["apiVersion"],
+            obj["kind"],
+            namespace,
+            metadata["name"],
+            str(metadata.get("uid") or ""),
+        )
 
     def reference(self) -> Object:
         reference = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}
-        return reference | {key: value for key, value in (("namespace", self.namespace), ("uid", self.uid)) if value}
+        return reference | {
+            key: value for key, value in (("namespace", self.namespace), ("uid", self.uid)) if value
+        }
 
 
 class Recorder:
-    """Writes Events (events.k8s.io/v1). The same content again increases the count of the series of the Event.
+    """Writes Events (events.k8s.io/v1).
 
-    `identity` is the name of this process, and `now` the wall clock in UTC. `lost` is the number of Events that could
-    not be written, because the queue was full or the API server rejected them.
+    The same content again increases the count of the series of the Event.
+
+    `identity` is the name of this process, and `now` the wall clock in UTC. `lost` is the number of
+    Events that could not be written, because the queue was full or the API server rejected them.
     """
 
     def __init__(
-        self, client: Client, identity: str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        client: Client,
+        identity: str,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.lost = 0
-        self._client, self._identity, self._now = client, identity, now
+        self._client = client
+        self._identity = identity
+        self._now = now
         self._waiting: asyncio.Queue[Object] = asyncio.Queue(QUEUE_LIMIT)
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> None:
-        """Logs a message and adds an Event to the queue, without waiting. If the queue is full, the Event is lost.
-        `reason` is a CamelCase word, and `note` a sentence for people."""
+        """Logs a message and adds an Event to the queue, without waiting.
+
+        If the queue is full, the Event is lost. `reason` is a CamelCase word, and `note` a sentence
+        for people.
+        """
         logger.log(
             logging.INFO if kind == "Normal" else logging.WARNING,
             "%s %s: %s: %s",
@@ -86,7 +111,9 @@ class Recorder:
             except ClusterError as error:
                 self.lost += 1
                 regarding = event["regarding"]["name"]
-                logger.info("event %s on %s not written: %s", event["reason"], regarding, error.message)
+                logger.info(
+                    "event %s on %s not written: %s", event["reason"], regarding, error.message
+                )
             finally:
                 self._waiting.task_done()
 
@@ -95,7 +122,8 @@ class Recorder:
         await self._waiting.join()
 
     async def _write(self, event: Object) -> None:
-        name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
+        name = event["metadata"]["name"]
+        namespace = event["metadata"]["namespace"]
         if name in self._counts and await self._counted_up(name, namespace):
             return
         try:
@@ -106,7 +134,10 @@ class Recorder:
             self._remember(name, 1)
 
     async def _counted_up(self, name: str, namespace: str) -> bool:
-        """Increases the count of an Event. Returns False if the Event has been deleted, as Events are after an hour."""
+        """Increases the count of an Event.
+
+        Returns False if the Event has been deleted, as Events are after an hour.
+        """
         count = self._counts.get(name, 1) + 1
         series = {"count": count, "lastObservedTime": self._stamp()}
         try:
@@ -124,7 +155,10 @@ class Recorder:
             self._counts.popitem(last=False)
 
     def _event(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> Object:
-        """The Event. Its name is the same for the same content, in all replicas and after a restart."""
+        """The Event.
+
+        Its name is the same for the same content, in all replicas and after a restart.
+        """
         content = "\0".join((regarding.kind, regarding.uid, kind, reason, note))
         digest = sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
         name = f"{regarding.name[:200].rstrip('-.')}.{digest}"
@@ -154,16 +188,19 @@ def _shortened(note: str) -> str:
 
 
 class Notices:
-    """Records warnings, one for each problem, although a level-driven reconciler sees the problem again and again. It
-    remembers the current warnings of the last `MAX_KEYS` keys."""
+    """Records warnings, one for each problem, although a level-driven reconciler sees the problem
+    again and again. It remembers the current warnings of the last `MAX_KEYS` keys.
+    """
 
     def __init__(self, events: Recorder) -> None:
         self._events = events
         self._current: OrderedDict[Key, set[tuple[Regarding, str, str]]] = OrderedDict()
 
     def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:
-        """Records a warning on each of `regarding` that does not have it already. It replaces the former warnings of
-        `key`. `note` must not have figures that change often."""
+        """Records a warning on each of `regarding` that does not have it already.
+
+        It replaces the former warnings of `key`. `note` must not have figures that change often.
+        """
         before = self._current.pop(key, set())
         self._current[key] = {(target, reason, note) for target in regarding}
         while len(self._current) > MAX_KEYS:

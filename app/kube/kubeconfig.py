@@ -1,7 +1,8 @@
 """Credentials from a kubeconfig, read by kubernetes_asyncio.
 
-This module is imported only if a kubeconfig is read: importing kubernetes_asyncio loads the models of all Kubernetes
-APIs, which need 38 MiB and half of the start-up time of a server that runs in a Pod and needs none of them.
+This module is imported only if a kubeconfig is read: importing kubernetes_asyncio loads the models
+of all Kubernetes APIs, which need 38 MiB and half of the start-up time of a server that runs in a
+Pod and needs none of them.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ from kubernetes_asyncio.config.kube_config import (
 
 from app.kube.api import ClusterError, Unavailable
 
-logging.getLogger("kubernetes_asyncio.config.kube_config").disabled = True  # what it logs is raised too
+# what it logs is raised too
+logging.getLogger("kubernetes_asyncio.config.kube_config").disabled = True
 
 _LOGINS = {
     "aws": "aws sso login",
@@ -36,7 +38,9 @@ _LOGINS = {
     "oci": "oci session authenticate",
     "tsh": "tsh login",
 }
-"""The commands that renew the credentials of known exec plugins, which are not interactive themselves."""
+"""The commands that renew the credentials of known exec plugins, which are not interactive
+themselves.
+"""
 
 _PROVIDERS = {"gcp": "gcloud auth login", "azure": "az login"}
 """The same for auth providers, the predecessors of exec plugins."""
@@ -59,7 +63,8 @@ class KubeconfigCredentials:
     """`Credentials` of one context: client certificates, tokens, token files and exec plugins."""
 
     def __init__(self, path: Path | None, context: str | None) -> None:
-        self._path, self._context = path, context
+        self._path = path
+        self._context = context
         self._configuration: Any = Configuration()
         self._renewing = asyncio.Lock()
 
@@ -68,7 +73,9 @@ class KubeconfigCredentials:
         try:
             await self._read()
         except _UNREADABLE as error:
-            raise ClusterError(f"no credentials for the cluster: {error}", reason="Credentials") from error
+            raise ClusterError(
+                f"no credentials for the cluster: {error}", reason="Credentials"
+            ) from error
 
     async def _read(self) -> None:
         if self._path is not None and not self._path.is_file():  # kubernetes_asyncio only logs this
@@ -122,12 +129,16 @@ class KubeconfigCredentials:
 def namespace_of(path: Path | None = None, context: str | None = None) -> str:
     """The namespace that kubectl uses: that of the context, or `default`."""
     contexts, active = _contexts_in(path)
-    named = next((item for item in contexts if item["name"] == context), active) if context else active
+    named = (
+        next((item for item in contexts if item["name"] == context), active) if context else active
+    )
     return str((named.get("context") or {}).get("namespace") or "default")
 
 
 def context_of(path: Path | None = None, context: str | None = None) -> str:
-    """The name of the context in the kubeconfig that is used, or "" if the kubeconfig cannot be read."""
+    """The name of the context in the kubeconfig that is used, or "" if the kubeconfig cannot be
+    read.
+    """
     return context or str(_contexts_in(path)[1].get("name") or "")
 
 
@@ -141,30 +152,45 @@ def _contexts_in(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
 
 
 def renewal_of(path: Path | None = None, context: str | None = None) -> str:
-    """The command that renews the credentials of a context: the login command of a known exec plugin, or the plugin
-    itself with its subcommands, which is interactive if a person runs it. "" if there is no exec plugin, as for a token
-    or a certificate, or if the file cannot be read."""
+    """The command that renews the credentials of a context: the login command of a known exec
+    plugin, or the plugin itself with its subcommands, which is interactive if a person runs it.
+    "" if there is no exec plugin, as for a token or a certificate, or if the file cannot be
+    read.
+    """
     try:
         user = _named_user_of(path, context)[1]
         if "auth-provider" in user:
             return _PROVIDERS.get(str(user["auth-provider"]["name"]), "")
         plugin = user["exec"].value
-        command, arguments = str(plugin["command"]), [str(argument) for argument in plugin.get("args") or ()]
+        command = str(plugin["command"])
+        arguments = [str(argument) for argument in plugin.get("args") or ()]
         variables = {item["name"]: str(item["value"]) for item in plugin.get("env") or ()}
     except (*_UNREADABLE, LookupError):
         return ""
     login = _LOGINS.get(Path(command).name)
     if login is None:
         # Options are left out: they may contain secrets.
-        return shlex.join([command, *itertools.takewhile(lambda argument: not argument.startswith("-"), arguments)])
+        return shlex.join(
+            [
+                command,
+                *itertools.takewhile(lambda argument: not argument.startswith("-"), arguments),
+            ]
+        )
     options = dict(itertools.pairwise(arguments))
     profile = options.get("--profile") or variables.get("AWS_PROFILE", "")
-    return f"{login} --profile {shlex.quote(profile)}" if profile and login.startswith("aws ") else login
+    return (
+        f"{login} --profile {shlex.quote(profile)}"
+        if profile and login.startswith("aws ")
+        else login
+    )
 
 
 def user_in_words(path: Path | None = None, context: str | None = None) -> str:
-    """The credentials of a context, such as `the token of user dev`. A certificate is shown with its end, as in
-    `the certificate of user dev, which ended at 2026-11-20 10:00 UTC`. "" if the file cannot be read."""
+    """The credentials of a context, such as `the token of user dev`.
+
+    A certificate is shown with its end, as in `the certificate of user dev, which ended at
+    2026-11-20 10:00 UTC`. "" if the file cannot be read.
+    """
     try:
         name, user = _named_user_of(path, context)
         kinds = [kind for key, kind in _KINDS.items() if key in user]
@@ -179,13 +205,17 @@ def _end_of_certificate(user: Any) -> str:
 
     data = user.safe_get("client-certificate-data")
     file = Path(user.path or ".").parent / str(user.safe_get("client-certificate"))
-    end = x509.load_pem_x509_certificate(base64.b64decode(data) if data else file.read_bytes()).not_valid_after_utc
+    end = x509.load_pem_x509_certificate(
+        base64.b64decode(data) if data else file.read_bytes()
+    ).not_valid_after_utc
     return f", which {'ended' if end < datetime.now(UTC) else 'ends'} at {end:%Y-%m-%d %H:%M} UTC"
 
 
 def _named_user_of(path: Path | None, context: str | None) -> tuple[str, Any]:
-    """The name of the user of a context, and its entries as a node of the merged kubeconfig. Raises one of
-    `_UNREADABLE` if there is none."""
+    """The name of the user of a context, and its entries as a node of the merged kubeconfig.
+
+    Raises one of `_UNREADABLE` if there is none.
+    """
     merged: Any = KubeConfigMerger(str(path or KUBE_CONFIG_DEFAULT_LOCATION)).config
     chosen = merged["contexts"].get_with_name(context or merged["current-context"])
     name = str(chosen["context"]["user"])

@@ -1,12 +1,13 @@
-"""Leader election on a Lease (coordination.k8s.io): at any time, at most one replica does the work of the leader.
+"""Leader election on a Lease (coordination.k8s.io): at any time, at most one replica does the work
+of the leader.
 
-- A leader has the lease until `lease` seconds after it began its last successful renewal. It stops its work earlier:
-  `renew` seconds after that time, the work is cancelled. If the work is still running when the lease expires, the
-  process ends.
-- A candidate becomes the leader only if it has seen no write to the Lease for the duration in the Lease, by its own
-  monotonic clock. The times in the Lease are for people, and are never compared.
-- Every write has the resourceVersion of the Lease that was read. If two candidates write, one of them gets a Conflict.
-  A delayed write cannot overwrite a newer one.
+- A leader has the lease until `lease` seconds after it began its last successful renewal. It stops
+  its work earlier: `renew` seconds after that time, the work is cancelled. If the work is still
+  running when the lease expires, the process ends.
+- A candidate becomes the leader only if it has seen no write to the Lease for the duration in the
+  Lease, by its own monotonic clock. The times in the Lease are for people, and are never compared.
+- Every write has the resourceVersion of the Lease that was read. If two candidates write, one of
+  them gets a Conflict. A delayed write cannot overwrite a newer one.
 """
 
 import asyncio
@@ -30,8 +31,12 @@ Work = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """Times in seconds. After `lease` without a renewal, another candidate becomes the leader. After `renew` without a
-    renewal, the leader stops its work, for which it has `lease - renew`. `retry` is the time between attempts."""
+    """Times in seconds.
+
+    After `lease` without a renewal, another candidate becomes the leader. After `renew` without a
+    renewal, the leader stops its work, for which it has `lease - renew`. `retry` is the time
+    between attempts.
+    """
 
     lease: float = 15.0
     renew: float = 10.0
@@ -43,7 +48,10 @@ class LeaseTiming:
 
     @property
     def attempt(self) -> float:
-        """The time limit of a request. It leaves time for another attempt before the deadline of the renewal."""
+        """The time limit of a request.
+
+        It leaves time for another attempt before the deadline of the renewal.
+        """
         return self.renew / 3
 
 
@@ -57,10 +65,12 @@ def end_process() -> None:
 
 
 class Elector:
-    """A candidate for a Lease. `identity` must be unique among all processes, such as a host name with a uuid.
+    """A candidate for a Lease.
 
-    `clock` is monotonic, and `now` is the wall clock in UTC, for the times in the Lease. `stop_process` is called if
-    cancelled work is still running when the lease expires.
+    `identity` must be unique among all processes, such as a host name with a uuid.
+
+    `clock` is monotonic, and `now` is the wall clock in UTC, for the times in the Lease.
+    `stop_process` is called if cancelled work is still running when the lease expires.
     """
 
     def __init__(
@@ -76,9 +86,15 @@ class Elector:
         random: Callable[[], float] = system_random.random,
         stop_process: Callable[[], None] = end_process,
     ) -> None:
-        self._client, self._namespace, self._name, self._identity = client, namespace, name, identity
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
         self._timing = timing or LeaseTiming()
-        self._clock, self._now, self._random, self._stop_process = clock, now, random, stop_process
+        self._clock = clock
+        self._now = now
+        self._random = random
+        self._stop_process = stop_process
         self._lease: Object | None = None
         self._observed_at = -math.inf
         self._renewed_at = -math.inf
@@ -92,8 +108,11 @@ class Elector:
         return str(_spec(self._lease).get("holderIdentity") or "")
 
     async def lead(self, work: Work) -> None:
-        """Runs `work` while this candidate leads, until `work` returns or raises. If the lease is lost, the work is
-        cancelled and awaited, and this is a candidate again. At the end, the lease is released."""
+        """Runs `work` while this candidate leads, until `work` returns or raises.
+
+        If the lease is lost, the work is cancelled and awaited, and this is a candidate again. At
+        the end, the lease is released.
+        """
         while True:
             await self._acquire()
             log.info("leading as %s", self._identity)
@@ -132,13 +151,19 @@ class Elector:
         return True
 
     async def _look(self) -> None:
-        """Reads the Lease. The holder of a deleted Lease keeps it until it expires, because the deletion does not stop
-        a leader."""
+        """Reads the Lease.
+
+        The holder of a deleted Lease keeps it until it expires, because the deletion does not stop
+        a leader.
+        """
         lease = await find(self._client, LEASE, self._name, self._namespace)
         if lease is not None:
             self._observe(lease)
         elif self._lease is not None:
-            self._lease = {**self._lease, "metadata": {"name": self._name, "namespace": self._namespace}}
+            self._lease = {
+                **self._lease,
+                "metadata": {"name": self._name, "namespace": self._namespace},
+            }
 
     def _observe(self, lease: Object) -> None:
         if self._lease is None or _version(lease) != _version(self._lease):
@@ -171,8 +196,10 @@ class Elector:
         raise lost
 
     async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
-        """Cancels the work and waits until it ends or the lease expires; renewals continue. If this is cancelled
-        meanwhile, it goes on waiting, and returns the CancelledError."""
+        """Cancels the work and waits until it ends or the lease expires; renewals continue.
+
+        If this is cancelled meanwhile, it goes on waiting, and returns the CancelledError.
+        """
         cancelled: asyncio.CancelledError | None = None
         working.cancel()
         while not working.done():
@@ -190,8 +217,11 @@ class Elector:
         return self._renewed_at + self._timing.lease
 
     async def _renew_until_lost(self) -> Never:
-        """Renews every `retry` seconds. Raises Lost if another candidate has the lease, if it was deleted, or if it is
-        not renewed in time."""
+        """Renews every `retry` seconds.
+
+        Raises Lost if another candidate has the lease, if it was deleted, or if it is not renewed
+        in time.
+        """
         while True:
             await asyncio.sleep(self._timing.retry)
             try:
@@ -218,26 +248,40 @@ class Elector:
             except (ClusterError, TimeoutError) as error:
                 stale = True
                 log.warning(
-                    "lease %s/%s not renewed: %s", self._namespace, self._name, str(error) or "no answer in time"
+                    "lease %s/%s not renewed: %s",
+                    self._namespace,
+                    self._name,
+                    str(error) or "no answer in time",
                 )
                 await asyncio.sleep(self._timing.retry / 4)
             else:
                 return
 
     async def _look_again(self) -> None:
-        """Reads the Lease after a conflict or a write without a response. Raises Lost if another candidate has it."""
+        """Reads the Lease after a conflict or a write without a response.
+
+        Raises Lost if another candidate has it.
+        """
         self._observe(await self._client.get(LEASE, self._name, self._namespace))
         if self.holder != self._identity:
             raise Lost(f"the lease is held by {self.holder or 'nobody'}")
 
     async def _release(self) -> None:
-        """Releases the lease, so that another candidate can lead at once. If this fails, the lease expires."""
+        """Releases the lease, so that another candidate can lead at once.
+
+        If this fails, the lease expires.
+        """
         try:
             async with asyncio.timeout(self._timing.attempt):
                 await self._look_again()
                 assert self._lease is not None
                 stamp = self._stamp()
-                released = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": stamp, "renewTime": stamp}
+                released = {
+                    "holderIdentity": "",
+                    "leaseDurationSeconds": 1,
+                    "acquireTime": stamp,
+                    "renewTime": stamp,
+                }
                 self._observe(await self._write(self._lease, released))
         except (ClusterError, TimeoutError, Lost) as error:
             log.info("lease %s/%s not released: %s", self._namespace, self._name, error)
@@ -258,7 +302,9 @@ class Elector:
         }
 
     def _taken(self, current: Object) -> Object:
-        transitions = int(_spec(current).get("leaseTransitions") or 0) + (self.holder != self._identity)
+        transitions = int(_spec(current).get("leaseTransitions") or 0) + (
+            self.holder != self._identity
+        )
         return {**self._renewed(), "acquireTime": self._stamp(), "leaseTransitions": transitions}
 
     def _new_lease(self) -> Object:

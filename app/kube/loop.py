@@ -1,7 +1,8 @@
 """The loop of a reconciler: a queue of keys, workers, backoff and resync.
 
-A reconciler is level-driven: it gets a key, reads the caches, and writes the difference. It does not get the change. A
-key that waits is in the queue only once, and a key that is added while it is reconciled is reconciled again.
+A reconciler is level-driven: it gets a key, reads the caches, and writes the difference. It does
+not get the change. A key that waits is in the queue only once, and a key that is added while it is
+reconciled is reconciled again.
 """
 
 import asyncio
@@ -17,8 +18,10 @@ from app.kube.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-CONFLICT_SECONDS, MOST_CONFLICT_SECONDS = 0.1, 5.0
-"""The first and the longest wait after a conflict: the watch may not have delivered the change yet."""
+CONFLICT_SECONDS = 0.1
+MOST_CONFLICT_SECONDS = 5.0
+"""The first and the longest wait after a conflict: the watch may not have delivered the change yet.
+"""
 
 WARNINGS = 10
 """Failures that are logged one by one in each `PROGRESS_SECONDS`."""
@@ -27,8 +30,9 @@ PROGRESS_SECONDS = 5.0
 PROGRESS_DEPTH = 500
 
 Observe = Callable[[str, str, float], None]
-"""Called after each step with the name of the reconciler, the result (done, again, conflict, error or failure) and the
-duration in seconds."""
+"""Called after each step with the name of the reconciler, the result (done, again, conflict, error
+or failure) and the duration in seconds.
+"""
 
 
 class Reconciler(Protocol):
@@ -44,17 +48,22 @@ class Reconciler(Protocol):
         ...
 
     async def reconcile(self, key: Key) -> float | None:
-        """Writes the difference for `key`. Returns None, or the seconds after which to reconcile the key again. After
-        an exception it is reconciled again: soon and without a warning after a Conflict, otherwise with backoff."""
+        """Writes the difference for `key`.
+
+        Returns None, or the seconds after which to reconcile the key again. After an exception it
+        is reconciled again: soon and without a warning after a Conflict, otherwise with backoff.
+        """
         ...
 
 
 class Loop:
-    """Runs a reconciler. Each key is reconciled by one worker at a time.
+    """Runs a reconciler.
 
-    A run begins with all keys; keys that are added while the loop is not running are ignored. `workers` is the number
-    of keys that are reconciled concurrently. `begin` is called at the start of every run, and `observe` after every
-    step. `random` returns numbers in [0, 1).
+    Each key is reconciled by one worker at a time.
+
+    A run begins with all keys; keys that are added while the loop is not running are ignored.
+    `workers` is the number of keys that are reconciled concurrently. `begin` is called at the start
+    of every run, and `observe` after every step. `random` returns numbers in [0, 1).
     """
 
     def __init__(
@@ -68,8 +77,11 @@ class Loop:
         random: Callable[[], float] = system_random.random,
     ) -> None:
         self.reconciler = reconciler
-        self._workers, self._resync, self._begin = workers, resync, begin
-        self._observe, self._random = observe, random
+        self._workers = workers
+        self._resync = resync
+        self._begin = begin
+        self._observe = observe
+        self._random = random
         self._queue: OrderedDict[Key, None] = OrderedDict()
         self._added = asyncio.Event()
         self._working: set[Key] = set()
@@ -121,7 +133,9 @@ class Loop:
 
     async def run(self) -> Never:
         """Runs until it is cancelled. Exceptions of the reconciler do not end it."""
-        self._running, self.steps, self._warned = True, 0, 0
+        self._running = True
+        self.steps = 0
+        self._warned = 0
         self._begin()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -161,7 +175,8 @@ class Loop:
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
-            await asyncio.sleep(0)  # lets verdicts run between steps without a call, of which there may be thousands
+            # lets verdicts run between steps without a call, of which there may be thousands
+            await asyncio.sleep(0)
 
     async def _step(self, key: Key) -> None:
         clock = asyncio.get_running_loop().time
@@ -185,11 +200,15 @@ class Loop:
             return "conflict"
         except ClusterError as error:
             wait = self._back_off(key, error.retry_after)
-            self._warn("%s %s: %s; again in %.1f s", self.reconciler.name, _name(key), error.message, wait)
+            self._warn(
+                "%s %s: %s; again in %.1f s", self.reconciler.name, _name(key), error.message, wait
+            )
             return "error"
         except Exception:
             wait = self._back_off(key, None)
-            logger.exception("%s %s failed; again in %.1f s", self.reconciler.name, _name(key), wait)
+            logger.exception(
+                "%s %s failed; again in %.1f s", self.reconciler.name, _name(key), wait
+            )
             return "failure"
         if after is None:
             return "done"
@@ -197,7 +216,10 @@ class Loop:
         return "again"
 
     def _warn(self, text: str, *values: object) -> None:
-        """Logs the first failures. The others are counted, because thousands of keys may fail for one reason."""
+        """Logs the first failures.
+
+        The others are counted, because thousands of keys may fail for one reason.
+        """
         self._warned += 1
         if self._warned <= WARNINGS:
             logger.warning(text, *values)
@@ -215,16 +237,25 @@ class Loop:
 
     async def _log_progress(self) -> Never:
         """Logs the length of a long queue, such as after a change of levels."""
-        busy, before = False, 0
+        busy = False
+        before = 0
         while True:
             await asyncio.sleep(PROGRESS_SECONDS)
-            name, done, failed = self.reconciler.name, self.steps - before, self._warned
-            before, self._warned = self.steps, 0
+            name = self.reconciler.name
+            done = self.steps - before
+            failed = self._warned
+            before = self.steps
+            self._warned = 0
             if failed > WARNINGS:
-                logger.warning("%s: %d more steps failed in %g s", name, failed - WARNINGS, PROGRESS_SECONDS)
-            was_busy, busy = busy, len(self._queue) > PROGRESS_DEPTH
+                logger.warning(
+                    "%s: %d more steps failed in %g s", name, failed - WARNINGS, PROGRESS_SECONDS
+                )
+            was_busy = busy
+            busy = len(self._queue) > PROGRESS_DEPTH
             if busy or was_busy:
-                logger.info("%s: %d in the last %g s, %d to go", name, done, PROGRESS_SECONDS, self.depth)
+                logger.info(
+                    "%s: %d in the last %g s, %d to go", name, done, PROGRESS_SECONDS, self.depth
+                )
 
 
 def _name(key: Key) -> str:

@@ -27,17 +27,26 @@ class Controller(NamedTuple):
 
 
 class Owners:
-    """Follows owner references with `controller: true`. Owners are cached by uid for `FRESH_SECONDS`, up to
-    `REMEMBERED` of them, because the Pods of a group have the same owners. `clock` is monotonic, in seconds."""
+    """Follows owner references with `controller: true`.
 
-    def __init__(self, client: Client, find_kind: FindKind, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._find_kind, self._clock = client, find_kind, clock
+    Owners are cached by uid for `FRESH_SECONDS`, up to `REMEMBERED` of them, because the Pods of a
+    group have the same owners. `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self, client: Client, find_kind: FindKind, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client = client
+        self._find_kind = find_kind
+        self._clock = clock
         self._read: OrderedDict[str, tuple[float, Object | None]] = OrderedDict()
 
     async def top_owner(self, namespace: str, reference: Controller) -> Object:
-        """The last owner, from `reference` upwards, that can be read, as metadata with apiVersion and kind. An owner
-        that does not exist or that RBAC does not allow to read ends the search. If this is the first one, the result is
-        made of the reference. Raises ClusterError if the API server is unavailable."""
+        """The last owner, from `reference` upwards, that can be read, as metadata with apiVersion
+        and kind. An owner that does not exist or that RBAC does not allow to read ends the
+        search. If this is the first one, the result is made of the reference. Raises
+        ClusterError if the API server is unavailable.
+        """
         top: Object = {
             "apiVersion": reference.api_version,
             "kind": reference.kind,
@@ -69,9 +78,12 @@ class Owners:
         resource = await self._find_kind(reference.api_version, reference.kind)
         if resource is None:
             return None
-        scope, version = namespace if resource.namespaced else None, resource.versions[0]
+        scope = namespace if resource.namespaced else None
+        version = resource.versions[0]
         try:
-            read = await self._client.get(resource, reference.name, scope, version=version, metadata_only=True)
+            read = await self._client.get(
+                resource, reference.name, scope, version=version, metadata_only=True
+            )
         except (NotFound, Forbidden):
             return None
         if read["metadata"].get("uid") != reference.uid:
@@ -82,12 +94,19 @@ class Owners:
 def controller_of(obj: Object) -> Controller | None:
     """The owner reference of `obj` that controls it."""
     references = obj["metadata"].get("ownerReferences") or []
-    controller = next((reference for reference in references if reference.get("controller") is True), None)
-    return controller and Controller(*(intern(str(controller[key])) for key in ("apiVersion", "kind", "name", "uid")))
+    controller = next(
+        (reference for reference in references if reference.get("controller") is True), None
+    )
+    return controller and Controller(
+        *(intern(str(controller[key])) for key in ("apiVersion", "kind", "name", "uid"))
+    )
 
 
 class Kinds:
-    """Resources by apiVersion and kind. Each is read from the API server once. `read` returns the JSON at a path."""
+    """Resources by apiVersion and kind.
+
+    Each is read from the API server once. `read` returns the JSON at a path.
+    """
 
     def __init__(self, read: Callable[[str], Awaitable[Object]]) -> None:
         self._read = read
@@ -106,7 +125,9 @@ class Kinds:
         except (NotFound, Forbidden):
             return
         self._lists[api_version] = {
-            item["kind"]: Resource(group, item["name"], item["kind"], bool(item.get("namespaced")), (version,))
+            item["kind"]: Resource(
+                group, item["name"], item["kind"], bool(item.get("namespaced")), (version,)
+            )
             for item in answer.get("resources") or []
             if "/" not in item["name"]
         }

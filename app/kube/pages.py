@@ -9,8 +9,11 @@ PAGE = 500
 
 
 class _Position:
-    """The position in a list. The objects of a namespace are in the order of their names. The order of the namespaces
-    does not matter."""
+    """The position in a list.
+
+    The objects of a namespace are in the order of their names. The order of the namespaces does not
+    matter.
+    """
 
     def __init__(self) -> None:
         self._finished: set[str] = set()
@@ -25,7 +28,8 @@ class _Position:
         namespace, name = _place(obj)
         if self._namespace is not None and namespace != self._namespace:
             self._finished.add(self._namespace)
-        self._namespace, self._name = namespace, name
+        self._namespace = namespace
+        self._name = name
 
 
 async def pages(
@@ -36,19 +40,29 @@ async def pages(
     limit: int = PAGE,
     label_selector: str = "",
 ) -> AsyncGenerator[Page, None]:
-    """Each object once, in pages of at most `limit`. A list expires after some minutes (Gone). It is then started
-    again, without the objects that were returned before. Raises Gone if this happens again without progress, and any
-    other ClusterError."""
-    position, token, expired = _Position(), "", False
+    """Each object once, in pages of at most `limit`.
+
+    A list expires after some minutes (Gone). It is then started again, without the objects that
+    were returned before. Raises Gone if this happens again without progress, and any other
+    ClusterError.
+    """
+    position = _Position()
+    token = ""
+    expired = False
     while True:
         try:
             page = await client.list(
-                resource, namespace, limit=limit, continue_token=token, label_selector=label_selector
+                resource,
+                namespace,
+                limit=limit,
+                continue_token=token,
+                label_selector=label_selector,
             )
         except Gone:
             if expired or not token:
                 raise
-            token, expired = "", True
+            token = ""
+            expired = True
             continue
         fresh = [obj for obj in page.items if not position.is_past(obj)]
         if fresh:

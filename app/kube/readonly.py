@@ -1,4 +1,6 @@
-"""Clients that can only read: commands for people get one of these, so that none of their code can write."""
+"""Clients that can only read: commands for people get one of these, so that none of their code can
+write.
+"""
 
 from collections.abc import AsyncGenerator, Collection
 from typing import Any
@@ -20,14 +22,20 @@ class ReadOnlyClient:
 
 
 class LookingClient:
-    """A `Client` that reads, and that creates access reviews, which are not stored. All other writes, and reads of
-    `hidden` resources, raise Forbidden without a request. `options` are those of the same method of `Client`."""
+    """A `Client` that reads, and that creates access reviews, which are not stored.
+
+    All other writes, and reads of `hidden` resources, raise Forbidden without a request. `options`
+    are those of the same method of `Client`.
+    """
 
     def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:
-        self._client, self._hidden = client, frozenset(hidden)
+        self._client = client
+        self._hidden = frozenset(hidden)
         self.served_version = client.served_version
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None, **options: Any) -> Object:
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None, **options: Any
+    ) -> Object:
         self._require_shown(resource)
         return await self._client.get(resource, name, namespace, **options)
 
@@ -41,17 +49,26 @@ class LookingClient:
         self._require_shown(resource)
         return self._client.watch(resource, namespace, **options)
 
-    async def create(self, resource: Resource, obj: Object, namespace: str | None = None, **options: Any) -> Object:
+    async def create(
+        self, resource: Resource, obj: Object, namespace: str | None = None, **options: Any
+    ) -> Object:
         if resource not in (ACCESS_REVIEW, SELF_ACCESS_REVIEW):
             raise _read_only("create", resource)
         return await self._client.create(resource, obj, namespace)
 
     async def patch(
-        self, resource: Resource, name: str, patch: Patch, namespace: str | None = None, **options: Any
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Object:
         raise _read_only("patch", resource)
 
-    async def delete(self, resource: Resource, name: str, namespace: str | None = None, **options: Any) -> None:
+    async def delete(
+        self, resource: Resource, name: str, namespace: str | None = None, **options: Any
+    ) -> None:
         raise _read_only("delete", resource)
 
     def _require_shown(self, resource: Resource) -> None:
@@ -60,4 +77,6 @@ class LookingClient:
 
 
 def _read_only(verb: str, resource: Resource) -> Forbidden:
-    return Forbidden(f"this client only reads: {verb} of {resource} is not sent", code=403, reason="Forbidden")
+    return Forbidden(
+        f"this client only reads: {verb} of {resource} is not sent", code=403, reason="Forbidden"
+    )

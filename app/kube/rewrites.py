@@ -1,5 +1,6 @@
-"""Detects another writer of the same fields, by the number of writes to each object, so that a fight is not
-continued."""
+"""Detects another writer of the same fields, by the number of writes to each object, so that a
+fight is not continued.
+"""
 
 import time
 from collections import OrderedDict
@@ -16,8 +17,11 @@ MAX_KEYS = 10_000
 
 
 class Rewrites:
-    """Counts our writes to each key. More than `tolerated` writes in `window` seconds mean that another writer reverts
-    them. Only the last `MAX_KEYS` written keys are counted. `clock` is monotonic, in seconds."""
+    """Counts our writes to each key.
+
+    More than `tolerated` writes in `window` seconds mean that another writer reverts them. Only the
+    last `MAX_KEYS` written keys are counted. `clock` is monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -28,7 +32,9 @@ class Rewrites:
     ) -> None:
         self.fights = 0
         """The number of writes that were not made because of another writer."""
-        self._tolerated, self._window, self._clock = tolerated, window, clock
+        self._tolerated = tolerated
+        self._window = window
+        self._clock = clock
         self._writes: OrderedDict[Key, tuple[float, ...]] = OrderedDict()
 
     def count(self, key: Key) -> None:
@@ -59,6 +65,12 @@ class Rewrites:
 
 
 def same(target: str, written: Object | list[Object]) -> Key:
-    """A key for `written` in `target`. Writes of other content have other keys, because frequent changes of the desired
-    content are not a fight."""
-    return target, blake2b(orjson.dumps(written, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
+    """A key for `written` in `target`.
+
+    Writes of other content have other keys, because frequent changes of the desired content are not
+    a fight.
+    """
+    return (
+        target,
+        blake2b(orjson.dumps(written, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest(),
+    )

@@ -1,8 +1,9 @@
-"""The cache of a resource: a projection of each object and its resourceVersion, by key and by index.
+"""The cache of a resource: a projection of each object and its resourceVersion, by key and by
+index.
 
 Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 (KEP-5504):
-https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version. If they
-are not numbers, the last object that arrives is stored.
+https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/5504-comparable-resource-version.
+If they are not numbers, the last object that arrives is stored.
 """
 
 import asyncio
@@ -18,14 +19,18 @@ Version = int | str
 Projection = Callable[[Object], T | None]
 IndexFunction = Callable[[T], Iterable[Key]]
 Change = Callable[[Key, T | None, T | None], None]
-"""Called after a change of a store with the key, the value before and the value now; None if there is none."""
+"""Called after a change of a store with the key, the value before and the value now; None if there
+is none.
+"""
 
 
 class WatchStore(Generic[T]):
-    """A cache of a resource that a watch fills (`app.kube.watch.run_store`). Reads never wait.
+    """A cache of a resource that a watch fills (`app.kube.watch.run_store`).
 
-    `project` returns the projection of an object, or None if the object is not stored. A function in `indexes` returns
-    the index values of a projection. `clock` is monotonic, in seconds.
+    Reads never wait.
+
+    `project` returns the projection of an object, or None if the object is not stored. A function
+    in `indexes` returns the index values of a projection. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -36,7 +41,9 @@ class WatchStore(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.restarts: dict[str, int] = {}
-        """The number of restarts of the watch by reason: ended, quiet, silent, gone, error, not_served."""
+        """The number of restarts of the watch by reason: ended, quiet, silent, gone, error,
+        not_served.
+        """
         self.problem = ""
         """The reason why the store is not up to date, or ""."""
         self.error: ClusterError | None = None
@@ -76,7 +83,10 @@ class WatchStore(Generic[T]):
         return None if entry is None else str(entry[0])
 
     def by_index(self, index: str, value: Key) -> list[T]:
-        """The values for which the function of `index` returns `value`. Raises KeyError if there is no such index."""
+        """The values for which the function of `index` returns `value`.
+
+        Raises KeyError if there is no such index.
+        """
         return [self._entries[key][1] for key in self._indexes[index].keys(value)]
 
     def values(self) -> list[T]:
@@ -98,8 +108,10 @@ class WatchStore(Generic[T]):
     # Writes by the rest of the program.
 
     def note(self, obj: Object) -> None:
-        """Stores the object in the response of a write, so that reads have it before the watch delivers it. It is
-        ignored if the watch is past its version: the object may have been deleted since."""
+        """Stores the object in the response of a write, so that reads have it before the watch
+        delivers it. It is ignored if the watch is past its version: the object may have been
+        deleted since.
+        """
         version = _version(obj)
         if not _is_older(self._version, version):
             return
@@ -112,26 +124,33 @@ class WatchStore(Generic[T]):
             self._set(key, None)
         self._noted.clear()
         self._synced.clear()
-        self._version, self._last_sign, self.served = 0, None, True
+        self._version = 0
+        self._last_sign = None
+        self.served = True
 
     # Writes by the watch.
 
     def begin_list(self) -> None:
-        """Starts to replace the objects by those of a list: then come `take_listed` for slices of the list,
-        `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not finished, the store is in a mixed
-        state, which the next list corrects."""
+        """Starts to replace the objects by those of a list: then come `take_listed` for slices of
+        the list, `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not
+        finished, the store is in a mixed state, which the next list corrects.
+        """
         self._noted.clear()
         self._listed.clear()
 
     def take_listed(self, items: Iterable[Object]) -> None:
         for item in items:
-            key, version = _key(item), _version(item)
+            key = _key(item)
+            version = _version(item)
             self._listed.add(key)
             if not self._was_noted_after(key, version):
                 self._keep(key, version, self._project(item))
 
     def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
-        """Removes those of `keys` that are not in the list. `resource_version` is that of the list."""
+        """Removes those of `keys` that are not in the list.
+
+        `resource_version` is that of the list.
+        """
         version = _number(resource_version)
         for key in keys:
             if key not in self._listed and not self._was_noted_after(key, version):
@@ -140,12 +159,16 @@ class WatchStore(Generic[T]):
     def end_list(self, resource_version: str) -> None:
         self._listed = set()
         self._version = _number(resource_version)
-        self.served, self.problem = True, ""
+        self.served = True
+        self.problem = ""
         self._synced.set()
         self.sign_of_life()
 
     def apply(self, event: WatchEvent) -> Version:
-        """Applies an event of the watch or a bookmark. Returns the resourceVersion from which to continue."""
+        """Applies an event of the watch or a bookmark.
+
+        Returns the resourceVersion from which to continue.
+        """
         self.sign_of_life()
         version = _version(event.object)
         self._version = version
@@ -162,23 +185,32 @@ class WatchStore(Generic[T]):
         self._last_sign = self._clock()
 
     def mark_not_served(self) -> None:
-        """Empties the store, because the cluster does not serve the resource. The store then counts as synced."""
+        """Empties the store, because the cluster does not serve the resource.
+
+        The store then counts as synced.
+        """
         for key in self.known_keys():
             self._set(key, None)
-        self.served, self.problem, self._version = False, "", 0
+        self.served = False
+        self.problem = ""
+        self._version = 0
         self._synced.set()
 
     def fail(self, problem: str, error: ClusterError) -> None:
         """The store is not up to date because of an error of a list or a watch."""
         self.count_restart("error")
-        self.problem, self.error = problem, error
+        self.problem = problem
+        self.error = error
 
     def count_restart(self, reason: str) -> None:
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
 
     def _was_noted_after(self, key: Key, version: Version) -> bool:
-        """Whether the cached object is newer than `version`. After a restore of etcd, the versions in a list may be
-        lower than the cached ones. Only objects that were noted since the list was started can be newer than it."""
+        """Whether the cached object is newer than `version`.
+
+        After a restore of etcd, the versions in a list may be lower than the cached ones. Only
+        objects that were noted since the list was started can be newer than it.
+        """
         current = self._entries.get(key)
         return current is not None and key in self._noted and _is_older(version, current[0])
 
@@ -198,7 +230,8 @@ class WatchStore(Generic[T]):
 
     def _set(self, key: Key, entry: tuple[Version, T] | None) -> None:
         current = self._entries.get(key)
-        before, after = current and current[1], entry and entry[1]
+        before = current and current[1]
+        after = entry and entry[1]
         if entry is None:
             self._entries.pop(key, None)
         elif before == after and current is not None:
@@ -214,7 +247,10 @@ class WatchStore(Generic[T]):
 
 
 class _Index(Generic[T]):
-    """Keys by index value. If a value has a single key, as most have, the key is stored without a dict of 200 bytes."""
+    """Keys by index value.
+
+    If a value has a single key, as most have, the key is stored without a dict of 200 bytes.
+    """
 
     def __init__(self, function: IndexFunction[T]) -> None:
         self._function = function

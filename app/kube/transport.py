@@ -1,4 +1,6 @@
-"""Requests to an API server over aiohttp: time limits, rate limit, retries, credentials, and translation of errors."""
+"""Requests to an API server over aiohttp: time limits, rate limit, retries, credentials, and
+translation of errors.
+"""
 
 import asyncio
 import math
@@ -24,16 +26,20 @@ JSON = "application/json"
 _LONG = 2**16
 """Bytes of a body that takes about a millisecond to decode."""
 _UNLIMITED = frozenset({str(LEASE)})
-"""Resources without a rate limit. A leader that had to wait behind its own work would lose its lease."""
+"""Resources without a rate limit.
+
+A leader that had to wait behind its own work would lose its lease.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of calls, in seconds, calls per second, and bytes.
 
-    `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between them. `reads` is the
-    number of attempts of a read. A watch that is silent for `watch_silence` is ended (`app.kube.watch` notices silence
-    earlier), and so is one with an event longer than `longest_event`.
+    `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between
+    them. `reads` is the number of attempts of a read. A watch that is silent for `watch_silence` is
+    ended (`app.kube.watch` notices silence earlier), and so is one with an event longer than
+    `longest_event`.
     """
 
     connect: float = 5.0
@@ -64,12 +70,14 @@ class Request:
 class Transport:
     """Sends requests to one API server with one identity.
 
-    `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there was no response.
+    `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there
+    was no response.
     """
 
     def __init__(self, credentials: Credentials, limits: Limits, user_agent: str) -> None:
         self.calls: dict[tuple[str, str, str], int] = {}
-        self.credentials, self.user_agent = credentials, user_agent
+        self.credentials = credentials
+        self.user_agent = user_agent
         self._limits = limits
         self._opened: aiohttp.ClientSession | None = None
         self._tls: ssl.SSLContext | bool | None = None
@@ -82,8 +90,11 @@ class Transport:
             self._opened = None
 
     async def call(self, request: Request) -> Object:
-        """The body of the response. A read is tried again if the cluster is unavailable; a write only if the API server
-        has rejected it with 429 and Retry-After. Raises ClusterError."""
+        """The body of the response.
+
+        A read is tried again if the cluster is unavailable; a write only if the API server has
+        rejected it with 429 and Retry-After. Raises ClusterError.
+        """
         try:
             async with asyncio.timeout(self._limits.total):
                 return await self._tries(request)
@@ -95,7 +106,9 @@ class Transport:
     async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
         """The lines of a response that has no end, such as that of a watch. Raises ClusterError."""
         limits = self._limits
-        timeouts = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect, sock_read=limits.watch_silence)
+        timeouts = aiohttp.ClientTimeout(
+            total=None, sock_connect=limits.connect, sock_read=limits.watch_silence
+        )
         async with _translated(self.credentials.host), self._send(request, timeouts) as response:
             if response.status != 200:
                 raise error_from(response.status, response.headers, await response.read())
@@ -120,7 +133,9 @@ class Transport:
     async def _try(self, request: Request) -> Object:
         if request.resource not in _UNLIMITED:
             await self._turns.take()
-        timeouts = aiohttp.ClientTimeout(total=self._limits.total, sock_connect=self._limits.connect)
+        timeouts = aiohttp.ClientTimeout(
+            total=self._limits.total, sock_connect=self._limits.connect
+        )
         async with _translated(self.credentials.host), self._send(request, timeouts) as response:
             body = await response.read()
             if response.status >= 300:
@@ -131,8 +146,11 @@ class Transport:
     async def _send(
         self, request: Request, timeouts: aiohttp.ClientTimeout
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        """The response, when its headers have arrived. After a 401 the credentials are renewed and the request is sent
-        again, because a request without authentication has had no effect."""
+        """The response, when its headers have arrived.
+
+        After a 401 the credentials are renewed and the request is sent again, because a request
+        without authentication has had no effect.
+        """
         response = await self._answer(request, timeouts)
         if response.status == 401:
             response.release()
@@ -141,7 +159,9 @@ class Transport:
         async with response:
             yield response
 
-    async def _answer(self, request: Request, timeouts: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _answer(
+        self, request: Request, timeouts: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
         headers = {"Accept": request.accept, "User-Agent": self.user_agent}
         if (authorization := await self.credentials.authorization()) is not None:
             headers["Authorization"] = authorization
@@ -151,7 +171,9 @@ class Transport:
             async with asyncio.timeout(self._limits.total):
                 response = await self._session().request(
                     request.method,
-                    URL(self.credentials.host + request.path, encoded=True).update_query(request.params),
+                    URL(self.credentials.host + request.path, encoded=True).update_query(
+                        request.params
+                    ),
                     headers=headers,
                     data=None if request.body is None else orjson.dumps(request.body),
                     timeout=timeouts,
@@ -161,7 +183,8 @@ class Transport:
                 )
         except Exception as error:
             if isinstance(error, aiohttp.ClientConnectorCertificateError):
-                self._tls = None  # its CA may have been replaced, and the next request reads it again
+                # its CA may have been replaced, and the next request reads it again
+                self._tls = None
             self._count(request, "error")
             raise
         self._count(request, str(response.status))
@@ -170,7 +193,8 @@ class Transport:
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
             connector = aiohttp.TCPConnector(limit=self._limits.connections)
-            # `trust_env` of aiohttp would look for a proxy and read ~/.netrc in another thread for each request.
+            # `trust_env` of aiohttp would look for a proxy and read ~/.netrc in another thread for
+            # each request.
             proxy = self.credentials.proxy or _proxy_of_environment(URL(self.credentials.host))
             self._opened = aiohttp.ClientSession(connector=connector, proxy=proxy)
         return self._opened
@@ -186,13 +210,18 @@ class Transport:
 
 
 def _proxy_of_environment(url: URL) -> str | None:
-    """The proxy for `url` in HTTPS_PROXY or HTTP_PROXY, or None if there is none or NO_PROXY has the host."""
+    """The proxy for `url` in HTTPS_PROXY or HTTP_PROXY, or None if there is none or NO_PROXY has
+    the host.
+    """
     return None if url.host is None or proxy_bypass(url.host) else getproxies().get(url.scheme)
 
 
 @asynccontextmanager
 async def _translated(host: str) -> AsyncGenerator[None, None]:
-    """Raises errors of the connection as Unavailable with the name of the server. Other errors are not changed."""
+    """Raises errors of the connection as Unavailable with the name of the server.
+
+    Other errors are not changed.
+    """
     try:
         yield
     except aiohttp.ClientConnectorCertificateError as error:
@@ -207,7 +236,9 @@ async def _translated(host: str) -> AsyncGenerator[None, None]:
 
 
 def _plainly(error: Exception) -> str:
-    """The message of a network error, such as "Connection refused", without the format of a library."""
+    """The message of a network error, such as "Connection refused", without the format of a
+    library.
+    """
     inner = getattr(error, "os_error", error)
     if isinstance(inner, ssl.SSLError):
         return str(inner.reason or inner).replace("_", " ").lower()
@@ -217,8 +248,9 @@ def _plainly(error: Exception) -> str:
 
 
 class Decoder:
-    """Decodes at most one long body in a turn of the event loop, so that lists that are read at the same time do not
-    add up to a long turn."""
+    """Decodes at most one long body in a turn of the event loop, so that lists that are read at the
+    same time do not add up to a long turn.
+    """
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -237,7 +269,9 @@ def decoded(body: bytes) -> Object:
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Unavailable(f"the API server's answer is not JSON: {error}", reason="Decode") from error
+        raise Unavailable(
+            f"the API server's answer is not JSON: {error}", reason="Decode"
+        ) from error
     if not isinstance(answer, dict):
         raise Unavailable("the API server's answer is not an object", reason="Decode")
     return answer
@@ -258,7 +292,8 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
         *ends, begin = chunk.split(b"\n")
         for end in ends:
             line = b"".join((*parts, end))
-            parts, length = [], 0
+            parts = []
+            length = 0
             if line.strip():
                 yield line
         if begin:
@@ -273,11 +308,13 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
 class TokenBucket:
     """Limits calls to `qps` per second on average, and to `burst` at once after a pause.
 
-    Callers wait in the order in which they came. A caller that is cancelled while it waits does not use up a call.
+    Callers wait in the order in which they came. A caller that is cancelled while it waits does not
+    use up a call.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
-        self._interval, self._burst = 1.0 / qps, burst
+        self._interval = 1.0 / qps
+        self._burst = burst
         self._free_at = -math.inf
 
     async def take(self) -> None:

@@ -6,10 +6,11 @@ There are three levels, each with its own tests:
 - `follow`: one watch request after the other, until an error that needs a new list;
 - `run_store`: list, then `follow`, again and again.
 
-API servers send a bookmark about once a minute, and another one two seconds before a watch ends. A connection may
-therefore be silent for less than a minute, but a broken connection has to be detected within 60 s. If a watch is silent
-for `quiet_after`, it is replaced by one from the last version with a timeout of `probe_timeout` seconds. In that time,
-a healthy API server sends a bookmark or ends the stream. If it does neither, the connection is broken.
+API servers send a bookmark about once a minute, and another one two seconds before a watch ends. A
+connection may therefore be silent for less than a minute, but a broken connection has to be
+detected within 60 s. If a watch is silent for `quiet_after`, it is replaced by one from the last
+version with a timeout of `probe_timeout` seconds. In that time, a healthy API server sends a
+bookmark or ends the stream. If it does neither, the connection is broken.
 """
 
 import asyncio
@@ -44,10 +45,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The times of watches in seconds, and the numbers of objects in a page and in one step of the event loop.
+    """The times of watches in seconds, and the numbers of objects in a page and in one step of the
+    event loop.
 
-    A watch that breaks after `steady_after` is tried again soon: some proxies end connections that are silent for
-    half a minute, which is sooner than a bookmark comes.
+    A watch that breaks after `steady_after` is tried again soon: some proxies end connections that
+    are silent for half a minute, which is sooner than a bookmark comes.
     """
 
     page_size: int = 500
@@ -75,13 +77,15 @@ async def run_store(
     not_found: Callable[[], None] = lambda: None,
     needs_right: bool = False,
 ) -> NoReturn:
-    """Fills `store` and keeps it up to date until it is cancelled. After a ClusterError, which is counted in
-    `store.restarts` and described in `store.problem`, it tries again. Any other exception is raised. With
-    `needs_right`, Forbidden is raised if a list gets a 403.
+    """Fills `store` and keeps it up to date until it is cancelled.
 
-    `served_changed` returns when the set of served resources has changed. A resource that is not served is tried again
-    after that. `not_found` is called if a resource that counts as served is not found: after an upgrade, an API server
-    may serve another version of it.
+    After a ClusterError, which is counted in `store.restarts` and described in `store.problem`, it
+    tries again. Any other exception is raised. With `needs_right`, Forbidden is raised if a list
+    gets a 403.
+
+    `served_changed` returns when the set of served resources has changed. A resource that is not
+    served is tried again after that. `not_found` is called if a resource that counts as served is
+    not found: after an upgrade, an API server may serve another version of it.
     """
     pace = pace or Pace()
     backoff = Backoff(pace.random, most=pace.retry_most)
@@ -108,8 +112,10 @@ async def run_store(
 
 
 async def list_into(client: Reader, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
-    """Replaces the content of `store` by a list, which is read in pages. After each slice of a page, other tasks can
-    run. Returns the resourceVersion of the list."""
+    """Replaces the content of `store` by a list, which is read in pages.
+
+    After each slice of a page, other tasks can run. Returns the resourceVersion of the list.
+    """
     store.begin_list()
     token = ""
     while True:
@@ -139,20 +145,31 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
 
 
 async def follow(
-    client: Reader, store: WatchStore[T], selection: Selection, version: str, pace: Pace, backoff: Backoff
+    client: Reader,
+    store: WatchStore[T],
+    selection: Selection,
+    version: str,
+    pace: Pace,
+    backoff: Backoff,
 ) -> NoReturn:
-    """Watches from `version`, one request after the other. After a broken connection it continues from the last
-    version. Raises Gone if this is too old, and NotFound if the resource is no longer served."""
+    """Watches from `version`, one request after the other.
+
+    After a broken connection it continues from the last version. Raises Gone if this is too old,
+    and NotFound if the resource is no longer served.
+    """
     timeout = pace.next_watch_timeout()
     probing = False
     clock = asyncio.get_running_loop().time
     while True:
         begun = clock()
         try:
-            async with aclosing(events_of_connection(client, selection, version, timeout, pace)) as events:
+            async with aclosing(
+                events_of_connection(client, selection, version, timeout, pace)
+            ) as events:
                 async for event in events:
                     version = str(store.apply(event))
-                    store.problem, probing = "", False
+                    store.problem = ""
+                    probing = False
                     backoff.reset()
             store.sign_of_life()
             store.count_restart("ended")
@@ -177,7 +194,10 @@ async def follow(
 async def events_of_connection(
     client: Reader, selection: Selection, version: str, timeout_seconds: int, pace: Pace
 ) -> AsyncGenerator[WatchEvent, None]:
-    """The events of one watch request. Raises Silent after `pace.quiet_after` seconds without an event."""
+    """The events of one watch request.
+
+    Raises Silent after `pace.quiet_after` seconds without an event.
+    """
     stream = client.watch(
         selection.resource,
         selection.namespace,

@@ -1,5 +1,7 @@
-"""Conditions of Kubernetes objects (metav1.Condition), merged by type. The
-transition time changes only with the status."""
+"""Conditions of Kubernetes objects (metav1.Condition), merged by type.
+
+The transition time changes only with the status.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,9 +24,12 @@ class Condition:
 
 
 def with_condition(conditions: Any, desired: Condition, now: str) -> list[dict[str, Any]]:
-    """Returns `conditions` with `desired` in place of the condition of the same type, or at the end if there is none.
-    If the status differs from the stored one, `now` (RFC 3339) becomes the time of transition."""
-    merged, replaced = [], False
+    """Returns `conditions` with `desired` in place of the condition of the same type, or at the end
+    if there is none. If the status differs from the stored one, `now` (RFC 3339) becomes the
+    time of transition.
+    """
+    merged = []
+    replaced = False
     for condition in maps_of(conditions):
         if condition.get("type") == desired.type:
             replaced = True
@@ -44,8 +49,16 @@ def has_condition(conditions: Any, desired: Condition) -> bool:
 
 
 def _equals(condition: Mapping[str, Any], desired: Condition) -> bool:
-    stored = tuple(condition.get(key) for key in ("type", "status", "reason", "message", "observedGeneration"))
-    return stored == (desired.type, desired.status, desired.reason, desired.message, desired.generation)
+    stored = tuple(
+        condition.get(key) for key in ("type", "status", "reason", "message", "observedGeneration")
+    )
+    return stored == (
+        desired.type,
+        desired.status,
+        desired.reason,
+        desired.message,
+        desired.generation,
+    )
 
 
 def _as_map(desired: Condition, stored: Mapping[str, Any], now: str) -> dict[str, Any]:

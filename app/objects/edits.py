@@ -1,5 +1,7 @@
 """The changes that a rule makes to an object: values to set at paths, or to remove.
-`operations` turns them into a JSON Patch. A rule never changes the object itself."""
+
+`operations` turns them into a JSON Patch. A rule never changes the object itself.
+"""
 
 import functools
 from dataclasses import dataclass
@@ -21,7 +23,10 @@ ABSENT: Any = _Absent()
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Sets `value` at `path`, or removes the path if `value` is ABSENT. Missing parents are created."""
+    """Sets `value` at `path`, or removes the path if `value` is ABSENT.
+
+    Missing parents are created.
+    """
 
     path: Path
     value: Any
@@ -41,16 +46,20 @@ def value_at(obj: Any, path: Path) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def pointer(path: Path) -> str:
-    """Returns the JSON pointer (RFC 6901) of `path`. Results are cached, because
-    all objects of a kind have the same few paths."""
+    """Returns the JSON pointer (RFC 6901) of `path`.
+
+    Results are cached, because all objects of a kind have the same few paths.
+    """
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
 def operations(obj: dict[str, Any], changes: list[Edit]) -> list[Operation]:
-    """Returns the JSON Patch operations that apply `changes` to `obj`, in their order. `obj` itself is not changed.
+    """Returns the JSON Patch operations that apply `changes` to `obj`, in their order.
 
-    A change that is already in place needs no operation. One operation creates
-    missing or null parents together with their first content.
+    `obj` itself is not changed.
+
+    A change that is already in place needs no operation. One operation creates missing or null
+    parents together with their first content.
     """
     builder = _Builder(obj)
     for change in changes:
@@ -62,8 +71,11 @@ def operations(obj: dict[str, Any], changes: list[Edit]) -> list[Operation]:
 
 
 class _Builder:
-    """Builds the list of operations. `_fresh` holds the containers that an operation creates.
-    Later changes are made in these containers, so that they need no further operation."""
+    """Builds the list of operations.
+
+    `_fresh` holds the containers that an operation creates. Later changes are made in these
+    containers, so that they need no further operation.
+    """
 
     def __init__(self, obj: dict[str, Any]) -> None:
         self.operations: list[Operation] = []

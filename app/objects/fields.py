@@ -1,6 +1,7 @@
 """Field paths, and findings about fields in the words of Kubernetes.
 
-Source: https://github.com/kubernetes/apimachinery/blob/release-1.35/pkg/util/validation/field/errors.go
+Source:
+https://github.com/kubernetes/apimachinery/blob/release-1.35/pkg/util/validation/field/errors.go
 """
 
 import json
@@ -25,8 +26,9 @@ _MAX_QUOTED = 200
 class FieldError:
     """A finding about one field of an object.
 
-    `field` is a path that exists in the CRD, `reason` a cause type of Kubernetes, and `message` the finding without the
-    field. `text` is the whole finding for people; if it is empty, that is `field: message`.
+    `field` is a path that exists in the CRD, `reason` a cause type of Kubernetes, and `message` the
+    finding without the field. `text` is the whole finding for people; if it is empty, that is
+    `field: message`.
     """
 
     field: str
@@ -39,7 +41,10 @@ class FieldError:
 
 
 class FieldPath:
-    """A path such as `spec.template.cliques[0].name`. Its text is only built if there is a finding."""
+    """A path such as `spec.template.cliques[0].name`.
+
+    Its text is only built if there is a finding.
+    """
 
     __slots__ = ("_parent", "_step")
 
@@ -66,7 +71,10 @@ class FieldPath:
 
 
 def quote(value: Any) -> str:
-    """Returns `value` as one line of JSON for people. Control characters are escaped, and a long text is cut."""
+    """Returns `value` as one line of JSON for people.
+
+    Control characters are escaped, and a long text is cut.
+    """
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:
@@ -82,7 +90,11 @@ def invalid(path: FieldPath, value: Any, detail: str) -> FieldError:
 
 def not_supported(path: FieldPath, value: Any, allowed: Iterable[str]) -> FieldError:
     listed = ", ".join(quote(value) for value in allowed)
-    return FieldError(str(path), REASON_NOT_SUPPORTED, f"Unsupported value: {quote(value)}: supported values: {listed}")
+    return FieldError(
+        str(path),
+        REASON_NOT_SUPPORTED,
+        f"Unsupported value: {quote(value)}: supported values: {listed}",
+    )
 
 
 def duplicate(path: FieldPath, value: Any) -> FieldError:
@@ -102,7 +114,9 @@ def wrong_type(path: FieldPath, value: Any, expected: str) -> FieldError:
 
 
 def summary(findings: Sequence[FieldError]) -> str:
-    """Returns all findings on one line, as the API server prints them: a single one as it is, several as `[a, b]`."""
+    """Returns all findings on one line, as the API server prints them: a single one as it is,
+    several as `[a, b]`.
+    """
     if len(findings) == 1:
         return str(findings[0])
     return f"[{', '.join(map(str, findings))}]"
@@ -115,8 +129,11 @@ def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
 
 
 def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> list[Any]:
-    """Returns the list at `holder[name]`, or an empty list if it is absent or null. For a value
-    of another type, adds a finding and returns an empty list. `path` is the path of `holder`."""
+    """Returns the list at `holder[name]`, or an empty list if it is absent or null.
+
+    For a value of another type, adds a finding and returns an empty list. `path` is the path of
+    `holder`.
+    """
     value = holder.get(name)
     if value is None:
         return []
@@ -129,8 +146,10 @@ def walk_list(holder: Any, name: str, path: FieldPath, findings: list[FieldError
 def walk_maps(
     items: Sequence[Any], path: FieldPath, findings: list[FieldError]
 ) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
-    """Yields the maps in `items`, a list at `path`, each with its path. For an item
-    of another type, adds a finding as soon as the iteration reaches it."""
+    """Yields the maps in `items`, a list at `path`, each with its path.
+
+    For an item of another type, adds a finding as soon as the iteration reaches it.
+    """
     for position, item in enumerate(items):
         at = path.index(position)
         entry = as_map(item, at, findings)
@@ -139,8 +158,11 @@ def walk_maps(
 
 
 def walk_map(holder: Any, name: str, path: FieldPath, findings: list[FieldError]) -> dict[str, Any]:
-    """Returns the map at `holder[name]`, or an empty map if it is absent or null. For a value
-    of another type, adds a finding and returns an empty map. `path` is the path of `holder`."""
+    """Returns the map at `holder[name]`, or an empty map if it is absent or null.
+
+    For a value of another type, adds a finding and returns an empty map. `path` is the path of
+    `holder`.
+    """
     value = holder.get(name)
     if value is None:
         return {}

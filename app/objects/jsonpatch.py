@@ -1,4 +1,7 @@
-"""JSON Merge Patch (RFC 7386), and whether a JSON Patch (RFC 6902) applies. The library jsonpatch applies it."""
+"""JSON Merge Patch (RFC 7386), and whether a JSON Patch (RFC 6902) applies.
+
+The library jsonpatch applies it.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,8 +11,9 @@ Operation = dict[str, Any]
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """Returns `target` with `patch` merged in: null deletes a member, maps are
-    merged, lists and scalars are replaced. Neither argument is changed."""
+    """Returns `target` with `patch` merged in: null deletes a member, maps are merged, lists and
+    scalars are replaced. Neither argument is changed.
+    """
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -22,8 +26,10 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 
 
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
-    """Whether every operation applies to `obj`, which is not changed: there is a parent to add to, or a value to
-    replace or remove. For patches made by `edits.operations`, in which no operation changes what another one added."""
+    """Whether every operation applies to `obj`, which is not changed: there is a parent to add to,
+    or a value to replace or remove. For patches made by `edits.operations`, in which no
+    operation changes what another one added.
+    """
     for operation in patch:
         steps = operation["path"].split("/")
         last = _unescaped(steps.pop())
@@ -41,7 +47,10 @@ def _unescaped(step: str) -> str:
 
 
 def _resolve(target: Any, steps: list[str]) -> Any:
-    """Returns the value at a JSON pointer that was split at its slashes, or None. The first step is empty."""
+    """Returns the value at a JSON pointer that was split at its slashes, or None.
+
+    The first step is empty.
+    """
     for step in steps[1:]:
         if isinstance(target, dict):
             target = target.get(_unescaped(step))

@@ -5,7 +5,10 @@ from typing import Any
 
 
 def string_map(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Returns the map `name` of the metadata, such as `labels`. It is empty if it is absent or not a map."""
+    """Returns the map `name` of the metadata, such as `labels`.
+
+    It is empty if it is absent or not a map.
+    """
     metadata = holder.get("metadata")
     value = metadata.get(name) if isinstance(metadata, dict) else None
     return value if isinstance(value, dict) else {}

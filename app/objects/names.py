@@ -10,7 +10,8 @@ MAX_LABEL = 63
 MAX_SUBDOMAIN = 253
 
 LABEL_RULE = (
-    "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
+    "must consist of lowercase alphanumeric characters or '-', must start and end with an"
+    " alphanumeric character"
 )
 
 
@@ -36,15 +37,21 @@ def is_subdomain(name: str) -> bool:
 
 
 def label_key_problem(key: str) -> str | None:
-    """Returns the reason why `key` is not a qualified label name (`[prefix/]name`), or None if it is one."""
+    """Returns the reason why `key` is not a qualified label name (`[prefix/]name`), or None if it
+    is one.
+    """
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix):
-        return "the prefix must be a lowercase DNS subdomain of at most 253 characters, such as topology.kubernetes.io"
+        return (
+            "the prefix must be a lowercase DNS subdomain of at most 253 characters, such as"
+            " topology.kubernetes.io"
+        )
     if len(name) > MAX_LABEL:
         return f"the name part must be no more than {MAX_LABEL} characters"
     if not _QUALIFIED.fullmatch(name):
         return (
-            "must be a qualified label name: alphanumeric characters, '-', '_' or '.', starting and ending with an "
-            "alphanumeric character, with an optional DNS subdomain prefix and '/', such as topology.kubernetes.io/rack"
+            "must be a qualified label name: alphanumeric characters, '-', '_' or '.', starting and"
+            " ending with an alphanumeric character, with an optional DNS subdomain prefix and '/',"
+            " such as topology.kubernetes.io/rack"
         )
     return None

@@ -23,7 +23,10 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def api_version(self, version: str | None = None) -> str:
-        """Returns `group/version`, or `version` for the core group. The default is the preferred version."""
+        """Returns `group/version`, or `version` for the core group.
+
+        The default is the preferred version.
+        """
         chosen = version or self.versions[0]
         return f"{self.group}/{chosen}" if self.group else chosen
 
@@ -46,25 +49,59 @@ POD = Resource("", "pods", "Pod", True, ("v1",), optional=False)
 EVENT = Resource("events.k8s.io", "events", "Event", True, ("v1",), optional=False)
 SECRET = Resource("", "secrets", "Secret", True, ("v1",), optional=False)
 LEASE = Resource("coordination.k8s.io", "leases", "Lease", True, ("v1",), optional=False)
-CRD = Resource("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", False, ("v1",), False)
+CRD = Resource(
+    "apiextensions.k8s.io",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    False,
+    ("v1",),
+    False,
+)
 NAMESPACE = Resource("", "namespaces", "Namespace", False, ("v1",), optional=False)
 SERVICE = Resource("", "services", "Service", True, ("v1",), optional=False)
-ENDPOINT_SLICE = Resource("discovery.k8s.io", "endpointslices", "EndpointSlice", True, ("v1",), optional=False)
+ENDPOINT_SLICE = Resource(
+    "discovery.k8s.io", "endpointslices", "EndpointSlice", True, ("v1",), optional=False
+)
 
-_REVIEWS, _REGISTRATION = "authorization.k8s.io", "admissionregistration.k8s.io"
-ACCESS_REVIEW = Resource(_REVIEWS, "subjectaccessreviews", "SubjectAccessReview", False, ("v1",), optional=False)
+_REVIEWS = "authorization.k8s.io"
+_REGISTRATION = "admissionregistration.k8s.io"
+ACCESS_REVIEW = Resource(
+    _REVIEWS, "subjectaccessreviews", "SubjectAccessReview", False, ("v1",), optional=False
+)
 SELF_ACCESS_REVIEW = Resource(
     _REVIEWS, "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, ("v1",), optional=False
 )
 MUTATING_WEBHOOKS = Resource(
-    _REGISTRATION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False, ("v1",), optional=False
+    _REGISTRATION,
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    False,
+    ("v1",),
+    optional=False,
 )
 VALIDATING_WEBHOOKS = Resource(
-    _REGISTRATION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, ("v1",), optional=False
+    _REGISTRATION,
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    False,
+    ("v1",),
+    optional=False,
 )
 
 OF_KUBERNETES = (
-    *(NODE, POD, EVENT, SECRET, CONFIG_MAP, DEPLOYMENT, LEASE, CRD, NAMESPACE, SERVICE, ENDPOINT_SLICE),
+    *(
+        NODE,
+        POD,
+        EVENT,
+        SECRET,
+        CONFIG_MAP,
+        DEPLOYMENT,
+        LEASE,
+        CRD,
+        NAMESPACE,
+        SERVICE,
+        ENDPOINT_SLICE,
+    ),
     *(ACCESS_REVIEW, SELF_ACCESS_REVIEW, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS),
 )
 """All of these resources."""

@@ -1,5 +1,7 @@
-"""Reads parts of objects that may not have the shape that their CRD requires. A
-part of the wrong type counts as absent."""
+"""Reads parts of objects that may not have the shape that their CRD requires.
+
+A part of the wrong type counts as absent.
+"""
 
 from collections.abc import Mapping
 from typing import Any

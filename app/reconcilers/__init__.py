@@ -1,1 +1,4 @@
-"""Reconcilers, which only the leader runs. Each reads the stores, calls a rule and writes the difference."""
+"""Reconcilers, which only the leader runs.
+
+Each reads the stores, calls a rule and writes the difference.
+"""

@@ -1,5 +1,6 @@
-"""Creates and corrects the managed ClusterTopology or ClusterTopologyBinding. If topology
-support is disabled, deletes a ClusterTopology, and leaves a binding to administrators.
+"""Creates and corrects the managed ClusterTopology or ClusterTopologyBinding.
+
+If topology support is disabled, deletes a ClusterTopology, and leaves a binding to administrators.
 
 Source: `rules/README.md`.
 """
@@ -22,7 +23,9 @@ from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, desired_levels
 
 REJECTED_SECONDS = 30.0
-"""The time until levels that the rules reject are tried again, because the cluster may have changed."""
+"""The time until levels that the rules reject are tried again, because the cluster may have
+changed.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +40,12 @@ class BeingDeleted(Conflict):
 
 class ClusterTopologyReconciler:
     """Reconciles the managed topology `topology_name` with the configured `levels`.
+
     If `levels` is None, topology support is disabled.
 
-    `topologies` is the store of ClusterTopologies: written objects are noted in it, so
-    that the reconcilers that start next use them. `topology` gives the dialect in force
-    and the facts for its rules. Objects that these rules reject are never written.
+    `topologies` is the store of ClusterTopologies: written objects are noted in it, so that the
+    reconcilers that start next use them. `topology` gives the dialect in force and the facts for
+    its rules. Objects that these rules reject are never written.
     """
 
     name = "clustertopology"
@@ -57,19 +61,26 @@ class ClusterTopologyReconciler:
         *,
         topology: Facts,
     ) -> None:
-        self.rewrites, self._topology = rewrites or Rewrites(), topology
+        self.rewrites = rewrites or Rewrites()
+        self._topology = topology
         self._last: Dialect | None = None
-        self._client, self._name, self._topologies, self._events = client, topology_name, topologies, events
+        self._client = client
+        self._name = topology_name
+        self._topologies = topologies
+        self._events = events
         self._levels = None if levels is None else desired_levels(levels)
 
     def all_keys(self) -> list[Key]:
         return [("", self._name)]
 
     async def settle(self, patience: float, random: Callable[[], float]) -> None:
-        """Reconciles before the other reconcilers start. If that fails, for example because our own webhook is not
-        reachable yet, tries again for `patience` seconds, and raises CreationFailed if a ClusterTopology still can't
-        be written. Any other failure is logged, and the reconciler retries it later. A ClusterTopology that is being
-        deleted is such a failure: it ends only when somebody removes its finalizers."""
+        """Reconciles before the other reconcilers start.
+
+        If that fails, for example because our own webhook is not reachable yet, tries again for
+        `patience` seconds, and raises CreationFailed if a ClusterTopology still can't be written.
+        Any other failure is logged, and the reconciler retries it later. A ClusterTopology that is
+        being deleted is such a failure: it ends only when somebody removes its finalizers.
+        """
         backoff = Backoff(random, most=5)
         clock = asyncio.get_running_loop().time
         end = clock() + patience
@@ -79,10 +90,20 @@ class ClusterTopologyReconciler:
                 return
             except ClusterError as error:
                 dialect = self._topology.dialect()
-                if self._levels is None or not dialect.owns_topology or isinstance(error, BeingDeleted):
+                if (
+                    self._levels is None
+                    or not dialect.owns_topology
+                    or isinstance(error, BeingDeleted)
+                ):
                     tried = "deleted" if self._levels is None else "written"
                     kind = dialect.resource.kind
-                    logger.warning("%s %s not %s, tried again later: %s", kind, self._name, tried, error.message)
+                    logger.warning(
+                        "%s %s not %s, tried again later: %s",
+                        kind,
+                        self._name,
+                        tried,
+                        error.message,
+                    )
                     return
                 if clock() >= end:
                     raise CreationFailed(
@@ -105,17 +126,25 @@ class ClusterTopologyReconciler:
             if dialect.owns_topology:
                 await self._delete(stored)
         elif stored["metadata"].get("deletionTimestamp"):
-            raise BeingDeleted(f"{dialect.resource.kind} {self._name} is being deleted", code=409, reason="Conflict")
+            raise BeingDeleted(
+                f"{dialect.resource.kind} {self._name} is being deleted",
+                code=409,
+                reason="Conflict",
+            )
         elif stored.get("spec", {}).get("levels") != self._levels:
             return await self._update(dialect, stored)
         return None
 
     def _report(self, dialect: Dialect) -> None:
         """Reports a change of the dialect with an event on the CRD of its resource."""
-        former, self._last = self._last, dialect
+        former = self._last
+        self._last = dialect
         if former is None or former is dialect:
             return
-        note = f'Grove\'s topology API is now read in the dialect "{dialect.name}", before it was "{former.name}"'
+        note = (
+            f'Grove\'s topology API is now read in the dialect "{dialect.name}", before it was'
+            f' "{former.name}"'
+        )
         logger.info("%s", note)
         regarding = Regarding(CRD.api_version(), CRD.kind, "", str(dialect.resource), "")
         self._events.record(regarding, "Normal", "DialectChanged", note)
@@ -130,11 +159,17 @@ class ClusterTopologyReconciler:
         self._note(dialect, await self._client.create(dialect.resource, desired))
         return None
 
-    def _is_rejected(self, dialect: Dialect, desired: Object, old: Object | None, regarding: Regarding) -> bool:
+    def _is_rejected(
+        self, dialect: Dialect, desired: Object, old: Object | None, regarding: Regarding
+    ) -> bool:
         """Whether the rules reject `desired`. If so, an event states the reasons."""
         operation = "CREATE" if old is None else "UPDATE"
         verdict = dialect.validate_levels(desired, old, operation, self._topology, managed=True)
-        problems = [verdict.refusal] if verdict.refusal is not None else [str(finding) for finding in verdict.findings]
+        problems = (
+            [verdict.refusal]
+            if verdict.refusal is not None
+            else [str(finding) for finding in verdict.findings]
+        )
         if problems:
             note = f"the levels of the configuration are not written: {'; '.join(problems)}"
             self._events.record(regarding, "Warning", "TopologyNotWritten", note)

@@ -1,5 +1,7 @@
-"""Writes two conditions: TopologyConstraintSatisfied of PodCliqueSets with topology constraints, and LevelsCovered of
-topologies: whether the nodes have labels for all levels, and these form a tree."""
+"""Writes two conditions: TopologyConstraintSatisfied of PodCliqueSets with topology constraints,
+and LevelsCovered of topologies: whether the nodes have labels for all levels, and these form a
+tree.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -31,12 +33,21 @@ def timestamp(time: datetime) -> str:
 
 
 def status_patch(stored: Object, status: Object) -> Object:
-    """Returns a merge patch that writes `status`. Conflict if the object is no longer the version `stored`."""
-    return {"metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]}, "status": status}
+    """Returns a merge patch that writes `status`.
+
+    Conflict if the object is no longer the version `stored`.
+    """
+    return {
+        "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
+        "status": status,
+    }
 
 
 class ConstraintStatusReconciler:
-    """Writes the condition of a set if it differs. Conditions of other writers stay. `now` is the wall clock in UTC."""
+    """Writes the condition of a set if it differs.
+
+    Conditions of other writers stay. `now` is the wall clock in UTC.
+    """
 
     name = "podcliqueset-status"
 
@@ -48,7 +59,10 @@ class ConstraintStatusReconciler:
         *,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._client, self._sets, self._topology, self._now = client, sets, topology, now
+        self._client = client
+        self._sets = sets
+        self._topology = topology
+        self._now = now
 
     def all_keys(self) -> list[Key]:
         return self._sets.known_keys()
@@ -72,22 +86,31 @@ class ConstraintStatusReconciler:
 
     def _is_current(self, pcs: PodCliqueSet) -> bool:
         desired = self._desired(pcs)
-        values = None if desired is None else (desired.status, desired.reason, desired.message, desired.generation)
+        values = (
+            None
+            if desired is None
+            else (desired.status, desired.reason, desired.message, desired.generation)
+        )
         return pcs.condition == values
 
     async def _write(self, stored: Object) -> None:
-        """Writes the condition of `stored`, which may be newer than the cache. Conflict
-        if it has changed since: a merge patch replaces the whole list of conditions."""
+        """Writes the condition of `stored`, which may be newer than the cache.
+
+        Conflict if it has changed since: a merge patch replaces the whole list of conditions.
+        """
         pcs = read_pod_clique_set(stored)
         if pcs.deleting or self._is_current(pcs):
             return
-        current, desired = (stored.get("status") or {}).get("conditions"), self._desired(pcs)
+        current = (stored.get("status") or {}).get("conditions")
+        desired = self._desired(pcs)
         if desired is None:
             conditions = without_condition(current, CONDITION)
         else:
             conditions = with_condition(current, desired, timestamp(self._now()))
         patch = status_patch(stored, {"conditions": conditions or None})
-        changed = await self._client.patch(POD_CLIQUE_SET, pcs.name, patch, pcs.namespace, subresource="status")
+        changed = await self._client.patch(
+            POD_CLIQUE_SET, pcs.name, patch, pcs.namespace, subresource="status"
+        )
         self._sets.note(changed)
 
 
@@ -96,19 +119,32 @@ def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
 
     managed = ("", topology_name)
     stores[SETS].subscribe(lambda key, before, after: loop.add(key))
-    stores[TOPOLOGIES].subscribe(lambda key, before, after: loop.add_all() if key == managed else None)
+    stores[TOPOLOGIES].subscribe(
+        lambda key, before, after: loop.add_all() if key == managed else None
+    )
 
 
 class LevelCoverageReconciler:
-    """Reconciles one topology at a time: a ClusterTopologyBinding, or the managed ClusterTopology. Writes the condition
-    if it differs. Conditions of other writers stay. `now` is the wall clock in UTC."""
+    """Reconciles one topology at a time: a ClusterTopologyBinding, or the managed ClusterTopology.
+
+    Writes the condition if it differs. Conditions of other writers stay. `now` is the wall clock in
+    UTC.
+    """
 
     name = "level-coverage"
 
     def __init__(
-        self, client: Client, topology: Facts, events: Recorder, *, now: Callable[[], datetime] = utc_now
+        self,
+        client: Client,
+        topology: Facts,
+        events: Recorder,
+        *,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._client, self._topology, self._events, self._now = client, topology, events, now
+        self._client = client
+        self._topology = topology
+        self._events = events
+        self._now = now
 
     def all_keys(self) -> list[Key]:
         try:
@@ -122,24 +158,32 @@ class LevelCoverageReconciler:
         dialect = self._topology.dialect()
         with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
             stored = await self._client.get(dialect.resource, key[1])
-            await self._write(stored, coverage_problems(dialect.read_levels(stored), self._topology.nodes_with))
+            await self._write(
+                stored, coverage_problems(dialect.read_levels(stored), self._topology.nodes_with)
+            )
         return None
 
     async def _write(self, stored: Object, problems: list[LevelProblem]) -> None:
-        metadata, status = stored["metadata"], stored.get("status") or {}
+        metadata = stored["metadata"]
+        status = stored.get("status") or {}
         condition = coverage_condition(problems, metadata.get("generation", 0))
         if metadata.get("deletionTimestamp") or has_condition(status.get("conditions"), condition):
             return
         if condition.status == "False":
-            self._events.record(Regarding.of(stored), "Warning", "LevelsNotCovered", condition.message)
+            self._events.record(
+                Regarding.of(stored), "Warning", "LevelsNotCovered", condition.message
+            )
         conditions = with_condition(status.get("conditions"), condition, timestamp(self._now()))
-        patch, resource = status_patch(stored, {"conditions": conditions}), self._topology.dialect().resource
+        patch = status_patch(stored, {"conditions": conditions})
+        resource = self._topology.dialect().resource
         with contextlib.suppress(Forbidden):  # the event reports the problem
             await self._client.patch(resource, metadata["name"], patch, subresource="status")
 
 
 def subscribe_coverage(loop: Loop, stores: Stores) -> None:
-    """Reconciles a topology if it changes, and all topologies some seconds after nodes have changed."""
+    """Reconciles a topology if it changes, and all topologies some seconds after nodes have
+    changed.
+    """
 
     def nodes_changed(key: Key, before: object, after: object) -> None:
         for topology in loop.reconciler.all_keys():

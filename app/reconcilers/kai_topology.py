@@ -1,4 +1,6 @@
-"""Keeps the KAI Topology of the managed ClusterTopology in step with it, and writes the condition Ready."""
+"""Keeps the KAI Topology of the managed ClusterTopology in step with it, and writes the condition
+Ready.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -19,15 +21,18 @@ AGAIN_SECONDS = 2.0
 """The time until the next try if an object is being deleted."""
 
 _NO_STATUS = (
-    f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds, whose CRD has one. Until then, "
-    "topologies are synced, and their state is only in events"
+    f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds, whose CRD has"
+    " one. Until then, topologies are synced, and their state is only in events"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a step. `problem` is None if the KAI Topology is in step. A `pending`
-    problem resolves by itself. `again` is the time until the next step, in seconds."""
+    """The result of a step.
+
+    `problem` is None if the KAI Topology is in step. A `pending` problem resolves by itself.
+    `again` is the time until the next step, in seconds.
+    """
 
     problem: str | None = None
     pending: bool = False
@@ -35,8 +40,11 @@ class Outcome:
 
 
 class KaiTopologyReconciler:
-    """Reconciles one key, the managed ClusterTopology. Does nothing if Grove makes
-    the KAI Topology in the `dialect` in force. `now` is the wall clock in UTC."""
+    """Reconciles one key, the managed ClusterTopology.
+
+    Does nothing if Grove makes the KAI Topology in the `dialect` in force. `now` is the wall clock
+    in UTC.
+    """
 
     name = "kai-topology"
 
@@ -53,10 +61,15 @@ class KaiTopologyReconciler:
         self.rewrites = rewrites or Rewrites()
         self.statuses_lost = 0
         """How many statuses could not be written, because the CRD of this cluster has none."""
-        self._client, self._name, self._events, self._now = client, topology_name, events, now
+        self._client = client
+        self._name = topology_name
+        self._events = events
+        self._now = now
         self._dialect = dialect
         self._reported: tuple[str, Condition, str] | None = None
-        """The uid, condition and reason of the last StatusNotWritten event, None after a status was written."""
+        """The uid, condition and reason of the last StatusNotWritten event, None after a status was
+        written.
+        """
 
     def all_keys(self) -> list[Key]:
         return [("", self._name)]
@@ -73,7 +86,8 @@ class KaiTopologyReconciler:
         except Conflict:
             raise
         except ClusterError as error:
-            outcome, failure = Outcome(f"KAI Topology could not be written: {error.message}"), error
+            outcome = Outcome(f"KAI Topology could not be written: {error.message}")
+            failure = error
         try:
             await self._report(topology, outcome)
         except NotFound:
@@ -94,29 +108,46 @@ class KaiTopologyReconciler:
             stored = await self._client.get(KAI_TOPOLOGY, self._name)
         except NotFound as missing:
             if missing.no_resource:
-                return Outcome("the KAI Scheduler's Topology API is not installed in this cluster", pending=True)
+                return Outcome(
+                    "the KAI Scheduler's Topology API is not installed in this cluster",
+                    pending=True,
+                )
             return await self._create(desired)
         return await self._compare(topology, stored, desired)
 
     async def _compare(self, topology: Object, stored: Object, desired: Object) -> Outcome:
-        name, uid = self._name, topology["metadata"]["uid"]
+        name = self._name
+        uid = topology["metadata"]["uid"]
         if not kai.is_owned(stored, uid):
             if kai.is_orphan(stored, name, uid):
-                text = f'KAI Topology "{name}" belongs to a former ClusterTopology and will be collected'
+                text = (
+                    f'KAI Topology "{name}" belongs to a former ClusterTopology and will be'
+                    " collected"
+                )
                 return Outcome(text, pending=True, again=AGAIN_SECONDS)
-            return Outcome(f'KAI Topology "{name}" exists, but is not controlled by this ClusterTopology: left alone')
+            return Outcome(
+                f'KAI Topology "{name}" exists, but is not controlled by this ClusterTopology: left'
+                " alone"
+            )
         if stored["metadata"].get("deletionTimestamp"):
-            return Outcome(f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS)
+            return Outcome(
+                f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS
+            )
         if kai.level_labels(stored) == kai.level_labels(desired):
             return Outcome()
         return await self._replace(topology, stored, desired)
 
     async def _replace(self, topology: Object, stored: Object, desired: Object) -> Outcome:
         """Deletes and creates the KAI Topology, because its levels are immutable.
-        If this is interrupted, the next step creates it."""
+
+        If this is interrupted, the next step creates it.
+        """
         pause = self.rewrites.pause(("", self._name))
         if pause is not None:
-            text = f'something keeps changing KAI Topology "{self._name}"; left alone for {pause:.0f} s'
+            text = (
+                f'something keeps changing KAI Topology "{self._name}"; left alone for'
+                f" {pause:.0f} s"
+            )
             self._events.record(Regarding.of(topology), "Warning", "KAITopologyContested", text)
             return Outcome(text, again=pause)
         read = stored["metadata"]
@@ -125,11 +156,15 @@ class KaiTopologyReconciler:
                 KAI_TOPOLOGY, self._name, uid=read["uid"], resource_version=read["resourceVersion"]
             )
         self.rewrites.count(("", self._name))
-        self._events.record(Regarding.of(topology), "Normal", "KAITopologyReset", "its levels differed: made anew")
+        self._events.record(
+            Regarding.of(topology), "Normal", "KAITopologyReset", "its levels differed: made anew"
+        )
         try:
             return await self._create(desired)
         except Conflict:
-            return Outcome(f'KAI Topology "{self._name}" is being deleted', pending=True, again=AGAIN_SECONDS)
+            return Outcome(
+                f'KAI Topology "{self._name}" is being deleted', pending=True, again=AGAIN_SECONDS
+            )
 
     async def _create(self, desired: Object) -> Outcome:
         await self._client.create(KAI_TOPOLOGY, desired)
@@ -141,7 +176,10 @@ class KaiTopologyReconciler:
         generation = topology["metadata"].get("generation", 0)
         condition = kai.ready_condition(outcome.problem, generation, pending=outcome.pending)
         status = topology.get("status") or {}
-        if has_condition(status.get("conditions"), condition) and status.get("observedGeneration") == generation:
+        if (
+            has_condition(status.get("conditions"), condition)
+            and status.get("observedGeneration") == generation
+        ):
             return
         problem = await self._write_status(topology, condition)
         if problem is None:
@@ -155,11 +193,15 @@ class KaiTopologyReconciler:
             text = f"{problem}. The status would be: {condition.message}"
             self._events.record(Regarding.of(topology), "Warning", "StatusNotWritten", text)
         if condition.status == "False":
-            self._events.record(Regarding.of(topology), "Warning", condition.reason, condition.message)
+            self._events.record(
+                Regarding.of(topology), "Warning", condition.reason, condition.message
+            )
 
     async def _write_status(self, topology: Object, condition: Condition) -> str | None:
         """Returns the reason why the status can't be written, or None if it was.
-        NotFound if the ClusterTopology no longer exists."""
+
+        NotFound if the ClusterTopology no longer exists.
+        """
         try:
             patch = status_patch(topology, self._status(topology, condition))
             await self._client.patch(CLUSTER_TOPOLOGY, self._name, patch, subresource="status")
@@ -171,7 +213,8 @@ class KaiTopologyReconciler:
         return None
 
     def _status(self, topology: Object, condition: Condition) -> Object:
-        stored, now = topology.get("status") or {}, timestamp(self._now())
+        stored = topology.get("status") or {}
+        now = timestamp(self._now())
         return {
             "observedGeneration": condition.generation,
             "conditions": with_condition(stored.get("conditions"), condition, now),

@@ -1,4 +1,6 @@
-"""The leader: when it works, what it reports, and its reconcilers with the caches and changes that they depend on."""
+"""The leader: when it works, what it reports, and its reconcilers with the caches and changes that
+they depend on.
+"""
 
 import asyncio
 import random
@@ -10,7 +12,16 @@ from uuid import uuid4
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.mnnvl import MnnvlResources
-from app.cluster.table import BINDINGS, CLIQUES, GANGS, KAI_TOPOLOGIES, SETS, TOPOLOGIES, Fact, Stores
+from app.cluster.table import (
+    BINDINGS,
+    CLIQUES,
+    GANGS,
+    KAI_TOPOLOGIES,
+    SETS,
+    TOPOLOGIES,
+    Fact,
+    Stores,
+)
 from app.cluster.watched import run_from_empty
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
@@ -33,25 +44,37 @@ WORKERS = 16
 """Keys of one reconciler that are worked on at once. A step mostly waits for the API server."""
 
 MANY_RESTORES = 20
-"""Restores of the same MNNVL resources within two minutes that are tolerated. More of them fight another writer."""
+"""Restores of the same MNNVL resources within two minutes that are tolerated.
+
+More of them fight another writer.
+"""
 
 
 class Leader:
-    """The work of the leader: the reconcilers over the caches of `cluster`, which write through `client` while this
-    process leads. If leader election is disabled, it leads from the start. `observe` is called after each step.
+    """The work of the leader: the reconcilers over the caches of `cluster`, which write through
+    `client` while this process leads. If leader election is disabled, it leads from the start.
+    `observe` is called after each step.
 
-    Each time that this process becomes the leader, the caches that only the leader needs are filled from nothing, the
-    managed topology is settled, and then `loops` are run. All of them end before another process can lead.
+    Each time that this process becomes the leader, the caches that only the leader needs are filled
+    from nothing, the managed topology is settled, and then `loops` are run. All of them end before
+    another process can lead.
     """
 
-    def __init__(self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe) -> None:
-        identity = f"{socket.gethostname()}_{uuid4()}"  # of this process among all that were ever started
+    def __init__(
+        self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe
+    ) -> None:
+        # of this process among all that were ever started
+        identity = f"{socket.gethostname()}_{uuid4()}"
         self._elector = _elector(client, configuration.leader_election, identity)
         self._recorder = Recorder(client, identity)
         self._rewrites: dict[str, Rewrites] = {}
         self._only_here: list[Stores] = []
-        self._configuration, self._client, self._observe = configuration, client, observe
-        self._topology, self._stores, self._facts = configuration.cluster_topology, cluster.stores, cluster.facts
+        self._configuration = configuration
+        self._client = client
+        self._observe = observe
+        self._topology = configuration.cluster_topology
+        self._stores = cluster.stores
+        self._facts = cluster.facts
         self._mnnvl = MnnvlResources(client, cluster.facts, cluster.stores)
         self._managed, self._kai = self._managed_topology(), self._kai_topology()
         self._working = False
@@ -89,7 +112,9 @@ class Leader:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._recorder.run(), name="events")
                 for stores in self._only_here:
-                    tasks.create_task(run_from_empty(stores, self._client, self._client.discovery), name="watches")
+                    tasks.create_task(
+                        run_from_empty(stores, self._client, self._client.discovery), name="watches"
+                    )
                 await self._stores.until_synced()
                 await self._managed.settle(self._topology.creation_timeout_seconds, random.random)
                 for loop in self.loops:
@@ -125,30 +150,42 @@ class Leader:
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
         levels = self._configuration.levels if self._topology.enabled else None
-        rewrites, name = self._count("clustertopology"), self._topology.name
+        rewrites = self._count("clustertopology")
+        name = self._topology.name
         topologies = self._stores[TOPOLOGIES]
         return ClusterTopologyReconciler(
             self._client, name, levels, topologies, self._recorder, rewrites, topology=self._facts
         )
 
     def _kai_topology(self) -> KaiTopologyReconciler:
-        rewrites, name = self._count("kai-topology"), self._topology.name
-        return KaiTopologyReconciler(self._client, name, self._recorder, rewrites, dialect=self._facts.dialect)
+        rewrites = self._count("kai-topology")
+        name = self._topology.name
+        return KaiTopologyReconciler(
+            self._client, name, self._recorder, rewrites, dialect=self._facts.dialect
+        )
 
     def _topology_loop(self, reconciler: Reconciler) -> Loop:
         """A loop with the managed topology as its only key."""
-        loop, managed = self._loop(reconciler, workers=1), ("", self._topology.name)
+        loop = self._loop(reconciler, workers=1)
+        managed = ("", self._topology.name)
         installed = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
-        self._client.discovery.subscribe(lambda resource, version: loop.add(managed) if resource in installed else None)
+        self._client.discovery.subscribe(
+            lambda resource, version: loop.add(managed) if resource in installed else None
+        )
         facts: tuple[Fact[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
         for fact in facts:
-            self._stores[fact].subscribe(lambda key, before, after: loop.add(managed) if key == managed else None)
+            self._stores[fact].subscribe(
+                lambda key, before, after: loop.add(managed) if key == managed else None
+            )
         return loop
 
     def _podgang_loop(self) -> Loop:
-        gangs, rewrites = self._stores[GANGS], self._count("podgang")
+        gangs = self._stores[GANGS]
+        rewrites = self._count("podgang")
         loop = self._loop(
-            podgang.PodGangReconciler(self._client, gangs, self._facts, self._mnnvl, self._recorder, rewrites)
+            podgang.PodGangReconciler(
+                self._client, gangs, self._facts, self._mnnvl, self._recorder, rewrites
+            )
         )
         podgang.subscribe(loop, self._stores, self._topology.name)
         return loop
@@ -184,7 +221,8 @@ class Leader:
         return loop
 
     def _workload_loop(self) -> Loop:
-        settings, client = self._configuration.workloads, self._client
+        settings = self._configuration.workloads
+        client = self._client
         caches = WorkloadCaches(settings.scheduler_name)
         self._only_here.append(caches.stores)
         keys = LabelKeys(**settings.labels.model_dump())
@@ -202,10 +240,17 @@ class Leader:
         workload.subscribe(loop, caches, client.discovery)
         return loop
 
-    def _loop(self, reconciler: Reconciler, workers: int = WORKERS, begin: Callable[[], None] = lambda: None) -> Loop:
+    def _loop(
+        self,
+        reconciler: Reconciler,
+        workers: int = WORKERS,
+        begin: Callable[[], None] = lambda: None,
+    ) -> Loop:
         return Loop(reconciler, workers=workers, begin=begin, observe=self._observe)
 
-    def _count(self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS) -> Rewrites:
+    def _count(
+        self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS
+    ) -> Rewrites:
         self._rewrites[name] = Rewrites(tolerated=tolerated, window=window)
         return self._rewrites[name]
 
@@ -217,8 +262,12 @@ class Leader:
 
 
 def _elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:
-    """Returns the elector for `settings`, or None if leader election is disabled, so that this process always leads."""
+    """Returns the elector for `settings`, or None if leader election is disabled, so that this
+    process always leads.
+    """
     if not settings.enabled:
         return None
-    timing = LeaseTiming(lease=settings.lease_seconds, renew=settings.renew_seconds, retry=settings.retry_seconds)
+    timing = LeaseTiming(
+        lease=settings.lease_seconds, renew=settings.renew_seconds, retry=settings.retry_seconds
+    )
     return Elector(client, settings.namespace, settings.name, identity, timing=timing)

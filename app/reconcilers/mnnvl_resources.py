@@ -1,4 +1,5 @@
-"""Restores missing MNNVL resources that stored PodCliques need, and deletes those that no PodClique needs any more.
+"""Restores missing MNNVL resources that stored PodCliques need, and deletes those that no PodClique
+needs any more.
 
 `README.md` in this folder lists all writers, the races and the preconditions.
 """
@@ -19,27 +20,39 @@ from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.rules.labels import read_place
-from app.rules.mnnvl.demand import Demand, claim_names, is_made_by_us, is_reserved, lasting_demands, plan_for, uses
+from app.rules.mnnvl.demand import (
+    Demand,
+    claim_names,
+    is_made_by_us,
+    is_reserved,
+    lasting_demands,
+    plan_for,
+    uses,
+)
 from app.rules.mnnvl.ownership import MnnvlResource
 from app.rules.mnnvl.plan import ClaimMode, base_of, claim_name, domain_name
 from app.rules.podcliqueset import PodCliqueSet
 
 SETTLE_SECONDS = 0.25
-"""The time between a change and the step for it: a ComputeDomain, a claim and a
-PodClique are written together, and arrive through several watches."""
+"""The time between a change and the step for it: a ComputeDomain, a claim and a PodClique are
+written together, and arrive through several watches.
+"""
 
 NOT_OURS_SECONDS = 60.0
-"""The time until the next try if another object has the name, because no watch reports changes of that object."""
+"""The time until the next try if another object has the name, because no watch reports changes of
+that object.
+"""
 
 IN_USE_SECONDS = 30.0
 """The longest time until the next check of a resource that a pod still uses."""
 
 
 class MnnvlResourcesReconciler:
-    """Reconciles one base name at a time: the ComputeDomain and the claim whose names begin with it.
+    """Reconciles one base name at a time: the ComputeDomain and the claim whose names begin with
+    it.
 
-    `cliques` contains the PodCliques with a claim of ours. Resources that no PodClique needs are deleted after
-    `collect_after` seconds, or never if that is 0. `clock` is monotonic, in seconds.
+    `cliques` contains the PodCliques with a claim of ours. Resources that no PodClique needs are
+    deleted after `collect_after` seconds, or never if that is 0. `clock` is monotonic, in seconds.
     """
 
     name = "mnnvl-resources"
@@ -57,23 +70,39 @@ class MnnvlResourcesReconciler:
         collect_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._cliques, self._facts, self._resources = client, cliques, facts, resources
-        self._domains, self._claims = stores[DOMAINS], stores[CLAIMS]
-        self._events, self._notices, self._rewrites = events, Notices(events), rewrites
-        self._collect_after, self._clock = collect_after, clock
+        self._client = client
+        self._cliques = cliques
+        self._facts = facts
+        self._resources = resources
+        self._domains = stores[DOMAINS]
+        self._claims = stores[CLAIMS]
+        self._events = events
+        self._notices = Notices(events)
+        self._rewrites = rewrites
+        self._collect_after = collect_after
+        self._clock = clock
         self._unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
-        """Which resources of each key were found without a PodClique that needs them, and when. A new leader begins
-        with none."""
+        """Which resources of each key were found without a PodClique that needs them, and when.
+
+        A new leader begins with none.
+        """
 
     def begin(self) -> None:
-        """Forgets what was found in an earlier term as the leader. PodCliques may have needed the resources since."""
+        """Forgets what was found in an earlier term as the leader.
+
+        PodCliques may have needed the resources since.
+        """
         self._unneeded_since.clear()
 
     def all_keys(self) -> set[Key]:
         needed = {(demand.member.namespace, demand.base_name) for demand in self._cliques.values()}
-        stored = (resource for store in (self._domains, self._claims) for resource in store.values())
+        stored = (
+            resource for store in (self._domains, self._claims) for resource in store.values()
+        )
         return needed | {
-            (resource.namespace, base) for resource in stored if (base := base_of(resource.kind, resource.name))
+            (resource.namespace, base)
+            for resource in stored
+            if (base := base_of(resource.kind, resource.name))
         }
 
     async def reconcile(self, key: Key) -> float | None:
@@ -83,7 +112,8 @@ class MnnvlResourcesReconciler:
         if not demands:
             self._notices.forget(key)
         pause = await self._restore(key, demands) if demands else None
-        if not self._cliques.served:  # demands are then the first ones of a list, after the API was installed again
+        # demands are then the first ones of a list, after the API was installed again
+        if not self._cliques.served:
             return pause
         remaining = await self._collect(key, {demand.mode for demand in demands})
         return min((seconds for seconds in (pause, remaining) if seconds is not None), default=None)
@@ -91,8 +121,10 @@ class MnnvlResourcesReconciler:
     # Restore.
 
     async def _restore(self, key: Key, demands: list[Demand]) -> float | None:
-        """Creates resources that the caches lack. Existing ones are not changed. If
-        one is being deleted, its deletion adds the key again."""
+        """Creates resources that the caches lack.
+
+        Existing ones are not changed. If one is being deleted, its deletion adds the key again.
+        """
         pcs = self._facts.cached_set(key[0], demands[0].member.place.pcs)
         lasting = lasting_demands(demands, pcs)
         if pcs is None or not lasting:
@@ -100,29 +132,40 @@ class MnnvlResourcesReconciler:
         shared = any(demand.mode == "shared" for demand in lasting)
         pause = self._rewrites.pause(key)
         if pause is not None:
-            note = f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a while'
+            note = (
+                f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a'
+                " while"
+            )
             self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesContested", note)
             return pause
         try:
-            created = await self._resources.restore(plan_for(lasting, pcs), "shared" if shared else "template")
+            created = await self._resources.restore(
+                plan_for(lasting, pcs), "shared" if shared else "template"
+            )
         except NotOurs as problem:
             self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
         except Forbidden as rejection:
             if not rejection.passes:
-                self._notices.say(key, [_regarding(pcs)], "MnnvlResourcesMissing", rejection.message)
+                self._notices.say(
+                    key, [_regarding(pcs)], "MnnvlResourcesMissing", rejection.message
+                )
             raise
         self._notices.forget(key)
         if created:
             self._rewrites.count(key)
-            note = f"created {_listed(created)}, which stored PodCliques use and which did not exist"
+            note = (
+                f"created {_listed(created)}, which stored PodCliques use and which did not exist"
+            )
             self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesRestored", note)
         return None
 
     # Collect.
 
     async def _collect(self, key: Key, modes: set[ClaimMode]) -> float | None:
-        """Deletes the resources that no PodClique needs, if `modes` are those of all PodCliques with this base name."""
+        """Deletes the resources that no PodClique needs, if `modes` are those of all PodCliques
+        with this base name.
+        """
         unneeded = self._unneeded(key, modes)
         if not unneeded or not self._collect_after:
             self._unneeded_since.pop(key, None)
@@ -130,7 +173,8 @@ class MnnvlResourcesReconciler:
         kinds = {resource for resource, _ in unneeded}
         since, known = self._unneeded_since.get(key, (self._clock(), kinds))
         if not kinds <= known:
-            since, known = self._clock(), kinds
+            since = self._clock()
+            known = kinds
         self._unneeded_since[key] = since, known
         remaining = since + self._collect_after - self._clock()
         if remaining > 0:
@@ -154,16 +198,24 @@ class MnnvlResourcesReconciler:
         return min(IN_USE_SECONDS, self._collect_after)
 
     def _unneeded(self, key: Key, modes: set[ClaimMode]) -> list[tuple[Resource, str]]:
-        """Returns the cached resources of `key` that are not needed and not being deleted. The claim comes first,
-        because pods reserve it."""
+        """Returns the cached resources of `key` that are not needed and not being deleted.
+
+        The claim comes first, because pods reserve it.
+        """
         namespace, base = key
         claim = None if "shared" in modes else self._claims.get(namespace, claim_name(base))
         domain = None if modes else self._domains.get(namespace, domain_name(base))
         candidates = ((RESOURCE_CLAIM, claim), (COMPUTE_DOMAIN, domain))
-        return [(kind, stored.name) for kind, stored in candidates if stored is not None and not stored.deleting]
+        return [
+            (kind, stored.name)
+            for kind, stored in candidates
+            if stored is not None and not stored.deleting
+        ]
 
     async def _is_used(self, namespace: str, names: set[str]) -> bool:
-        """Whether a pod of the namespace, read from the API server, names one of the claims or templates `names`."""
+        """Whether a pod of the namespace, read from the API server, names one of the claims or
+        templates `names`.
+        """
         token = ""
         while True:
             page = await self._client.list(POD, namespace, continue_token=token)
@@ -174,15 +226,24 @@ class MnnvlResourcesReconciler:
                 return False
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Returns the stored object, or None if it doesn't exist, is being deleted or was not made by us."""
+        """Returns the stored object, or None if it doesn't exist, is being deleted or was not made
+        by us.
+        """
         current = await find(self._client, resource, name, namespace)
-        if current is None or current["metadata"].get("deletionTimestamp") or not is_made_by_us(current):
+        if (
+            current is None
+            or current["metadata"].get("deletionTimestamp")
+            or not is_made_by_us(current)
+        ):
             return None
         return current
 
     async def _delete(self, resource: Resource, current: Object) -> None:
-        """Deletes the version that was read. If a pod reserves the claim at the same
-        time, this changes its resourceVersion, and the Conflict leads to another step."""
+        """Deletes the version that was read.
+
+        If a pod reserves the claim at the same time, this changes its resourceVersion, and the
+        Conflict leads to another step.
+        """
         metadata = current["metadata"]
         await self._client.delete(
             resource,
@@ -193,14 +254,21 @@ class MnnvlResourcesReconciler:
         )
 
     def _report_collected(self, deleted: list[Object]) -> None:
-        pcs = self._facts.cached_set(deleted[0]["metadata"]["namespace"], read_place(labels_of(deleted[0])).pcs)
+        pcs = self._facts.cached_set(
+            deleted[0]["metadata"]["namespace"], read_place(labels_of(deleted[0])).pcs
+        )
         if pcs is not None:
-            note = f"deleted {_listed(deleted)}: no PodClique asks for them any more, and no pod uses them"
+            note = (
+                f"deleted {_listed(deleted)}: no PodClique asks for them any more, and no pod uses"
+                " them"
+            )
             self._events.record(_regarding(pcs), "Normal", "MnnvlResourcesCollected", note)
 
 
 def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
-    """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it depends on."""
+    """Reconciles a base name soon after a change of a PodClique, PodCliqueSet or resource that it
+    depends on.
+    """
 
     def add(namespace: str, base: str) -> None:
         if base:
@@ -210,7 +278,9 @@ def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
         for base in {demand.base_name for demand in (before, after) if demand is not None}:
             add(key[0], base)
 
-    def resource_changed(key: Key, before: MnnvlResource | None, after: MnnvlResource | None) -> None:
+    def resource_changed(
+        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
+    ) -> None:
         resource = after or before
         if resource is not None:
             add(key[0], base_of(resource.kind, key[1]))
@@ -226,7 +296,9 @@ def subscribe(loop: Loop, cliques: WatchStore[Demand], stores: Stores) -> None:
 
 
 def subscribe_to_apis(loop: Loop, discovery: Discovery) -> None:
-    """Reconciles all base names soon after the API of ComputeDomains or of claims was installed or removed."""
+    """Reconciles all base names soon after the API of ComputeDomains or of claims was installed or
+    removed.
+    """
 
     def api_changed(resource: Resource, version: str | None) -> None:
         if resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
@@ -241,4 +313,6 @@ def _listed(objects: list[Object]) -> str:
 
 
 def _regarding(pcs: PodCliqueSet) -> Regarding:
-    return Regarding(POD_CLIQUE_SET.api_version(), POD_CLIQUE_SET.kind, pcs.namespace, pcs.name, pcs.uid)
+    return Regarding(
+        POD_CLIQUE_SET.api_version(), POD_CLIQUE_SET.kind, pcs.namespace, pcs.name, pcs.uid
+    )

@@ -1,9 +1,9 @@
-"""Keeps the topology constraints of PodGangs in step with their PodCliqueSet and
-the ClusterTopology, and makes PodGangs the owners of their MNNVL resources.
+"""Keeps the topology constraints of PodGangs in step with their PodCliqueSet and the
+ClusterTopology, and makes PodGangs the owners of their MNNVL resources.
 
-The webhook writes the same constraints by the same rule whenever a PodGang is written.
-The reconciler handles changes of the levels and of PodCliqueSets, PodGangs that the
-webhook could not complete, and ownership, which needs the uid of a stored PodGang.
+The webhook writes the same constraints by the same rule whenever a PodGang is written. The
+reconciler handles changes of the levels and of PodCliqueSets, PodGangs that the webhook could not
+complete, and ownership, which needs the uid of a stored PodGang.
 """
 
 import contextlib
@@ -28,10 +28,11 @@ CONTESTED_SECONDS = 1.0
 
 
 class PodGangReconciler:
-    """Reconciles one PodGang at a time: first the owners of its resources, then all other differences in one patch.
+    """Reconciles one PodGang at a time: first the owners of its resources, then all other
+    differences in one patch.
 
-    Unknown facts remove nothing: if the ClusterTopology is not known, constraints
-    stay, and if the PodCliqueSet is not known, only preferred constraints are written.
+    Unknown facts remove nothing: if the ClusterTopology is not known, constraints stay, and if the
+    PodCliqueSet is not known, only preferred constraints are written.
     """
 
     name = "podgang"
@@ -46,8 +47,12 @@ class PodGangReconciler:
         rewrites: Rewrites | None = None,
     ) -> None:
         self.rewrites = rewrites or Rewrites()
-        self._client, self._gangs, self._facts = client, gangs, facts
-        self._resources, self._events, self._notices = resources, events, Notices(events)
+        self._client = client
+        self._gangs = gangs
+        self._facts = facts
+        self._resources = resources
+        self._events = events
+        self._notices = Notices(events)
 
     def all_keys(self) -> list[Key]:
         return self._gangs.known_keys()
@@ -69,19 +74,27 @@ class PodGangReconciler:
 
     async def _adopt(self, gang: StoredGang) -> None:
         resources = self._resources.resources_of(gang)
-        self._report_foreign(gang, [resource for resource in resources if ownership(resource, gang) == "foreign"])
+        self._report_foreign(
+            gang, [resource for resource in resources if ownership(resource, gang) == "foreign"]
+        )
         adoptable = any(ownership(resource, gang) == "adoptable" for resource in resources)
         if not adoptable or not await self._exists(gang):
             return
-        # These are the resources from before that read: what another PodGang has adopted since leads to a Conflict.
+        # These are the resources from before that read: what another PodGang has adopted since
+        # leads to a Conflict.
         adopted = await self._resources.adopt(gang, dry_run=False, resources=resources)
         names = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in adopted)
         if names:
-            self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {names}")
+            self._events.record(
+                _regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {names}"
+            )
 
     async def _exists(self, gang: StoredGang) -> bool:
-        """Whether the API server still has this PodGang. The cache may lag: a PodGang that is gone
-        would take the resources from its successor, and the garbage collector would delete them."""
+        """Whether the API server still has this PodGang.
+
+        The cache may lag: a PodGang that is gone would take the resources from its successor, and
+        the garbage collector would delete them.
+        """
         obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
         if obj is None:
             return False
@@ -90,7 +103,8 @@ class PodGangReconciler:
         return stored.uid == gang.uid and not stored.deleting
 
     def _report_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
-        key, names = (gang.namespace, gang.name), ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
+        key = (gang.namespace, gang.name)
+        names = ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
         if not names:
             self._notices.forget(key)
             return
@@ -103,33 +117,47 @@ class PodGangReconciler:
         view = gang.view()
         changes: list[Edit] = []
         pcs = await self._facts.read_set(gang.namespace, gang.place.pcs)
-        with contextlib.suppress(Unavailable):  # once the managed topology is known, every PodGang is reconciled
+        # once the managed topology is known, every PodGang is reconciled
+        with contextlib.suppress(Unavailable):
             changes += self._facts.dialect().podgang_changes(view, pcs, self._facts)
         adopted = adopted_annotation(self._resources.resources_of(gang), gang) or ABSENT
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         return changes if value_at(view, path) == adopted else [*changes, Edit(path, adopted)]
 
     async def _write(self, gang: StoredGang, version: str, patch: list[Operation]) -> float | None:
-        """Writes `patch` to the PodGang of this `version`. Conflict if it has changed since. If the answer differs from
-        what was written, another writer has changed it, and the PodGang is reconciled again soon."""
+        """Writes `patch` to the PodGang of this `version`.
+
+        Conflict if it has changed since. If the answer differs from what was written, another
+        writer has changed it, and the PodGang is reconciled again soon.
+        """
         counted = same(gang.uid, patch)
         pause = self.rewrites.pause(counted)
         if pause is not None:
-            note = "something keeps changing what grove-admission writes here: left alone for a while"
+            note = (
+                "something keeps changing what grove-admission writes here: left alone for a while"
+            )
             self._events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause
         unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
         try:
-            stored = await self._client.patch(POD_GANG, gang.name, [unchanged, *patch], gang.namespace, kind="json")
+            stored = await self._client.patch(
+                POD_GANG, gang.name, [unchanged, *patch], gang.namespace, kind="json"
+            )
         except NotFound:
             return None
         self.rewrites.count(counted)
         self._gangs.note(stored)
-        return CONTESTED_SECONDS if operations(read_stored_gang(stored).view(), await self._changes(gang)) else None
+        return (
+            CONTESTED_SECONDS
+            if operations(read_stored_gang(stored).view(), await self._changes(gang))
+            else None
+        )
 
 
 def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
-    """Reconciles a PodGang after a change of itself, its PodCliqueSet, the managed topology or its resources."""
+    """Reconciles a PodGang after a change of itself, its PodCliqueSet, the managed topology or its
+    resources.
+    """
 
     managed = ("", topology_name)
 
@@ -137,7 +165,9 @@ def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
         for gang in stores[GANGS].by_index(BY_SET, key):
             loop.add((gang.namespace, gang.name))
 
-    def resource_changed(key: Key, before: MnnvlResource | None, after: MnnvlResource | None) -> None:
+    def resource_changed(
+        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
+    ) -> None:
         for place in {resource.place for resource in (before, after) if resource is not None}:
             if place.podgang:
                 loop.add((key[0], place.podgang))
@@ -146,7 +176,9 @@ def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
 
     stores[GANGS].subscribe(lambda key, before, after: loop.add(key))
     stores[SETS].subscribe(set_changed)
-    stores[TOPOLOGIES].subscribe(lambda key, before, after: loop.add_all() if key == managed else None)
+    stores[TOPOLOGIES].subscribe(
+        lambda key, before, after: loop.add_all() if key == managed else None
+    )
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)
 

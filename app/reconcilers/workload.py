@@ -1,7 +1,8 @@
-"""Maintains a KAI PodGroup for each Workload group, and annotates the Pods of the group with its name.
+"""Maintains a KAI PodGroup for each Workload group, and annotates the Pods of the group with its
+name.
 
-One key is one KAI PodGroup. If it can't be created yet, its Pods are marked, so that KAI does
-not schedule them alone. A PodGroup is deleted after its last Pod, and for no other reason.
+One key is one KAI PodGroup. If it can't be created yet, its Pods are marked, so that KAI does not
+schedule them alone. A PodGroup is deleted after its last Pod, and for no other reason.
 """
 
 import contextlib
@@ -28,18 +29,28 @@ from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_gr
 
 NOT_SYNCED_SECONDS = 0.5
 TAKEN_SECONDS = 30.0
-"""The time until the next try if another PodGroup has the name. Foreign PodGroups are not watched."""
+"""The time until the next try if another PodGroup has the name.
+
+Foreign PodGroups are not watched.
+"""
 
 EMPTY_SECONDS = 2.0
-"""The time for which a PodGroup without Pods is kept: while a Pod is replaced, its group may be empty for a moment."""
+"""The time for which a PodGroup without Pods is kept: while a Pod is replaced, its group may be
+empty for a moment.
+"""
 
 TopOwners = Mapping[Controller | None, Object | None]
-"""The top owner of each controller. The key and the value are None for Pods without a controller."""
+"""The top owner of each controller.
+
+The key and the value are None for Pods without a controller.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The Pods of a group: the first by name, those that are not annotated yet, and the top owners that were read."""
+    """The Pods of a group: the first by name, those that are not annotated yet, and the top owners
+    that were read.
+    """
 
     first: StoredPod
     waiting: list[StoredPod]
@@ -47,8 +58,11 @@ class Members:
 
 
 class WorkloadReconciler:
-    """Reconciles one KAI PodGroup at a time. `pod_rewrites` and `group_rewrites` count
-    the writes of each Pod and of each KAI PodGroup. `clock` is monotonic, in seconds."""
+    """Reconciles one KAI PodGroup at a time.
+
+    `pod_rewrites` and `group_rewrites` count the writes of each Pod and of each KAI PodGroup.
+    `clock` is monotonic, in seconds.
+    """
 
     name = "workload"
 
@@ -64,10 +78,15 @@ class WorkloadReconciler:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._caches, self._owners = client, caches, owners
-        self._conventions, self._notices = conventions, Notices(events)
+        self._client = client
+        self._caches = caches
+        self._owners = owners
+        self._conventions = conventions
+        self._notices = Notices(events)
         self._pods = PodWriter(client, caches, self._notices, pod_rewrites)
-        self._pod_groups = PodGroupWriter(client, caches, self._notices, conventions.keys, group_rewrites)
+        self._pod_groups = PodGroupWriter(
+            client, caches, self._notices, conventions.keys, group_rewrites
+        )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
         """When each KAI PodGroup in the cache was first found without Pods, by uid."""
@@ -75,7 +94,11 @@ class WorkloadReconciler:
 
     def all_keys(self) -> list[Key]:
         of_pods = (self._caches.key_of(pod) for pod in self._caches.pods.values())
-        stored = ((group.namespace, key) for group in self._caches.pod_groups.values() for key in group.group_keys)
+        stored = (
+            (group.namespace, key)
+            for group in self._caches.pod_groups.values()
+            for key in group.group_keys
+        )
         return list(dict.fromkeys((*of_pods, *stored)))
 
     async def reconcile(self, key: Key) -> float | None:
@@ -97,9 +120,15 @@ class WorkloadReconciler:
         return await self._settle(key, group, members)
 
     async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Missing) -> float | None:
-        """Marks Pods whose group is `missing`, and reports that. A watch adds the
-        key again once the group exists. Pods that already have a PodGroup stay."""
-        pods = [pod for pod in pods if self._caches.pod_groups.get(pod.namespace, pod.settled_group) is None]
+        """Marks Pods whose group is `missing`, and reports that.
+
+        A watch adds the key again once the group exists. Pods that already have a PodGroup stay.
+        """
+        pods = [
+            pod
+            for pod in pods
+            if self._caches.pod_groups.get(pod.namespace, pod.settled_group) is None
+        ]
         joining, _ = await self._not_opted_out(key, pods)
         self._notices.say(key, first_pods(joining), missing.reason, missing.note)
         return await self._pods.mark(key, joining)
@@ -114,8 +143,8 @@ class WorkloadReconciler:
             raise
         if stored is None:
             note = (
-                f'PodGroup "{group.pod_group_name}" exists and is not that of group {group.identity}: delete it, or '
-                "rename the Workload"
+                f'PodGroup "{group.pod_group_name}" exists and is not that of group'
+                f" {group.identity}: delete it, or rename the Workload"
             )
             self._notices.say(key, first_pods(members.waiting), "PodGroupNameTaken", note)
             await self._pods.mark(key, members.waiting)
@@ -128,8 +157,11 @@ class WorkloadReconciler:
     # The Pods and their owners.
 
     async def _members(self, key: Key, group: Group, pods: list[StoredPod]) -> Members | None:
-        """Returns the members among `pods`, or None if all of them have opted out. The owners of
-        Pods that already have the annotation are not read again while the PodGroup exists."""
+        """Returns the members among `pods`, or None if all of them have opted out.
+
+        The owners of Pods that already have the annotation are not read again while the PodGroup
+        exists.
+        """
         name = group.pod_group_name
         exists = self._caches.pod_groups.get(pods[0].namespace, name) is not None
         unsettled = [pod for pod in pods if pod.settled_group != name or not exists]
@@ -142,8 +174,13 @@ class WorkloadReconciler:
         waiting = [pod for pod in pods if pod.settled_group != name]
         return Members(first, waiting, {**top_owners, **await self._top_owners([first])})
 
-    async def _not_opted_out(self, key: Key, pods: list[StoredPod]) -> tuple[list[StoredPod], TopOwners]:
-        """Returns those of `pods` whose top owner has not opted out, and their top owners. The others lose the mark."""
+    async def _not_opted_out(
+        self, key: Key, pods: list[StoredPod]
+    ) -> tuple[list[StoredPod], TopOwners]:
+        """Returns those of `pods` whose top owner has not opted out, and their top owners.
+
+        The others lose the mark.
+        """
         top_owners = await self._top_owners(pods)
         await self._pods.unmark(key, [pod for pod in pods if _opts_out(top_owners[pod.controller])])
         joining = [pod for pod in pods if not _opts_out(top_owners[pod.controller])]
@@ -153,18 +190,27 @@ class WorkloadReconciler:
         """Returns the top owners of `pods`. Each controller is followed once."""
         namespaces = {pod.controller: pod.namespace for pod in pods}
         return {
-            controller: None if controller is None else await self._owners.top_owner(namespace, controller)
+            controller: (
+                None if controller is None else await self._owners.top_owner(namespace, controller)
+            )
             for controller, namespace in namespaces.items()
         }
 
     def _sources(self, members: Members) -> Sources:
         """Returns the sources of the PodGroup's fields. If Pods differ, the first one counts."""
-        first, owner = members.first, members.top_owners[members.first.controller]
-        uids = {None if top is None else top["metadata"]["uid"] for top in members.top_owners.values()}
+        first = members.first
+        owner = members.top_owners[members.first.controller]
+        uids = {
+            None if top is None else top["metadata"]["uid"] for top in members.top_owners.values()
+        }
         return Sources(
             owner=Layer({}, {}) if owner is None else layer_of(owner),
             pod=replace(layer_of(first.view()), priority_class=first.priority_class),
-            kind=("", POD.kind) if owner is None else (owner["apiVersion"].rpartition("/")[0], owner["kind"]),
+            kind=(
+                ("", POD.kind)
+                if owner is None
+                else (owner["apiVersion"].rpartition("/")[0], owner["kind"])
+            ),
             common_owner=_reference(owner) if owner is not None and len(uids) == 1 else None,
             priority_classes=frozenset(self._caches.priority_classes.values()),
         )
@@ -172,15 +218,22 @@ class WorkloadReconciler:
     # The end of a KAI PodGroup.
 
     async def _collect(self, key: Key) -> float | None:
-        """Deletes the PodGroups that were made for the group of `key` and have had no Pod for some seconds."""
-        pauses = [await self._collect_empty(stored) for stored in self._caches.pod_groups.by_index(BY_GROUP, key)]
+        """Deletes the PodGroups that were made for the group of `key` and have had no Pod for some
+        seconds.
+        """
+        pauses = [
+            await self._collect_empty(stored)
+            for stored in self._caches.pod_groups.by_index(BY_GROUP, key)
+        ]
         return _soonest(*pauses)
 
     async def _collect_empty(self, stored: StoredPodGroup) -> float | None:
         if self._caches.has_pods(stored):
             self._empty_since.pop(stored.uid, None)
             return None
-        remaining = self._empty_since.setdefault(stored.uid, self._clock()) + EMPTY_SECONDS - self._clock()
+        remaining = (
+            self._empty_since.setdefault(stored.uid, self._clock()) + EMPTY_SECONDS - self._clock()
+        )
         if remaining > 0:
             return remaining
         del self._empty_since[stored.uid]
@@ -188,7 +241,9 @@ class WorkloadReconciler:
             await self._client.delete(POD_GROUP, stored.name, stored.namespace, uid=stored.uid)
         return None
 
-    def _forget_former(self, key: Key, before: StoredPodGroup | None, after: StoredPodGroup | None) -> None:
+    def _forget_former(
+        self, key: Key, before: StoredPodGroup | None, after: StoredPodGroup | None
+    ) -> None:
         if before is not None and (after is None or after.uid != before.uid):
             self._empty_since.pop(before.uid, None)
 
@@ -197,14 +252,19 @@ class _Changes:
     """Adds the keys of groups to `loop` after changes of the objects that they depend on."""
 
     def __init__(self, loop: Loop, caches: WorkloadCaches) -> None:
-        self._loop, self._caches = loop, caches
+        self._loop = loop
+        self._caches = caches
 
     def all_changed(self, *change: object) -> None:
         self._add(self._caches.pods.values())
 
     def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
         self._add(filter(None, (before, after)))
-        if before is not None and before.pod_group and (after is None or after.pod_group != before.pod_group):
+        if (
+            before is not None
+            and before.pod_group
+            and (after is None or after.pod_group != before.pod_group)
+        ):
             self._add_groups_of(self._caches.pod_groups.get(before.namespace, before.pod_group))
 
     def workload_changed(self, key: Key, before: object, after: object) -> None:
@@ -230,15 +290,19 @@ class _Changes:
 
 
 def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
-    """Reconciles a group after a change of its Pods, its Workload or its PodGroups. Reconciles
-    all groups after a change of a PriorityClass, and after KAI was installed or removed."""
+    """Reconciles a group after a change of its Pods, its Workload or its PodGroups.
+
+    Reconciles all groups after a change of a PriorityClass, and after KAI was installed or removed.
+    """
     changes = _Changes(loop, caches)
     caches.pods.subscribe(changes.pod_changed)
     caches.workloads.subscribe(changes.workload_changed)
     caches.instances.subscribe(changes.instance_changed)
     caches.pod_groups.subscribe(changes.pod_group_changed)
     caches.priority_classes.subscribe(changes.all_changed)
-    discovery.subscribe(lambda resource, version: changes.all_changed() if resource == POD_GROUP else None)
+    discovery.subscribe(
+        lambda resource, version: changes.all_changed() if resource == POD_GROUP else None
+    )
 
 
 def _opts_out(top_owner: Object | None) -> bool:
@@ -247,7 +311,12 @@ def _opts_out(top_owner: Object | None) -> bool:
 
 def _reference(obj: Object) -> Object:
     metadata = obj["metadata"]
-    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
 
 
 def _soonest(*seconds: float | None) -> float | None:

@@ -18,8 +18,11 @@ class Missing:
 
 
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
-    """Returns the group that `pod` names. A PodGroup of scheduling.k8s.io needs its Workload
-    too, which may name the queue: that is written only when the KAI PodGroup is created."""
+    """Returns the group that `pod` names.
+
+    A PodGroup of scheduling.k8s.io needs its Workload too, which may name the queue: that is
+    written only when the KAI PodGroup is created.
+    """
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 
 
@@ -27,12 +30,15 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
     ref = pod.ref
     stored = caches.workloads.get(pod.namespace, ref.workload)
     if stored is None:
-        return _not_found(f'Workload "{ref.workload}" does not exist: the Pod has no PodGroup until it does')
+        return _not_found(
+            f'Workload "{ref.workload}" does not exist: the Pod has no PodGroup until it does'
+        )
     groups = groups_of_workload(stored.view())
     if ref.group not in groups:
         names = ", ".join(sorted(groups)) or "none"
         return _not_found(
-            f'Workload "{ref.workload}" has no group "{ref.group}" (it has: {names}): the Pod waits for it'
+            f'Workload "{ref.workload}" has no group "{ref.group}" (it has: {names}): the Pod waits'
+            " for it"
         )
     return replace(groups[ref.group], replica_key=ref.replica_key)
 
@@ -41,15 +47,26 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> Group | Missing:
     name = pod.ref.pod_group
     stored = caches.instances.get(pod.namespace, name)
     if stored is None:
-        return _not_found(f'PodGroup "{name}" of {K8S_POD_GROUP.group} does not exist: the Pod waits for it')
+        return _not_found(
+            f'PodGroup "{name}" of {K8S_POD_GROUP.group} does not exist: the Pod waits for it'
+        )
     if stored.composite:
-        note = f'PodGroup "{name}" is part of CompositePodGroup "{stored.composite}", which is not supported: the Pod '
-        return Missing("CompositePodGroupNotSupported", note + "gets no PodGroup of KAI, and KAI does not schedule it")
+        note = (
+            f'PodGroup "{name}" is part of CompositePodGroup "{stored.composite}", which is not'
+            " supported: the Pod "
+        )
+        return Missing(
+            "CompositePodGroupNotSupported",
+            note + "gets no PodGroup of KAI, and KAI does not schedule it",
+        )
     if not stored.workload:
         return group_of_pod_group(stored.view(), None)
     workload = caches.workloads.get(pod.namespace, stored.workload)
     if workload is None:
-        return _not_found(f'Workload "{stored.workload}" of PodGroup "{name}" does not exist: the Pod waits for it')
+        return _not_found(
+            f'Workload "{stored.workload}" of PodGroup "{name}" does not exist: the Pod waits'
+            " for it"
+        )
     return group_of_pod_group(stored.view(), workload.view())
 
 

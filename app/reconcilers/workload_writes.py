@@ -1,6 +1,7 @@
-"""Writes the KAI PodGroups of Workload groups, and the annotations of their Pods: the name of their KAI PodGroup, and
-the one that makes KAI's own podgrouper skip them. If another writer changes the annotations back, an event reports it,
-and the Pod is left alone for a while."""
+"""Writes the KAI PodGroups of Workload groups, and the annotations of their Pods: the name of their
+KAI PodGroup, and the one that makes KAI's own podgrouper skip them. If another writer changes
+the annotations back, an event reports it, and the Pod is left alone for a while.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,13 @@ from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
 from app.rules.kinds import POD_GROUP
 from app.rules.workload.groups import POD_GROUP_NAME, SKIP_PODGROUPER, Group
-from app.rules.workload.kai_podgroup import LabelKeys, Remark, difference, is_of_group, owners_to_write
+from app.rules.workload.kai_podgroup import (
+    LabelKeys,
+    Remark,
+    difference,
+    is_of_group,
+    owners_to_write,
+)
 
 INVALID = 422
 AT_ONCE = 16
@@ -24,19 +31,31 @@ MOST_EVENTS = 10
 
 
 class PodGroupWriter:
-    """Creates and corrects KAI PodGroups. `keys` are those of the labels that KAI
-    reads. `rewrites` count the writes of each PodGroup."""
+    """Creates and corrects KAI PodGroups.
+
+    `keys` are those of the labels that KAI reads. `rewrites` count the writes of each PodGroup.
+    """
 
     def __init__(
-        self, client: Client, caches: WorkloadCaches, notices: Notices, keys: LabelKeys, rewrites: Rewrites
+        self,
+        client: Client,
+        caches: WorkloadCaches,
+        notices: Notices,
+        keys: LabelKeys,
+        rewrites: Rewrites,
     ) -> None:
-        self._client, self._caches, self._notices, self._keys, self._rewrites = client, caches, notices, keys, rewrites
+        self._client = client
+        self._caches = caches
+        self._notices = notices
+        self._keys = keys
+        self._rewrites = rewrites
 
     async def put(
         self, namespace: str, group: Group, desired: Object, common_owner: Mapping[str, Any] | None
     ) -> tuple[Object | None, float | None]:
-        """Creates or corrects the PodGroup of `group`, so that it becomes as
-        `desired`. `common_owner` is the owner that all its Pods have in common.
+        """Creates or corrects the PodGroup of `group`, so that it becomes as `desired`.
+
+        `common_owner` is the owner that all its Pods have in common.
 
         Returns the stored PodGroup and, if another writer keeps changing it, the seconds until the
         next try. The first is None if a PodGroup of that name exists that was not made for `group`.
@@ -62,7 +81,8 @@ class PodGroupWriter:
         references = owners_to_write(stored, common_owner)
         if references is not None:
             patch["metadata"] = {**patch.get("metadata", {}), "ownerReferences": references}
-        version = stored["metadata"].get("resourceVersion", version)  # the cache keeps it beside the object
+        # the cache keeps it beside the object
+        version = stored["metadata"].get("resourceVersion", version)
         return stored, await self._correct(namespace, stored, version, patch) if patch else None
 
     async def _create(self, namespace: str, desired: Object) -> Object:
@@ -76,14 +96,21 @@ class PodGroupWriter:
         self._caches.pod_groups.note(stored)
         return stored
 
-    async def _correct(self, namespace: str, stored: Object, version: str | None, patch: Object) -> float | None:
-        """Writes `patch` if the PodGroup still has the resourceVersion `version`; else raises Conflict. If another
-        writer keeps undoing the patch, returns the seconds until the next try instead."""
-        name, uid = stored["metadata"]["name"], stored["metadata"]["uid"]
+    async def _correct(
+        self, namespace: str, stored: Object, version: str | None, patch: Object
+    ) -> float | None:
+        """Writes `patch` if the PodGroup still has the resourceVersion `version`; else raises
+        Conflict. If another writer keeps undoing the patch, returns the seconds until the next
+        try instead.
+        """
+        name = stored["metadata"]["name"]
+        uid = stored["metadata"]["uid"]
         counted = same(f"{namespace}/{name}", patch)
         pause = self._rewrites.pause(counted)
         if pause is not None:
-            note = "something keeps changing what grove-admission writes here; left alone for a while"
+            note = (
+                "something keeps changing what grove-admission writes here; left alone for a while"
+            )
             self.report(stored, "fight", Remark("PodGroupContested", note))
             return pause
         self.report(stored, "fight", None)
@@ -94,38 +121,62 @@ class PodGroupWriter:
         return None
 
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
-        """Reports `remark` on the stored PodGroup by an event, once until it
-        changes. None means that there is no remark on `subject` any more."""
+        """Reports `remark` on the stored PodGroup by an event, once until it changes.
+
+        None means that there is no remark on `subject` any more.
+        """
         metadata = stored["metadata"]
         key = (metadata["namespace"], f"{POD_GROUP}/{metadata['name']}/{subject}")
         if remark is None:
             self._notices.forget(key)
             return
-        regarding = Regarding(POD_GROUP.api_version(), POD_GROUP.kind, key[0], metadata["name"], metadata["uid"])
+        regarding = Regarding(
+            POD_GROUP.api_version(), POD_GROUP.kind, key[0], metadata["name"], metadata["uid"]
+        )
         self._notices.say(key, [regarding], remark.reason, remark.note)
 
 
 class PodWriter:
-    """Writes the annotations of Pods with one patch for each Pod, up to AT_ONCE at
-    a time. `rewrites` count the writes of each Pod."""
+    """Writes the annotations of Pods with one patch for each Pod, up to AT_ONCE at a time.
 
-    def __init__(self, client: Client, caches: WorkloadCaches, notices: Notices, rewrites: Rewrites) -> None:
-        self._client, self._caches, self._notices, self._rewrites = client, caches, notices, rewrites
+    `rewrites` count the writes of each Pod.
+    """
+
+    def __init__(
+        self, client: Client, caches: WorkloadCaches, notices: Notices, rewrites: Rewrites
+    ) -> None:
+        self._client = client
+        self._caches = caches
+        self._notices = notices
+        self._rewrites = rewrites
 
     async def assign(self, key: Key, pods: Sequence[StoredPod], pod_group: str) -> float | None:
-        """Annotates `pods` with the name of their PodGroup. If another writer keeps changing some of them back, returns
-        the seconds until the next try. An error is raised after all Pods have been tried."""
-        return await self._write(key, pods, {POD_GROUP_NAME: pod_group, SKIP_PODGROUPER: "true"}, "told")
+        """Annotates `pods` with the name of their PodGroup.
+
+        If another writer keeps changing some of them back, returns the seconds until the next try.
+        An error is raised after all Pods have been tried.
+        """
+        return await self._write(
+            key, pods, {POD_GROUP_NAME: pod_group, SKIP_PODGROUPER: "true"}, "told"
+        )
 
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Marks those of `pods` that are not marked yet, so that KAI does not
-        schedule them alone. Returns as `assign`."""
+        """Marks those of `pods` that are not marked yet, so that KAI does not schedule them alone.
+
+        Returns as `assign`.
+        """
         unmarked = [pod for pod in pods if not pod.marked]
-        return await self._write(key, unmarked, {SKIP_PODGROUPER: "true"}, "marked") if unmarked else None
+        return (
+            await self._write(key, unmarked, {SKIP_PODGROUPER: "true"}, "marked")
+            if unmarked
+            else None
+        )
 
     async def unmark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Removes the mark of those of `pods` without a PodGroup, so that KAI's podgrouper groups them. The webhook
-        marks a Pod before its top owner, which may opt out, is known. Returns as `assign`."""
+        """Removes the mark of those of `pods` without a PodGroup, so that KAI's podgrouper groups
+        them. The webhook marks a Pod before its top owner, which may opt out, is known. Returns
+        as `assign`.
+        """
         marked = [pod for pod in pods if pod.marked and not pod.pod_group]
         return await self._write(key, marked, {SKIP_PODGROUPER: None}, "marked") if marked else None
 
@@ -135,7 +186,8 @@ class PodWriter:
         counted = {pod.uid: (pod.namespace, f"{pod.uid}/{purpose}") for pod in pods}
         pauses = {pod.uid: self._rewrites.pause(counted[pod.uid]) for pod in pods}
         self._report(key, [pod for pod in pods if pauses[pod.uid] is not None])
-        waiting, failures = iter([pod for pod in pods if pauses[pod.uid] is None]), list[ClusterError]()
+        waiting = iter([pod for pod in pods if pauses[pod.uid] is None])
+        failures = list[ClusterError]()
 
         async def worker() -> None:
             for pod in waiting:
@@ -161,11 +213,16 @@ class PodWriter:
         if not contested:
             self._notices.forget(subject)
             return
-        note = f"something keeps changing the annotations {POD_GROUP_NAME} or {SKIP_PODGROUPER}; left alone for a while"
+        note = (
+            f"something keeps changing the annotations {POD_GROUP_NAME} or {SKIP_PODGROUPER}; left"
+            " alone for a while"
+        )
         self._notices.say(subject, first_pods(contested), "PodGroupNameContested", note)
 
 
 def first_pods(pods: Iterable[StoredPod]) -> list[Regarding]:
     """Returns the Pods that get an event that concerns all of `pods`: the first ones by name."""
     first = nsmallest(MOST_EVENTS, pods, key=lambda pod: pod.name)
-    return [Regarding(POD.api_version(), POD.kind, pod.namespace, pod.name, pod.uid) for pod in first]
+    return [
+        Regarding(POD.api_version(), POD.kind, pod.namespace, pod.name, pod.uid) for pod in first
+    ]

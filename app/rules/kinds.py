@@ -2,38 +2,75 @@
 
 from app.objects.resource import OF_KUBERNETES, Resource
 
-CLUSTER_TOPOLOGY = Resource("grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",))
+CLUSTER_TOPOLOGY = Resource(
+    "grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",)
+)
 CLUSTER_TOPOLOGY_BINDING = Resource(
     "grove.io", "clustertopologybindings", "ClusterTopologyBinding", False, ("v1alpha1",)
 )
 POD_CLIQUE_SET = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v1alpha1",))
 POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",))
-POD_CLIQUE_SCALING_GROUP = Resource("grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",))
+POD_CLIQUE_SCALING_GROUP = Resource(
+    "grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",)
+)
 POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha1",))
 
 KAI_TOPOLOGY = Resource("kai.scheduler", "topologies", "Topology", False, ("v1alpha1",))
 POD_GROUP = Resource("scheduling.run.ai", "podgroups", "PodGroup", True, ("v2alpha2",))
 QUEUE = Resource("scheduling.run.ai", "queues", "Queue", False, ("v2",))
 
-COMPUTE_DOMAIN = Resource("resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",))
-DOMAIN_CLIQUE = Resource("resource.nvidia.com", "computedomaincliques", "ComputeDomainClique", True, ("v1beta1",))
-RESOURCE_CLAIM = Resource("resource.k8s.io", "resourceclaims", "ResourceClaim", True, ("v1", "v1beta2", "v1beta1"))
-CLAIM_TEMPLATE = Resource(
-    "resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate", True, ("v1", "v1beta2", "v1beta1")
+COMPUTE_DOMAIN = Resource(
+    "resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",)
 )
-RESOURCE_SLICE = Resource("resource.k8s.io", "resourceslices", "ResourceSlice", False, ("v1", "v1beta2", "v1beta1"))
-DEVICE_CLASS = Resource("resource.k8s.io", "deviceclasses", "DeviceClass", False, ("v1", "v1beta2", "v1beta1"))
+DOMAIN_CLIQUE = Resource(
+    "resource.nvidia.com", "computedomaincliques", "ComputeDomainClique", True, ("v1beta1",)
+)
+RESOURCE_CLAIM = Resource(
+    "resource.k8s.io", "resourceclaims", "ResourceClaim", True, ("v1", "v1beta2", "v1beta1")
+)
+CLAIM_TEMPLATE = Resource(
+    "resource.k8s.io",
+    "resourceclaimtemplates",
+    "ResourceClaimTemplate",
+    True,
+    ("v1", "v1beta2", "v1beta1"),
+)
+RESOURCE_SLICE = Resource(
+    "resource.k8s.io", "resourceslices", "ResourceSlice", False, ("v1", "v1beta2", "v1beta1")
+)
+DEVICE_CLASS = Resource(
+    "resource.k8s.io", "deviceclasses", "DeviceClass", False, ("v1", "v1beta2", "v1beta1")
+)
 
-WORKLOAD = Resource("scheduling.k8s.io", "workloads", "Workload", True, ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"))
-K8S_POD_GROUP = Resource("scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2"))
-PRIORITY_CLASS = Resource("scheduling.k8s.io", "priorityclasses", "PriorityClass", False, ("v1",), optional=False)
+WORKLOAD = Resource(
+    "scheduling.k8s.io",
+    "workloads",
+    "Workload",
+    True,
+    ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"),
+)
+K8S_POD_GROUP = Resource(
+    "scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2")
+)
+PRIORITY_CLASS = Resource(
+    "scheduling.k8s.io", "priorityclasses", "PriorityClass", False, ("v1",), optional=False
+)
 
 _GROVE = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_CLIQUE, POD_GANG)
 
 _SCHEDULING = (KAI_TOPOLOGY, POD_GROUP, COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD, K8S_POD_GROUP)
 
 NEIGHBOURS: tuple[Resource, ...] = (*_GROVE, *_SCHEDULING)
-"""The APIs of the systems that this product runs beside. Each of them may be missing from a cluster."""
+"""The APIs of the systems that this product runs beside.
 
-ALL: tuple[Resource, ...] = (*OF_KUBERNETES, *NEIGHBOURS, POD_CLIQUE_SCALING_GROUP, DEVICE_CLASS, PRIORITY_CLASS)
+Each of them may be missing from a cluster.
+"""
+
+ALL: tuple[Resource, ...] = (
+    *OF_KUBERNETES,
+    *NEIGHBOURS,
+    POD_CLIQUE_SCALING_GROUP,
+    DEVICE_CLASS,
+    PRIORITY_CLASS,
+)
 """The resources that the server uses."""

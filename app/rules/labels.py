@@ -39,7 +39,9 @@ TOPOLOGY_NAME = "grove.io/topology-name"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The part of a PodCliqueSet that an object belongs to, from its labels. A value is "" if its label is missing.
+    """The part of a PodCliqueSet that an object belongs to, from its labels.
+
+    A value is "" if its label is missing.
 
     `replica` and `group_replica` are indexes as text. `group` is the short name of the scaling
     group (`inference-pool`), and `podgang` the PodGang that the object is scheduled with.
@@ -57,13 +59,18 @@ class Place:
         return self.pcs, self.replica, self.group, self.group_replica
 
     def interned(self) -> "Place":
-        """Returns an equal Place that shares its texts with others, because there may be very many."""
+        """Returns an equal Place that shares its texts with others, because there may be very
+        many.
+        """
         return Place(*map(intern, (*self.of_replica, self.podgang)))
 
 
 def read_place(labels: Mapping[str, Any]) -> Place:
-    """Reads both vocabularies. The designs' labels count first. The value of
-    Grove's scaling group label is `<pcs>-<replica>-<group>`."""
+    """Reads both vocabularies.
+
+    The designs' labels count first. The value of Grove's scaling group label is
+    `<pcs>-<replica>-<group>`.
+    """
     pcs = text_of(labels.get(PCS_NAME)) or text_of(labels.get(GROVE_PCS_NAME))
     replica = text_of(labels.get(PCS_REPLICA)) or text_of(labels.get(GROVE_PCS_REPLICA))
     group = text_of(labels.get(PCSG_NAME))

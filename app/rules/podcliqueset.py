@@ -14,8 +14,9 @@ CONDITION = "TopologyConstraintSatisfied"
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A topologyConstraint of the dialect `bindings`: `topologyName`,
-    `pack.required` and `pack.preferred`, each "" if it is not set."""
+    """A topologyConstraint of the dialect `bindings`: `topologyName`, `pack.required` and
+    `pack.preferred`, each "" if it is not set.
+    """
 
     topology_name: str
     required: str
@@ -24,8 +25,10 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Clique:
-    """One entry of `spec.template.cliques`. `pack_domain` is None if it has no
-    packDomain, `pack` None if its constraint has no other field."""
+    """One entry of `spec.template.cliques`.
+
+    `pack_domain` is None if it has no packDomain, `pack` None if its constraint has no other field.
+    """
 
     name: str
     replicas: int
@@ -35,7 +38,10 @@ class Clique:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One entry of `spec.template.podCliqueScalingGroups`. `cliques` are the names of its cliques."""
+    """One entry of `spec.template.podCliqueScalingGroups`.
+
+    `cliques` are the names of its cliques.
+    """
 
     name: str
     cliques: tuple[str, ...]
@@ -47,9 +53,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PodCliqueSet:
-    """A stored PodCliqueSet. `condition` is the stored condition that this program
-    writes, as status, reason, message and observedGeneration, or None. `mnnvl_groups`
-    are the values of Grove's `grove.io/mnnvl-group` in the set, without `none`."""
+    """A stored PodCliqueSet.
+
+    `condition` is the stored condition that this program writes, as status, reason, message and
+    observedGeneration, or None. `mnnvl_groups` are the values of Grove's `grove.io/mnnvl-group` in
+    the set, without `none`.
+    """
 
     namespace: str
     name: str
@@ -72,24 +81,36 @@ class PodCliqueSet:
 
     @property
     def topology_name(self) -> str:
-        """The ClusterTopologyBinding that the constraints of this set refer to, or
-        "". Grove allows one name per set."""
+        """The ClusterTopologyBinding that the constraints of this set refer to, or "".
+
+        Grove allows one name per set.
+        """
         return next((pack.topology_name for pack in self._packs if pack.topology_name), "")
 
     @property
     def domains(self) -> frozenset[str]:
         """All packDomains of this set."""
-        domains = (self.pack_domain, *(c.pack_domain for c in self.cliques), *(g.pack_domain for g in self.groups))
+        domains = (
+            self.pack_domain,
+            *(c.pack_domain for c in self.cliques),
+            *(g.pack_domain for g in self.groups),
+        )
         return frozenset(domain for domain in domains if domain)
 
     @property
     def levels(self) -> frozenset[str]:
         """All levels that a constraint of this set requires or prefers, in either dialect."""
-        return self.domains | {domain for pack in self._packs for domain in (pack.required, pack.preferred) if domain}
+        return self.domains | {
+            domain for pack in self._packs for domain in (pack.required, pack.preferred) if domain
+        }
 
     @property
     def _packs(self) -> list[Pack]:
-        packs = (self.pack, *(group.pack for group in self.groups), *(clique.pack for clique in self.cliques))
+        packs = (
+            self.pack,
+            *(group.pack for group in self.groups),
+            *(clique.pack for clique in self.cliques),
+        )
         return [pack for pack in packs if pack is not None]
 
     def group_of(self, name: str) -> Group | None:
@@ -109,7 +130,10 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
         pack_domain=pack_domain(template),
         cliques=tuple(
             Clique(
-                item["name"], int_of(map_of(item.get("spec")).get("replicas"), 1), pack_domain(item), read_pack(item)
+                item["name"],
+                int_of(map_of(item.get("spec")).get("replicas"), 1),
+                pack_domain(item),
+                read_pack(item),
             )
             for item in _named(template.get("cliques"))
         ),
@@ -133,9 +157,15 @@ def read_pod_clique_set(obj: Mapping[str, Any]) -> PodCliqueSet:
 
 
 def _mnnvl_groups(metadata: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[str, ...]:
-    holders = (metadata, *_named(template.get("podCliqueScalingGroups")), *_named(template.get("cliques")))
+    holders = (
+        metadata,
+        *_named(template.get("podCliqueScalingGroups")),
+        *_named(template.get("cliques")),
+    )
     values = (map_of(holder.get("annotations")).get(MNNVL_GROUP) for holder in holders)
-    return tuple(sorted({value for value in values if isinstance(value, str) and value not in ("", "none")}))
+    return tuple(
+        sorted({value for value in values if isinstance(value, str) and value not in ("", "none")})
+    )
 
 
 def pack_domain(holder: Mapping[str, Any]) -> str | None:
@@ -145,8 +175,11 @@ def pack_domain(holder: Mapping[str, Any]) -> str | None:
 
 
 def read_pack(holder: Mapping[str, Any]) -> Pack | None:
-    """Returns the constraint of `holder` in the dialect `bindings`, or None. A constraint with other fields than
-    packDomain counts as one, so that the dialect `design` leaves its PodGangs alone."""
+    """Returns the constraint of `holder` in the dialect `bindings`, or None.
+
+    A constraint with other fields than packDomain counts as one, so that the dialect `design`
+    leaves its PodGangs alone.
+    """
     constraint = map_of(holder.get("topologyConstraint"))
     if not any(value for field, value in constraint.items() if field != "packDomain"):
         return None

@@ -18,8 +18,9 @@ _Member = tuple[int, str, str | None]
 
 
 def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Returns all findings about `spec.subGroups`: first names and parents in list
-    order, then duplicate names, parents that don't exist, and cycles."""
+    """Returns all findings about `spec.subGroups`: first names and parents in list order, then
+    duplicate names, parents that don't exist, and cycles.
+    """
     spec = obj.get("spec")
     if not isinstance(spec, dict):
         return [] if spec is None else [fields.wrong_type(FieldPath("spec"), spec, "a map")]
@@ -32,13 +33,16 @@ def validate_pod_group(obj: Mapping[str, Any]) -> list[FieldError]:
 
 
 def _is_plainly_valid(subgroups: list[Any]) -> bool:
-    """Whether a single pass shows that all subgroups are valid: valid and unique names, and each parent before its
-    children, so that there is no cycle. If not, they may still be valid, and `_find_problems` decides."""
+    """Whether a single pass shows that all subgroups are valid: valid and unique names, and each
+    parent before its children, so that there is no cycle. If not, they may still be valid, and
+    `_find_problems` decides.
+    """
     seen: set[str] = set()
     for subgroup in subgroups:
         if not isinstance(subgroup, dict):
             return False
-        name, parent = subgroup.get("name"), subgroup.get("parent")
+        name = subgroup.get("name")
+        parent = subgroup.get("parent")
         if not isinstance(name, str) or name in seen or not is_label(name):
             return False
         if parent is not None and (not isinstance(parent, str) or parent not in seen):
@@ -54,7 +58,8 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
         if not isinstance(subgroup, dict):
             findings.append(fields.wrong_type(_PATH.index(position), subgroup, "a map"))
             continue
-        name, parent = subgroup.get("name", ""), subgroup.get("parent")
+        name = subgroup.get("name", "")
+        parent = subgroup.get("parent")
         findings += _name_problems(position, name)
         findings += _parent_problems(position, name, parent)
         if isinstance(name, str):
@@ -62,13 +67,22 @@ def _find_problems(subgroups: list[Any]) -> list[FieldError]:
     parents: dict[str, str | None] = {}
     for position, name, parent in members:
         if name in parents:  # the first entry counts
-            findings.append(_finding(position, "name", fields.REASON_DUPLICATE, f"duplicate subgroup name {name}"))
+            findings.append(
+                _finding(
+                    position, "name", fields.REASON_DUPLICATE, f"duplicate subgroup name {name}"
+                )
+            )
         else:
             parents[name] = parent
     for position, name, parent in members:
         if parent is not None and parent not in parents and is_label(parent):
             findings.append(
-                _finding(position, "parent", fields.REASON_NOT_FOUND, f"parent {parent} of {name} was not found")
+                _finding(
+                    position,
+                    "parent",
+                    fields.REASON_NOT_FOUND,
+                    f"parent {parent} of {name} was not found",
+                )
             )
     _validate_cycles(members, parents, findings)
     return findings
@@ -83,7 +97,9 @@ def _name_problems(position: int, name: Any) -> Iterator[FieldError]:
         yield fields.wrong_type(_PATH.index(position).child("name"), name, "a string")
     elif (problem := label_problem(name)) is not None:
         text = f"invalid subgroup name {fields.quote(name)}: {problem}"
-        yield _finding(position, "name", fields.REASON_INVALID if name else fields.REASON_REQUIRED, text)
+        yield _finding(
+            position, "name", fields.REASON_INVALID if name else fields.REASON_REQUIRED, text
+        )
 
 
 def _parent_problems(position: int, name: Any, parent: Any) -> Iterator[FieldError]:
@@ -92,12 +108,20 @@ def _parent_problems(position: int, name: Any, parent: Any) -> Iterator[FieldErr
     if not isinstance(parent, str):
         yield fields.wrong_type(_PATH.index(position).child("parent"), parent, "a string")
     elif (problem := label_problem(parent)) is not None:
-        text = f"invalid parent name {fields.quote(parent)} for subgroup {fields.quote(name)}: {problem}"
+        text = (
+            f"invalid parent name {fields.quote(parent)} for subgroup {fields.quote(name)}:"
+            f" {problem}"
+        )
         yield _finding(position, "parent", fields.REASON_INVALID, text)
 
 
-def _validate_cycles(members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]) -> None:
-    """Adds one finding per cycle, about the member that is first in the list. Each name is visited once."""
+def _validate_cycles(
+    members: list[_Member], parents: dict[str, str | None], findings: list[FieldError]
+) -> None:
+    """Adds one finding per cycle, about the member that is first in the list.
+
+    Each name is visited once.
+    """
     done: set[str] = set()
     position_of = {name: position for position, name, _ in reversed(members)}
     for _, start, _ in members:
@@ -109,7 +133,8 @@ def _validate_cycles(members: list[_Member], parents: dict[str, str | None], fin
         if name is not None and name in trail:
             names = list(trail)
             cycle = names[names.index(name) :]
-            first, text = min(position_of[member] for member in cycle), "cycle detected in subgroups"
+            first = min(position_of[member] for member in cycle)
+            text = "cycle detected in subgroups"
             message = f"{text}: {' -> '.join([*cycle, name])}"
             findings.append(_finding(first, "parent", fields.REASON_INVALID, text, message))
         done.update(trail)

@@ -1,1 +1,4 @@
-"""A local API server for development and demos. It reaches our webhooks over HTTPS, never by import."""
+"""A local API server for development and demos.
+
+It reaches our webhooks over HTTPS, never by import.
+"""

@@ -1,4 +1,5 @@
-"""Which names of a CustomResourceDefinition are accepted: in an API group, each name belongs to the first CRD with it.
+"""Which names of a CustomResourceDefinition are accepted: in an API group, each name belongs to the
+first CRD with it.
 
 The rules and reasons are those of the naming controller of apiextensions-apiserver:
 https://github.com/kubernetes/apiextensions-apiserver/blob/v0.34.0/pkg/controller/status/naming_controller.go
@@ -9,21 +10,32 @@ from collections.abc import Iterable
 from app.sandbox.objects.objects import Object
 
 _KINDS = {"kind": "KindConflict", "listKind": "ListKindConflict"}
-_RESOURCES = {"plural": "PluralConflict", "singular": "SingularConflict", "shortNames": "ShortNamesConflict"}
-"""The names of a CRD, each with the reason for its rejection. Kinds are compared with kinds, and all other names with
-each other."""
+_RESOURCES = {
+    "plural": "PluralConflict",
+    "singular": "SingularConflict",
+    "shortNames": "ShortNamesConflict",
+}
+"""The names of a CRD, each with the reason for its rejection.
+
+Kinds are compared with kinds, and all other names with each other.
+"""
 
 
 def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
-    """The status of `crd`, whose spec is valid; `others` are all stored CRDs, and `now` is a timestamp. A CRD that is
-    established remains established. A CRD whose spec has exactly the accepted names is not examined: if a name was
-    rejected before and has been removed from the spec, the CRD has to be created anew."""
-    before, names = crd.get("status") or {}, crd["spec"]["names"]
+    """The status of `crd`, whose spec is valid; `others` are all stored CRDs, and `now` is a
+    timestamp. A CRD that is established remains established. A CRD whose spec has exactly the
+    accepted names is not examined: if a name was rejected before and has been removed from the
+    spec, the CRD has to be created anew.
+    """
+    before = crd.get("status") or {}
+    names = crd["spec"]["names"]
     requested = {"singular": names["kind"].lower(), "listKind": f"{names['kind']}List", **names}
     accepted = dict(before.get("acceptedNames") or {})
     if requested == accepted:
         return dict(before)
-    neighbours = [other["status"].get("acceptedNames") or {} for other in others if _is_neighbour(other, crd)]
+    neighbours = [
+        other["status"].get("acceptedNames") or {} for other in others if _is_neighbour(other, crd)
+    ]
     names_accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
     for fields in (_RESOURCES, _KINDS):
         used = {name for other in neighbours for field in fields for name in _names(other, field)}
@@ -37,10 +49,14 @@ def accepted_status(crd: Object, others: Iterable[Object], now: str) -> Object:
     accepted["categories"] = requested.get("categories")
     established = _condition("Established", "False", "NotAccepted", "not all names are accepted")
     if names_accepted["status"] == "True" or is_established(crd):
-        established = _condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+        established = _condition(
+            "Established", "True", "InitialNamesAccepted", "the initial names have been accepted"
+        )
     return {
         "acceptedNames": {field: value for field, value in accepted.items() if value is not None},
-        "conditions": [{"lastTransitionTime": now, **condition} for condition in (names_accepted, established)],
+        "conditions": [
+            {"lastTransitionTime": now, **condition} for condition in (names_accepted, established)
+        ],
         "storedVersions": [item["name"] for item in crd["spec"]["versions"] if item.get("storage")],
     }
 
@@ -51,14 +67,18 @@ def is_established(crd: Object) -> bool:
 
 
 def conflict(crd: Object) -> str | None:
-    """The reason why names of `crd` are not accepted, or None if all are, or if `crd` has not been examined yet."""
+    """The reason why names of `crd` are not accepted, or None if all are, or if `crd` has not been
+    examined yet.
+    """
     rejected = _find_condition(crd, "NamesAccepted", "False")
     return None if rejected is None else f"{rejected['reason']}: {rejected['message']}"
 
 
 def _find_condition(crd: Object, kind: str, status: str) -> Object | None:
     conditions = (crd.get("status") or {}).get("conditions") or ()
-    return next((item for item in conditions if (item["type"], item["status"]) == (kind, status)), None)
+    return next(
+        (item for item in conditions if (item["type"], item["status"]) == (kind, status)), None
+    )
 
 
 def _is_neighbour(other: Object, crd: Object) -> bool:

@@ -1,7 +1,9 @@
-"""A small fleet for demonstrations: four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
+"""A small fleet for demonstrations: four zones of racks, 64 nodes of 8 GPUs, and three
+PodCliqueSets.
 
-`llm-serve` is stuck: its workers need a whole rack, and every rack has a node in use, except one rack, in which a node
-has lost its rack label. It can be scheduled after this node is labelled, or after a pod of `batch-eval` is deleted.
+`llm-serve` is stuck: its workers need a whole rack, and every rack has a node in use, except one
+rack, in which a node has lost its rack label. It can be scheduled after this node is labelled, or
+after a pod of `batch-eval` is deleted.
 """
 
 from collections.abc import Iterator
@@ -12,8 +14,13 @@ from app.sandbox.objects.objects import Object
 ZONES = ("zone-a", "zone-b", "zone-c", "zone-d")
 UNLABELLED = "gpu-c-15"
 """The node without a rack label."""
-_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/block", "topology.kubernetes.io/rack")
-_INFERENCE, _RESEARCH = "inference", "research"
+_LABELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/block",
+    "topology.kubernetes.io/rack",
+)
+_INFERENCE = "inference"
+_RESEARCH = "research"
 _GPU = "nvidia.com/gpu"
 
 
@@ -39,9 +46,19 @@ def _nodes() -> Iterator[Object]:
                 del labels[_LABELS[2]]
             spec = {"unschedulable": True} if name == "gpu-d-03" else {}
             amounts = {"cpu": "128", "memory": "1024Gi", "pods": "110", _GPU: "8"}
-            status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+            status = {
+                "allocatable": amounts,
+                "capacity": amounts,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }
             metadata = {"name": name, "labels": labels}
-            yield {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+            yield {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": metadata,
+                "spec": spec,
+                "status": status,
+            }
 
 
 def _queues() -> Iterator[Object]:
@@ -53,26 +70,47 @@ def _queues() -> Iterator[Object]:
     ):
         spec: Object = {"resources": {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}}
         spec |= {"parentQueue": parent} if parent else {}
-        queue: Object = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}}
+        queue: Object = {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": name},
+        }
         yield {**queue, "spec": spec, "status": {"allocated": {_GPU: str(used)}}}
 
 
 class _Workload:
-    """A PodCliqueSet of one replica, with the objects that Grove and KAI would create for it. `cliques` has the number
-    of pods and the GPUs of a pod for each PodClique."""
+    """A PodCliqueSet of one replica, with the objects that Grove and KAI would create for it.
 
-    def __init__(self, namespace: str, name: str, level: str, cliques: dict[str, tuple[int, int]]) -> None:
-        self._namespace, self._name, self._level, self._cliques = namespace, name, level, cliques
+    `cliques` has the number of pods and the GPUs of a pod for each PodClique.
+    """
+
+    def __init__(
+        self, namespace: str, name: str, level: str, cliques: dict[str, tuple[int, int]]
+    ) -> None:
+        self._namespace = namespace
+        self._name = name
+        self._level = level
+        self._cliques = cliques
 
     def objects(self, nodes: tuple[str, ...] = ()) -> Iterator[Object]:
-        """The objects of the workload. `nodes` has the node of each pod, in order; pods without a node are pending."""
-        gang, places = f"{self._name}-0", iter(nodes)
+        """The objects of the workload.
+
+        `nodes` has the node of each pod, in order; pods without a node are pending.
+        """
+        gang = f"{self._name}-0"
+        places = iter(nodes)
         yield self._set()
         for clique, (replicas, gpus) in self._cliques.items():
             full = f"{gang}-{clique}"
-            yield self._object("grove.io/v1alpha1", "PodClique", full, self._clique(clique, replicas, gpus), gang)
+            yield self._object(
+                "grove.io/v1alpha1", "PodClique", full, self._clique(clique, replicas, gpus), gang
+            )
         parts = [
-            {"name": f"{gang}-{clique}", "minReplicas": replicas, "podReferences": self._references(clique, replicas)}
+            {
+                "name": f"{gang}-{clique}",
+                "minReplicas": replicas,
+                "podReferences": self._references(clique, replicas),
+            }
             for clique, (replicas, _) in self._cliques.items()
         ]
         obj = self._object("scheduler.grove.io/v1alpha1", "PodGang", gang, {"podgroups": parts}, "")
@@ -103,13 +141,23 @@ class _Workload:
         return self._object("grove.io/v1alpha1", "PodCliqueSet", self._name, spec, "")
 
     def _clique(self, clique: str, replicas: int, gpus: int) -> Object:
-        return {"roleName": clique, "replicas": replicas, "minAvailable": replicas, "podSpec": _pod_spec(gpus)}
+        return {
+            "roleName": clique,
+            "replicas": replicas,
+            "minAvailable": replicas,
+            "podSpec": _pod_spec(gpus),
+        }
 
     def _pod_group(self, gang: str) -> Object:
         queue = "team-llm" if self._namespace == _INFERENCE else "research"
         label = {"zone": _LABELS[0], "block": _LABELS[1], "rack": _LABELS[2]}[self._level]
-        spec: Object = {"minMember": sum(replicas for replicas, _ in self._cliques.values()), "queue": queue}
-        spec |= {"topologyConstraint": {"topology": "grove-topology", "requiredTopologyLevel": label}}
+        spec: Object = {
+            "minMember": sum(replicas for replicas, _ in self._cliques.values()),
+            "queue": queue,
+        }
+        spec |= {
+            "topologyConstraint": {"topology": "grove-topology", "requiredTopologyLevel": label}
+        }
         return self._object("scheduling.run.ai/v2alpha2", "PodGroup", gang, spec, gang)
 
     def _pod(self, clique: str, number: int, gpus: int, node: str) -> Object:
@@ -132,7 +180,12 @@ def _status(node: str) -> dict[str, Any]:
     if node:
         return {"phase": "Running"}
     message = "0/64 nodes are available for the gang"
-    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    waits = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+    }
     return {"phase": "Pending", "conditions": [waits]}
 
 
@@ -150,7 +203,9 @@ def _embed() -> Iterator[Object]:
 
 def _stuck() -> Iterator[Object]:
     """A workload that waits, because no rack has room for four pods of 8 GPUs."""
-    yield from _Workload(_INFERENCE, "llm-serve", "rack", {"router": (1, 0), "worker": (4, 8)}).objects()
+    yield from _Workload(
+        _INFERENCE, "llm-serve", "rack", {"router": (1, 0), "worker": (4, 8)}
+    ).objects()
 
 
 def _batch() -> Iterator[Object]:
@@ -161,6 +216,10 @@ def _batch() -> Iterator[Object]:
             if name in ("gpu-c-14", "gpu-a-02"):
                 continue
             annotations = {"pod-group-name": "batch-eval"}
-            metadata = {"name": f"batch-eval-{name}", "namespace": _RESEARCH, "annotations": annotations}
+            metadata = {
+                "name": f"batch-eval-{name}",
+                "namespace": _RESEARCH,
+                "annotations": annotations,
+            }
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
             yield {**pod, "spec": _pod_spec(8, name), "status": _status(name)}

@@ -9,7 +9,10 @@ import yaml
 from app.sandbox.objects.objects import ADMIN, ALICE, GROVE, OPERATOR, User
 
 USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE, "grove": GROVE}
-"""The users by the names of their contexts. `operator` is our service account, `grove` that of Grove's operator."""
+"""The users by the names of their contexts.
+
+`operator` is our service account, `grove` that of Grove's operator.
+"""
 
 
 def new_tokens() -> dict[str, str]:
@@ -18,14 +21,18 @@ def new_tokens() -> dict[str, str]:
 
 
 def write(path: Path, url: str, ca: bytes, tokens: dict[str, str]) -> None:
-    """Writes a kubeconfig with a context for each of `tokens`, which only the owner can read; `ca` is PEM."""
+    """Writes a kubeconfig with a context for each of `tokens`, which only the owner can read; `ca`
+    is PEM.
+    """
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(ca).decode()}
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "sandbox", "cluster": cluster}],
         "users": [{"name": name, "user": {"token": token}} for name, token in tokens.items()],
-        "contexts": [{"name": name, "context": {"cluster": "sandbox", "user": name}} for name in tokens],
+        "contexts": [
+            {"name": name, "context": {"cluster": "sandbox", "user": name}} for name in tokens
+        ],
         "current-context": "admin",
     }
     path.touch(mode=0o600)

@@ -9,18 +9,25 @@ from app.sandbox.objects.objects import Object
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 BUILT_IN = Path(__file__).parent / "crds"
 OWN = BUILT_IN / "own"
-"""A copy of `manifests/crds`, for installed packages, which lack that folder. A test compares both."""
+"""A copy of `manifests/crds`, for installed packages, which lack that folder.
+
+A test compares both.
+"""
 
 
 def load(folder: Path) -> list[Object]:
-    """All objects in the `*.yaml` files of `folder`, in the order of the file names. [] if there is no such folder."""
+    """All objects in the `*.yaml` files of `folder`, in the order of the file names. [] if there is
+    no such folder.
+    """
     files = sorted(folder.glob("*.yaml"))
     return [obj for file in files for obj in yaml.load_all(file.read_text(), Loader=_LOADER) if obj]
 
 
 def definitions(neighbours: Path | None) -> list[Object]:
-    """Our own CRDs, and those of other systems: the minimal ones in `crds`, or those in the folder `neighbours`, which
-    also replace our own of the same name. Raises FileNotFoundError for a folder without CRDs."""
+    """Our own CRDs, and those of other systems: the minimal ones in `crds`, or those in the folder
+    `neighbours`, which also replace our own of the same name. Raises FileNotFoundError for a
+    folder without CRDs.
+    """
     definitions_by_name: dict[str, Object] = {}
     for folder in (OWN, neighbours or BUILT_IN):
         crds = [obj for obj in load(folder) if obj["kind"] == "CustomResourceDefinition"]

@@ -18,8 +18,12 @@ class Pair:
     key: bytes
 
     def write(self, folder: Path, name: str) -> tuple[Path, Path]:
-        """Writes `<name>.crt` and `<name>.key`, which only the owner can read. Returns both paths."""
-        certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+        """Writes `<name>.crt` and `<name>.key`, which only the owner can read.
+
+        Returns both paths.
+        """
+        certificate = folder / f"{name}.crt"
+        key = folder / f"{name}.key"
         certificate.write_bytes(self.certificate)
         key.touch(mode=0o600)
         key.write_bytes(self.key)
@@ -30,4 +34,8 @@ def issue(names: Sequence[str] = _LOOPBACK) -> Pair:
     """A new CA and a serving certificate for `names`, which are DNS names and IP addresses."""
     authority = trustme.CA(organization_name="grove-admission sandbox")
     certificate = authority.issue_cert(*names)
-    return Pair(authority.cert_pem.bytes(), certificate.cert_chain_pems[0].bytes(), certificate.private_key_pem.bytes())
+    return Pair(
+        authority.cert_pem.bytes(),
+        certificate.cert_chain_pems[0].bytes(),
+        certificate.private_key_pem.bytes(),
+    )

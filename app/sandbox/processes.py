@@ -1,4 +1,6 @@
-"""The processes of a control plane on this machine: etcd, kube-apiserver and kube-controller-manager."""
+"""The processes of a control plane on this machine: etcd, kube-apiserver and
+kube-controller-manager.
+"""
 
 import asyncio
 import socket
@@ -14,7 +16,8 @@ class Processes:
 
     def __init__(self, binaries: Mapping[str, Path], log_folder: Path) -> None:
         self.running: dict[str, asyncio.subprocess.Process] = {}
-        self._binaries, self._log_folder = dict(binaries), log_folder
+        self._binaries = dict(binaries)
+        self._log_folder = log_folder
         self._logs: list[IO[bytes]] = []
 
     async def start(self, name: str, flags: list[str]) -> None:
@@ -31,7 +34,9 @@ class Processes:
             if process.returncode is not None:
                 log = self._log_folder / f"{name}.log"
                 line = log.read_text(errors="replace").strip().splitlines()[-1:]
-                raise RuntimeError(f"{name} ended with code {process.returncode}: {' '.join(line)} (see {log})")
+                raise RuntimeError(
+                    f"{name} ended with code {process.returncode}: {' '.join(line)} (see {log})"
+                )
 
     async def stop(self) -> None:
         """Ends the processes, the last one first."""
@@ -64,10 +69,15 @@ def etcd_flags(url: str, data: str) -> list[str]:
     ]
 
 
-def api_flags(etcd: str, port: int, pair: tuple[Path, Path], data: str, unserved: Collection[str]) -> list[str]:
-    """The flags of kube-apiserver. `etcd` is a URL, `pair` the serving certificate and its key, `data` the folder with
-    tokens.csv, and `unserved` are group versions. The disabled plugins need controllers that do not run: one creates
-    service accounts, the other removes the taint `not-ready` from nodes."""
+def api_flags(
+    etcd: str, port: int, pair: tuple[Path, Path], data: str, unserved: Collection[str]
+) -> list[str]:
+    """The flags of kube-apiserver.
+
+    `etcd` is a URL, `pair` the serving certificate and its key, `data` the folder with tokens.csv,
+    and `unserved` are group versions. The disabled plugins need controllers that do not run: one
+    creates service accounts, the other removes the taint `not-ready` from nodes.
+    """
     certificate, key = pair
     return [
         f"--etcd-servers={etcd}",
@@ -98,7 +108,9 @@ async def feature_gates(binary: Path) -> list[str]:
 
 
 def controller_flags(kubeconfig: Path, data: str) -> list[str]:
-    """The flags of kube-controller-manager, with the garbage collector and the namespace controller only."""
+    """The flags of kube-controller-manager, with the garbage collector and the namespace controller
+    only.
+    """
     return [
         f"--kubeconfig={kubeconfig}",
         "--controllers=garbage-collector-controller,namespace-controller",

@@ -1,7 +1,7 @@
 """kube-apiserver and etcd in place of the sandbox, from binaries that are on this machine.
 
-If there is a kube-controller-manager beside them, it collects garbage and finalizes namespaces. Without it, nothing
-does.
+If there is a kube-controller-manager beside them, it collects garbage and finalizes namespaces.
+Without it, nothing does.
 """
 
 import asyncio
@@ -30,23 +30,31 @@ _MANAGER = "grove-admission-sandbox"
 
 
 def find_binaries(environment: Mapping[str, str]) -> dict[str, Path]:
-    """The binaries by name, from the folder KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin. Raises FileNotFoundError
-    with the missing names and the folder."""
+    """The binaries by name, from the folder KUBEBUILDER_ASSETS or /usr/local/kubebuilder/bin.
+
+    Raises FileNotFoundError with the missing names and the folder.
+    """
     folder = Path(environment.get(ASSETS) or DEFAULT_ASSETS)
-    binaries = {name: folder / name for name in (*_NAMES, _COLLECTOR) if os.access(folder / name, os.X_OK)}
+    binaries = {
+        name: folder / name for name in (*_NAMES, _COLLECTOR) if os.access(folder / name, os.X_OK)
+    }
     missing = [name for name in _NAMES if name not in binaries]
     if missing:
-        raise FileNotFoundError(f"no {' and no '.join(missing)} in {folder} (set {ASSETS} to the folder that has them)")
+        raise FileNotFoundError(
+            f"no {' and no '.join(missing)} in {folder} (set {ASSETS} to the folder that has them)"
+        )
     return binaries
 
 
 class RealApiServer:
-    """A Kubernetes API server of three processes on loopback, with the users, files and CRDs of `Sandbox`.
+    """A Kubernetes API server of three processes on loopback, with the users, files and CRDs of
+    `Sandbox`.
 
-    `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`; without them it may
-    do everything, as the other users. The admission plugin OwnerReferencesPermissionEnforcement is enabled, as in some
-    distributions. The start takes some seconds, and `report` is called with a line for each of its steps. The data are
-    in a temporary folder, which is deleted at the end.
+    `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`;
+    without them it may do everything, as the other users. The admission plugin
+    OwnerReferencesPermissionEnforcement is enabled, as in some distributions. The start takes some
+    seconds, and `report` is called with a line for each of its steps. The data are in a temporary
+    folder, which is deleted at the end.
     """
 
     def __init__(
@@ -60,12 +68,17 @@ class RealApiServer:
         rules: Sequence[Object] = (),
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
+        self.state_dir = state_dir
+        self.ca_file = state_dir / "ca.crt"
+        self.kubeconfig = state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = _COLLECTOR in binaries
         self.reaches_services = False
-        self._binaries, self._port, self._crds = dict(binaries), port or processes.free_port(), crds
-        self._unserved, self._rules = tuple(unserved), list(rules)
+        self._binaries = dict(binaries)
+        self._port = port or processes.free_port()
+        self._crds = crds
+        self._unserved = tuple(unserved)
+        self._rules = list(rules)
         self._report = report
         self._data = tempfile.TemporaryDirectory(prefix="grove-admission-")
         self._processes = processes.Processes(binaries, state_dir)
@@ -73,11 +86,16 @@ class RealApiServer:
         self.url = f"https://127.0.0.1:{self._port}"
         headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
         context = ssl.create_default_context(cadata=self._pair.ca.decode("ascii"))
-        self._client = httpx.AsyncClient(base_url=self.url, headers=headers, verify=context, timeout=30)
+        self._client = httpx.AsyncClient(
+            base_url=self.url, headers=headers, verify=context, timeout=30
+        )
 
     async def start(self) -> None:
-        """Returns when the API server is ready and serves the CRDs. Raises RuntimeError if a process ends, if the API
-        server is not ready in time, or if a CRD is not established."""
+        """Returns when the API server is ready and serves the CRDs.
+
+        Raises RuntimeError if a process ends, if the API server is not ready in time, or if a CRD
+        is not established.
+        """
         self.state_dir.mkdir(parents=True, exist_ok=True)
         files = self._pair.write(self.state_dir, "apiserver")
         self.ca_file.write_bytes(self._pair.ca)
@@ -90,7 +108,11 @@ class RealApiServer:
         gates = await processes.feature_gates(self._binaries["kube-apiserver"])
         await self._processes.start("kube-apiserver", [*flags, *gates])
         await self._until_ready()
-        free = [name for name in kubeconfig.USERS if name != "admin" and not (self._rules and name == "operator")]
+        free = [
+            name
+            for name in kubeconfig.USERS
+            if name != "admin" and not (self._rules and name == "operator")
+        ]
         await self.apply([_binding(free)])
         definitions = manifests.definitions(self._crds)
         self._report(f"kube-apiserver is ready; applying {len(definitions)} CRDs")
@@ -98,7 +120,9 @@ class RealApiServer:
         await self.apply(self._rules)
         if self.collects_garbage:
             self._report("starting kube-controller-manager")
-            await self._processes.start(_COLLECTOR, processes.controller_flags(self.kubeconfig, self._data.name))
+            await self._processes.start(
+                _COLLECTOR, processes.controller_flags(self.kubeconfig, self._data.name)
+            )
 
     async def stop(self) -> None:
         """Ends the processes, the API server before its etcd."""
@@ -107,8 +131,11 @@ class RealApiServer:
         self._data.cleanup()
 
     async def apply(self, objects: list[Object]) -> None:
-        """Creates or updates `objects` as admin, with admission. If an object has a status, it is stored too. Raises
-        ApiError for the first object that is rejected, and RuntimeError for a CRD that is not established."""
+        """Creates or updates `objects` as admin, with admission.
+
+        If an object has a status, it is stored too. Raises ApiError for the first object that is
+        rejected, and RuntimeError for a CRD that is not established.
+        """
         for obj in objects:
             path = await self._path(obj)
             await self._apply(path, obj)
@@ -121,20 +148,33 @@ class RealApiServer:
     async def _apply(self, path: str, obj: Object) -> None:
         parameters = {"fieldManager": _MANAGER, "force": "true"}
         headers = {"Content-Type": "application/apply-patch+yaml"}
-        _body(await self._client.patch(path, params=parameters, headers=headers, content=yaml.safe_dump(obj)))
+        _body(
+            await self._client.patch(
+                path, params=parameters, headers=headers, content=yaml.safe_dump(obj)
+            )
+        )
 
     async def _path(self, obj: Object) -> str:
-        version, kind, meta = obj["apiVersion"], obj["kind"], metadata(obj)
+        version = obj["apiVersion"]
+        kind = obj["kind"]
+        meta = metadata(obj)
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         resources = _body(await self._client.get(root))["resources"]
-        resource = next((item for item in resources if item["kind"] == kind and "/" not in item["name"]), None)
+        resource = next(
+            (item for item in resources if item["kind"] == kind and "/" not in item["name"]), None
+        )
         if resource is None:
             raise ApiError(404, "NotFound", f"{version} has no {kind}")
-        namespace = f"/namespaces/{meta.get('namespace') or 'default'}" if resource["namespaced"] else ""
+        namespace = (
+            f"/namespaces/{meta.get('namespace') or 'default'}" if resource["namespaced"] else ""
+        )
         return f"{root}{namespace}/{resource['name']}/{meta['name']}"
 
     async def _until_established(self, name: str) -> None:
-        """Waits for the CRD `name`. Raises RuntimeError if its names are in use, or if it takes too long."""
+        """Waits for the CRD `name`.
+
+        Raises RuntimeError if its names are in use, or if it takes too long.
+        """
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
         reason: str | None = None
         with contextlib.suppress(TimeoutError):
@@ -145,17 +185,23 @@ class RealApiServer:
                         return
                     reason = crd_names.conflict(crd)
                     await asyncio.sleep(0.05)
-        raise RuntimeError(f"CRD {name} is not established: {reason or f'nothing said why in {START_SECONDS:g} s'}")
+        raise RuntimeError(
+            f"CRD {name} is not established: {reason or f'nothing said why in {START_SECONDS:g} s'}"
+        )
 
     async def _until_ready(self) -> None:
-        """Waits for /readyz, and reports its response every `REPORT_SECONDS`. Raises RuntimeError if it takes too
-        long."""
+        """Waits for /readyz, and reports its response every `REPORT_SECONDS`.
+
+        Raises RuntimeError if it takes too long.
+        """
         clock = asyncio.get_running_loop().time
         begin = reported = clock()
         while problem := await self._unready():
             self._processes.check()
             if clock() - begin > START_SECONDS:
-                raise RuntimeError(f"kube-apiserver is not ready after {START_SECONDS:g} s: {problem}")
+                raise RuntimeError(
+                    f"kube-apiserver is not ready after {START_SECONDS:g} s: {problem}"
+                )
             if clock() - reported > REPORT_SECONDS:
                 reported = clock()
                 self._report(f"waiting for kube-apiserver: {problem}")
@@ -176,7 +222,9 @@ class RealApiServer:
         path = Path(self._data.name) / "tokens.csv"
         path.touch(mode=0o600)
         users = ((token, kubeconfig.USERS[name]) for name, token in self.tokens.items())
-        rows = [f'{token},{user.name},{user.name},"{",".join(user.groups)}"\n' for token, user in users]
+        rows = [
+            f'{token},{user.name},{user.name},"{",".join(user.groups)}"\n' for token, user in users
+        ]
         path.write_text("".join(rows))
 
 
@@ -187,7 +235,10 @@ def _binding(names: Iterable[str]) -> Object:
         "kind": "ClusterRoleBinding",
         "metadata": {"name": "sandbox-user"},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": kubeconfig.USERS[name].name} for name in names],
+        "subjects": [
+            {"apiGroup": group, "kind": "User", "name": kubeconfig.USERS[name].name}
+            for name in names
+        ],
     }
 
 
@@ -195,6 +246,7 @@ def _body(response: httpx.Response) -> Object:
     """The body of `response`. Raises ApiError if it is an error."""
     body: Object = response.json()
     if response.is_error:
-        message, reason = body.get("message", response.text), body.get("reason", "")
+        message = body.get("message", response.text)
+        reason = body.get("reason", "")
         raise ApiError(response.status_code, reason, message, body.get("details"))
     return body

@@ -1,4 +1,6 @@
-"""The sandbox as a whole: storage, webhooks, collector and HTTPS server, started and stopped together."""
+"""The sandbox as a whole: storage, webhooks, collector and HTTPS server, started and stopped
+together.
+"""
 
 import asyncio
 import contextlib
@@ -33,12 +35,13 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class Sandbox:
     """A local Kubernetes API server in this event loop.
 
-    With `port` 0 it uses a free port. It writes kubeconfig, ca.crt and its serving certificate to `state_dir`. `crds`
-    is a folder with the CRDs of other systems, in place of the minimal ones in `app/sandbox/crds`. `unserved` are group
-    versions, such as `resource.k8s.io/v1`, that this cluster does not serve; `later` are those of a later Kubernetes
-    that it serves too. `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`;
-    without them it may do everything, as the other users. A watch can begin up to `history` changes of its resource
-    back. Certificates and tokens are new at each start.
+    With `port` 0 it uses a free port. It writes kubeconfig, ca.crt and its serving certificate to
+    `state_dir`. `crds` is a folder with the CRDs of other systems, in place of the minimal ones in
+    `app/sandbox/crds`. `unserved` are group versions, such as `resource.k8s.io/v1`, that this
+    cluster does not serve; `later` are those of a later Kubernetes that it serves too. `rules` are
+    a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`; without them
+    it may do everything, as the other users. A watch can begin up to `history` changes of its
+    resource back. Certificates and tokens are new at each start.
     """
 
     def __init__(
@@ -52,13 +55,18 @@ class Sandbox:
         rules: Sequence[Object] = (),
         history: int = 10_000,
     ) -> None:
-        self.state_dir, self.ca_file, self.kubeconfig = state_dir, state_dir / "ca.crt", state_dir / "kubeconfig"
+        self.state_dir = state_dir
+        self.ca_file = state_dir / "ca.crt"
+        self.kubeconfig = state_dir / "kubeconfig"
         self.tokens = kubeconfig.new_tokens()
         self.collects_garbage = True
         self.reaches_services = True
         self.url = ""
-        self._port, self._crds, self._rules = port, crds, list(rules)
-        self._storage, self._registry = Storage(history), Registry(builtins(unserved, later))
+        self._port = port
+        self._crds = crds
+        self._rules = list(rules)
+        self._storage = Storage(history)
+        self._registry = Registry(builtins(unserved, later))
         self.authorizer = Authorizer(self._storage)
         if rules:
             self.authorizer.limited.add(OPERATOR.name)
@@ -76,10 +84,15 @@ class Sandbox:
         """The ASGI app, for clients that do not need a socket."""
         users = {token: kubeconfig.USERS[name] for name, token in self.tokens.items()}
         tokens = Tokens(self._storage, users, self.authorizer.limited)
-        return Api(self._registry, self._reader, self._writer, self._binder, tokens, self.authorizer).app()
+        return Api(
+            self._registry, self._reader, self._writer, self._binder, tokens, self.authorizer
+        ).app()
 
     async def start(self) -> None:
-        """Stores the namespaces and CRDs, then listens. After this, `url` and the files in `state_dir` are valid."""
+        """Stores the namespaces and CRDs, then listens.
+
+        After this, `url` and the files in `state_dir` are valid.
+        """
         self._running.push_async_callback(_ended, asyncio.create_task(self._collector.run()))
         await self.apply([_namespace(name) for name in _NAMESPACES])
         await self.apply([*manifests.definitions(self._crds), *self._rules])
@@ -97,8 +110,11 @@ class Sandbox:
         await self._running.aclose()
 
     async def apply(self, objects: list[Object]) -> None:
-        """Creates or updates `objects` as admin, with admission. If an object has a status, it is stored too. Raises
-        ApiError for the first object that is rejected, and RuntimeError for a CRD whose names are in use."""
+        """Creates or updates `objects` as admin, with admission.
+
+        If an object has a status, it is stored too. Raises ApiError for the first object that is
+        rejected, and RuntimeError for a CRD whose names are in use.
+        """
         for obj in objects:
             await self._apply(obj)
 
@@ -107,19 +123,26 @@ class Sandbox:
         if served is None:
             raise errors.not_served()
         namespace = (metadata(obj).get("namespace") or "default") if served.namespaced else ""
-        key, caller = (namespace, metadata(obj)["name"]), Caller(ADMIN)
+        key = (namespace, metadata(obj)["name"])
+        caller = Caller(ADMIN)
         if self._storage.get(served.table, key) is None:
             await self._writer.create(served, obj, caller, namespace)
         else:
             await self._writer.patch(served, key, obj, MERGE, caller)
         if served.has_status and "status" in obj:
-            await self._writer.patch(served, key, {"status": obj["status"]}, MERGE, caller, "status")
-        conflict = crd_names.conflict(self._storage.get(CRDS, key) or {}) if served.table == CRDS else None
+            await self._writer.patch(
+                served, key, {"status": obj["status"]}, MERGE, caller, "status"
+            )
+        conflict = (
+            crd_names.conflict(self._storage.get(CRDS, key) or {}) if served.table == CRDS else None
+        )
         if conflict is not None:
             raise RuntimeError(f"CRD {key[1]} is not established: {conflict}")
 
     def compact(self) -> None:
-        """Clears the history: older watches and list pages get 410, as after a compaction of etcd."""
+        """Clears the history: older watches and list pages get 410, as after a compaction of
+        etcd.
+        """
         self._storage.compact()
         self._reader.forget_snapshots()
 
@@ -142,10 +165,14 @@ class _Quiet(uvicorn.Server):
 
 
 class LoopbackServer:
-    """One ASGI app over TLS on 127.0.0.1. It listens at once: connections wait until it is started."""
+    """One ASGI app over TLS on 127.0.0.1.
+
+    It listens at once: connections wait until it is started.
+    """
 
     def __init__(self, app: ASGIApp, port: int, certificate: Path, key: Path) -> None:
-        # asyncio sets TCP_NODELAY only if the protocol is given. Without it, each response waits 40 ms for an ACK.
+        # asyncio sets TCP_NODELAY only if the protocol is given. Without it, each response waits 40
+        # ms for an ACK.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
@@ -170,7 +197,9 @@ class LoopbackServer:
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
 
     async def stop(self, before: Callable[[], None]) -> None:
-        """Accepts no more connections, calls `before`, which ends open streams, and waits for open requests."""
+        """Accepts no more connections, calls `before`, which ends open streams, and waits for open
+        requests.
+        """
         self._server.should_exit = True
         before()
         if self._task is not None:

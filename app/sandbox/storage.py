@@ -1,7 +1,8 @@
-"""Objects in memory: one resourceVersion for all tables, a bounded history for each table, watchers, and indexes by uid
-and owner.
+"""Objects in memory: one resourceVersion for all tables, a bounded history for each table,
+watchers, and indexes by uid and owner.
 
-Nothing is awaited: a write, its entry in the history and its delivery to watchers are one step of the event loop.
+Nothing is awaited: a write, its entry in the history and its delivery to watchers are one step of
+the event loop.
 """
 
 import asyncio
@@ -18,8 +19,11 @@ Place = tuple[TableId, Key]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """A write. `obj` is the object after it, or its last state with the resourceVersion of the deletion; `old` is the
-    object before it."""
+    """A write.
+
+    `obj` is the object after it, or its last state with the resourceVersion of the deletion; `old`
+    is the object before it.
+    """
 
     type: str
     version: int
@@ -45,13 +49,17 @@ class Watcher:
         self._wake.set()
 
     async def take(self, seconds: float) -> list[Change]:
-        """All waiting changes. If there is none, waits up to `seconds` for the first, and returns [] after that."""
+        """All waiting changes.
+
+        If there is none, waits up to `seconds` for the first, and returns [] after that.
+        """
         if not self._waiting and not self.closed:
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
-        changes, self._waiting = self._waiting, []
+        changes = self._waiting
+        self._waiting = []
         return changes
 
 
@@ -105,7 +113,8 @@ class Storage:
         self.uids: dict[str, Place] = {}
         self.tables: dict[TableId, Table] = {}
         self._dependents: dict[str, dict[Place, None]] = {}
-        self._history, self._compacted = history, 0
+        self._history = history
+        self._compacted = 0
 
     def table(self, table: TableId) -> Table:
         if table not in self.tables:
@@ -129,7 +138,11 @@ class Storage:
 
     def in_namespace(self, namespace: str) -> list[Place]:
         """The places of all objects in `namespace`."""
-        return [(table, key) for table, objects in self.tables.items() for key in objects.keys(namespace)]
+        return [
+            (table, key)
+            for table, objects in self.tables.items()
+            for key in objects.keys(namespace)
+        ]
 
     def dependents(self, uid: str) -> list[Place]:
         """The places of the objects with an owner reference to `uid`."""
@@ -140,7 +153,10 @@ class Storage:
         return self._commit("ADDED", table, obj, None)
 
     def replace(self, table: TableId, obj: Object, version: str) -> Object:
-        """Stores `obj`. Raises 409 if the stored object does not have the resourceVersion `version`."""
+        """Stores `obj`.
+
+        Raises 409 if the stored object does not have the resourceVersion `version`.
+        """
         key = key_of(obj)
         old = self.existing(table, key)
         if resource_version(old) != version:
@@ -165,7 +181,8 @@ class Storage:
     def _commit(self, kind: str, table_id: TableId, obj: Object, old: Object | None) -> Object:
         self.version += 1
         obj = {**obj, "metadata": {**metadata(obj), "resourceVersion": str(self.version)}}
-        table, key = self.table(table_id), key_of(obj)
+        table = self.table(table_id)
+        key = key_of(obj)
         if old is not None:
             self._unindex(table_id, key, old)
         if kind == "DELETED":

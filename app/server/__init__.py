@@ -1,1 +1,3 @@
-"""The running process: its listener, endpoints, metrics and logs, and the order of its start and stop."""
+"""The running process: its listener, endpoints, metrics and logs, and the order of its start and
+stop.
+"""

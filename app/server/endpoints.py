@@ -1,7 +1,7 @@
 """The ASGI app: admission, and FastAPI for all other requests (health, metrics, dry run, docs).
 
-`/dry-run` and the health endpoints change nothing and need no credentials, as the webhooks themselves. A NetworkPolicy
-limits who can reach the port.
+`/dry-run` and the health endpoints change nothing and need no credentials, as the webhooks
+themselves. A NetworkPolicy limits who can reach the port.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ from app.server.verdict_log import VerdictLog
 MAX_DRY_RUN = 2 * 1024 * 1024
 WAITING_DRY_RUNS = 16
 DRY_RUN_USER = "dry-run"
-_ENDPOINTS = "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs, and POST of AdmissionReviews"
+_ENDPOINTS = (
+    "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs, and POST of"
+    " AdmissionReviews"
+)
 _DRY_RUN_PARAMETERS = {"operation", "user", "groups", "old", "output"}
 
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
@@ -40,7 +43,11 @@ _ERROR: dict[str, Any] = {
     "description": "What is wrong with the request",
     "content": {
         "application/json": {
-            "schema": {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+            "schema": {
+                "type": "object",
+                "properties": {"error": {"type": "string"}},
+                "required": ["error"],
+            }
         }
     },
 }
@@ -67,12 +74,18 @@ def build_app(
     *,
     only_known: bool = False,
 ) -> AdmissionApp:
-    """The ASGI app. `ready` is called for each request to `/readyz`, and `notes` for `/readyz?verbose`. With
-    `only_known`, AdmissionReviews are accepted only from callers with a certificate."""
+    """The ASGI app.
+
+    `ready` is called for each request to `/readyz`, and `notes` for `/readyz?verbose`. With
+    `only_known`, AdmissionReviews are accepted only from callers with a certificate.
+    """
     api = FastAPI(
         title="grove-admission",
         version=__version__,
-        description="Health, metrics and dry runs. The admission webhooks beside it speak AdmissionReview v1.",
+        description=(
+            "Health, metrics and dry runs. The admission webhooks beside it speak"
+            " AdmissionReview v1."
+        ),
         redoc_url=None,
         responses={"4XX": _ERROR},
     )
@@ -83,13 +96,19 @@ def build_app(
     @api.get("/version", summary="The version of this server")
     async def version() -> dict[str, str]:
         dialect = notes().get("dialect")
-        return {"name": "grove-admission", "version": __version__, **({"dialect": dialect} if dialect else {})}
+        return {
+            "name": "grove-admission",
+            "version": __version__,
+            **({"dialect": dialect} if dialect else {}),
+        }
 
     @api.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
     async def exposition() -> Response:
         return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    def observe(path: str, uid: str, request: AdmissionRequest | None, verdict: Verdict, seconds: float) -> None:
+    def observe(
+        path: str, uid: str, request: AdmissionRequest | None, verdict: Verdict, seconds: float
+    ) -> None:
         metrics.record(path, request, verdict, seconds)
         if log is not None:
             log.record(path, uid, request, verdict, seconds)
@@ -100,9 +119,14 @@ def build_app(
 
 
 def _add_health(api: FastAPI, ready: Checks, notes: Notes) -> None:
-    def answer(checks: Mapping[str, str | None], notes: Mapping[str, str], verbose: str | None) -> Response:
+    def answer(
+        checks: Mapping[str, str | None], notes: Mapping[str, str], verbose: str | None
+    ) -> Response:
         failing = {name: problem for name, problem in checks.items() if problem is not None}
-        lines = [f"[{'-' if problem else '+'}] {name} {problem or 'ok'}" for name, problem in checks.items()]
+        lines = [
+            f"[{'-' if problem else '+'}] {name} {problem or 'ok'}"
+            for name, problem in checks.items()
+        ]
         lines += [f"[.] {name} {note}" for name, note in notes.items()]
         if not failing and verbose is None:
             lines = []
@@ -111,7 +135,12 @@ def _add_health(api: FastAPI, ready: Checks, notes: Notes) -> None:
 
     failing: dict[int | str, dict[str, Any]] = {503: _NOT_READY}
 
-    @api.get("/healthz", summary="Is the process alive?", response_class=PlainTextResponse, responses=failing)
+    @api.get(
+        "/healthz",
+        summary="Is the process alive?",
+        response_class=PlainTextResponse,
+        responses=failing,
+    )
     async def healthz(verbose: str | None = None) -> Response:
         return answer({"process": None}, {}, verbose)
 
@@ -123,8 +152,9 @@ def _add_health(api: FastAPI, ready: Checks, notes: Notes) -> None:
 
 
 class Turns:
-    """Dry runs read their documents one after the other, because this takes processor time and memory that verdicts
-    need. `waiting` is the number of dry runs that read or wait."""
+    """Dry runs read their documents one after the other, because this takes processor time and
+    memory that verdicts need. `waiting` is the number of dry runs that read or wait.
+    """
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -146,21 +176,33 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
     @api.post(
         "/dry-run",
         summary="The verdict on YAML or JSON documents; nothing is written",
-        openapi_extra={"requestBody": {"content": {"application/yaml": {"schema": {"type": "object"}}}}},
+        openapi_extra={
+            "requestBody": {"content": {"application/yaml": {"schema": {"type": "object"}}}}
+        },
         responses={200: {"content": _TEXT}, 503: _BUSY},
     )
     async def dry_run(
         request: Request,
-        operation: Annotated[Literal["CREATE", "UPDATE", "DELETE"], Query(description="what is asked for")] = "CREATE",
+        operation: Annotated[
+            Literal["CREATE", "UPDATE", "DELETE"], Query(description="what is asked for")
+        ] = "CREATE",
         user: Annotated[str, Query(description="who asks")] = DRY_RUN_USER,
-        groups: Annotated[str, Query(description="the groups of the user, separated by commas")] = "",
-        old: Annotated[str, Query(description="the document that an UPDATE replaces, as YAML or JSON")] = "",
-        output: Annotated[Literal["json", "text"], Query(description="for programs or for people")] = "json",
+        groups: Annotated[
+            str, Query(description="the groups of the user, separated by commas")
+        ] = "",
+        old: Annotated[
+            str, Query(description="the document that an UPDATE replaces, as YAML or JSON")
+        ] = "",
+        output: Annotated[
+            Literal["json", "text"], Query(description="for programs or for people")
+        ] = "json",
     ) -> Response:
         unknown = sorted(set(request.query_params) - _DRY_RUN_PARAMETERS)
         if unknown:
             known = ", ".join(sorted(_DRY_RUN_PARAMETERS))
-            return JSONResponse({"error": f"there is no parameter {', '.join(unknown)}; there are {known}"}, 400)
+            return JSONResponse(
+                {"error": f"there is no parameter {', '.join(unknown)}; there are {known}"}, 400
+            )
         if turns.waiting >= WAITING_DRY_RUNS:
             busy = "too many dry runs at once: try again in a moment"
             return JSONResponse({"error": busy}, status_code=503, headers={"Retry-After": "1"})
@@ -177,7 +219,9 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
         return _judged_response(judged, output)
 
 
-async def _documents(request: Request, old: str, turns: Turns) -> tuple[list[Object], tuple[Object, ...]]:
+async def _documents(
+    request: Request, old: str, turns: Turns
+) -> tuple[list[Object], tuple[Object, ...]]:
     """The documents in the body, and those in `old`."""
     text = await _body(request)
     async with turns.taken():
@@ -187,9 +231,13 @@ async def _documents(request: Request, old: str, turns: Turns) -> tuple[list[Obj
 
 def _judged_response(judged: Sequence[Judgement], output: str) -> Response:
     if output == "text":
-        return PlainTextResponse("\n".join(line for judgement in judged for line in describe(judgement)) + "\n")
+        return PlainTextResponse(
+            "\n".join(line for judgement in judged for line in describe(judgement)) + "\n"
+        )
     report: dict[str, Any] = {
-        "allowed": all(judgement.verdict is None or judgement.verdict.allowed for judgement in judged),
+        "allowed": all(
+            judgement.verdict is None or judgement.verdict.allowed for judgement in judged
+        ),
         "results": [judgement.report() for judgement in judged],
     }
     return Response(pretty(report), media_type="application/json")
@@ -200,7 +248,10 @@ def _add_errors(api: FastAPI) -> None:
 
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        problems = [f"{'.'.join(map(str, problem['loc'][1:]))}: {problem['msg']}" for problem in error.errors()]
+        problems = [
+            f"{'.'.join(map(str, problem['loc'][1:]))}: {problem['msg']}"
+            for problem in error.errors()
+        ]
         return JSONResponse({"error": "; ".join(problems)}, status_code=400)
 
     @api.exception_handler(StarletteHTTPException)
@@ -210,7 +261,8 @@ def _add_errors(api: FastAPI) -> None:
 
 
 async def _body(request: Request) -> str:
-    chunks, size = [], 0
+    chunks = []
+    size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > MAX_DRY_RUN:
@@ -223,7 +275,9 @@ async def _body(request: Request) -> str:
 
 
 def pretty(report: dict[str, Any]) -> bytes:
-    """A report of a dry run as indented JSON; in one line if it has texts that are not valid Unicode."""
+    """A report of a dry run as indented JSON; in one line if it has texts that are not valid
+    Unicode.
+    """
     try:
         return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError:

@@ -1,7 +1,8 @@
 """Hands a connection over to uvicorn, for a complete request that is not an admission request.
 
-Only constructor arguments and public attributes of uvicorn are used. The response ends the connection, so that the
-begin of a next request need not be found. This is acceptable because probes and scrapes are rare.
+Only constructor arguments and public attributes of uvicorn are used. The response ends the
+connection, so that the begin of a next request need not be found. This is acceptable because probes
+and scrapes are rare.
 """
 
 import asyncio
@@ -35,7 +36,9 @@ class ToUvicorn:
 
     def __call__(self, serving: Serving, transport: asyncio.Transport, request: bytes) -> None:
         known = bool(transport.get_extra_info("peercert"))
-        protocol = self._make(config=self._config, server_state=self._state, app_state={KNOWN_CALLER: known})
+        protocol = self._make(
+            config=self._config, server_state=self._state, app_state={KNOWN_CALLER: known}
+        )
         guarded = Guarded(serving, protocol)
         transport.set_protocol(guarded)
         guarded.connection_made(transport)
@@ -43,10 +46,14 @@ class ToUvicorn:
 
 
 class Guarded(asyncio.Protocol):
-    """A connection that the `protocol` of uvicorn serves, within the limits. Data after the request are ignored."""
+    """A connection that the `protocol` of uvicorn serves, within the limits.
+
+    Data after the request are ignored.
+    """
 
     def __init__(self, serving: Serving, protocol: asyncio.Protocol) -> None:
-        self._serving, self._protocol = serving, protocol
+        self._serving = serving
+        self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._unread: asyncio.TimerHandle | None = None
 

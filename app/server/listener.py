@@ -16,23 +16,34 @@ _ABORT_SECONDS = 1.0
 
 
 class Listener:
-    """Serves `app` on `sock` over TLS until `stop` is called. Admission requests go directly to the exchange of the
-    app, all others through ASGI."""
+    """Serves `app` on `sock` over TLS until `stop` is called.
+
+    Admission requests go directly to the exchange of the app, all others through ASGI.
+    """
 
     def __init__(
-        self, app: AdmissionApp, sock: socket.socket, context: ssl.SSLContext, limits: Limits | None = None
+        self,
+        app: AdmissionApp,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        limits: Limits | None = None,
     ) -> None:
         self.serving = Serving(app.exchange, ToUvicorn(app), limits or Limits())
-        self._sock, self._context = sock, context
-        self._listening, self._stopping = asyncio.Event(), asyncio.Event()
+        self._sock = sock
+        self._context = context
+        self._listening = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     @property
     def port(self) -> int:
         return int(self._sock.getsockname()[1])
 
     async def run_until_stopped(self) -> None:
-        """Runs until `stop` is called. If it is cancelled, because another task has failed, it ends in the same way:
-        requests are finished."""
+        """Runs until `stop` is called.
+
+        If it is cancelled, because another task has failed, it ends in the same way: requests are
+        finished.
+        """
         seconds = self.serving.limits.request_seconds
         server = await asyncio.get_running_loop().create_server(
             lambda: Connection(self.serving),
@@ -53,8 +64,10 @@ class Listener:
         await self._listening.wait()
 
     def drain(self) -> None:
-        """Continues to serve, but ends each connection with its next response, so that the client connects elsewhere.
-        If idle connections were closed instead, a request that has just been sent could be lost."""
+        """Continues to serve, but ends each connection with its next response, so that the client
+        connects elsewhere. If idle connections were closed instead, a request that has just been
+        sent could be lost.
+        """
         self.serving.draining = True
 
     def stop(self) -> None:
@@ -78,7 +91,10 @@ class Listener:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; with port 0, a free port. Raises OSError if the address is not available."""
+    """A listening socket; with port 0, a free port.
+
+    Raises OSError if the address is not available.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

@@ -1,18 +1,43 @@
-"""Metrics. The counters of the admission path are integers, which a scrape converts to Prometheus samples. The locks of
-a client library would take as long as a rule."""
+"""Metrics.
+
+The counters of the admission path are integers, which a scrape converts to Prometheus samples. The
+locks of a client library would take as long as a rule.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from app.admission.review import Request
 from app.admission.verdict import FAILED, Verdict
 
-BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BUCKETS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
 PREFIX = "grove_admission"
 
 Gauges = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
@@ -46,7 +71,9 @@ class Metrics(Collector):
         self._gauges.append(gauges)
 
     def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
-        operation, dry_run = (request.operation, request.dry_run) if request is not None else ("", False)
+        operation, dry_run = (
+            (request.operation, request.dry_run) if request is not None else ("", False)
+        )
         key = (path, operation, verdict.outcome, verdict.code, dry_run)
         self._requests[key] = self._requests.get(key, 0) + 1
         durations = self._durations.get(path)
@@ -70,7 +97,9 @@ class Metrics(Collector):
         yield _histogram("request", "the whole request read to its answer", "path", self._durations)
         yield self._panic_counts()
         yield self._step_counts()
-        yield _histogram("reconcile", "a step's begin to its end", "reconciler", self._step_durations)
+        yield _histogram(
+            "reconcile", "a step's begin to its end", "reconciler", self._step_durations
+        )
         yield from self._read_gauges()
 
     def _request_counts(self) -> Metric:
@@ -84,14 +113,18 @@ class Metrics(Collector):
         return family
 
     def _panic_counts(self) -> Metric:
-        family = CounterMetricFamily(f"{PREFIX}_panics", "Requests whose handler raised an exception.", labels=["path"])
+        family = CounterMetricFamily(
+            f"{PREFIX}_panics", "Requests whose handler raised an exception.", labels=["path"]
+        )
         for path, count in self._panics.items():
             family.add_metric([path], count)
         return family
 
     def _step_counts(self) -> Metric:
         family = CounterMetricFamily(
-            f"{PREFIX}_reconcile", "Steps of the reconcilers by result.", labels=["reconciler", "result"]
+            f"{PREFIX}_reconcile",
+            "Steps of the reconcilers by result.",
+            labels=["reconciler", "result"],
         )
         for (reconciler, result), count in self._steps.items():
             family.add_metric([reconciler, result], count)
@@ -109,9 +142,12 @@ class Metrics(Collector):
 
 
 def _histogram(subject: str, span: str, label: str, durations: Mapping[str, _Series]) -> Metric:
-    family = HistogramMetricFamily(f"{PREFIX}_{subject}_duration_seconds", f"Time from {span}.", labels=[label])
+    family = HistogramMetricFamily(
+        f"{PREFIX}_{subject}_duration_seconds", f"Time from {span}.", labels=[label]
+    )
     for value, series in durations.items():
-        total, buckets = 0, []
+        total = 0
+        buckets = []
         for bound, count in zip((*BUCKETS, float("inf")), series.counts, strict=True):
             total += count
             buckets.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))

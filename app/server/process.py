@@ -6,8 +6,9 @@ import signal
 
 
 def settle_garbage_collector() -> None:
-    """Excludes the existing objects from garbage collection, and makes the collector run less often, because requests
-    leave no reference cycles."""
+    """Excludes the existing objects from garbage collection, and makes the collector run less
+    often, because requests leave no reference cycles.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 

@@ -50,11 +50,17 @@ class Readiness:
         yield "ready", "Whether /readyz is well.", {}, float(self.is_ready)
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Logs the failing checks if they have changed, so that the log has the responses of probes."""
-        failing = {name: f"{name} {problem}" for name, problem in checks.items() if problem is not None}
+        """Logs the failing checks if they have changed, so that the log has the responses of
+        probes.
+        """
+        failing = {
+            name: f"{name} {problem}" for name, problem in checks.items() if problem is not None
+        }
         if failing.keys() != self._failing:
             level = logging.WARNING if failing and self._was_ready else logging.INFO
             state = "not ready" if self._was_ready else "starting"
-            logger.log(level, "%s", f"{state}: {'; '.join(failing.values())}" if failing else "ready")
+            logger.log(
+                level, "%s", f"{state}: {'; '.join(failing.values())}" if failing else "ready"
+            )
         self._was_ready |= not failing
         self._failing = frozenset(failing)

@@ -39,11 +39,16 @@ logger = logging.getLogger(__name__)
 Connection = contextlib.AbstractAsyncContextManager[tuple[Cluster, HttpClient | None]]
 
 
-async def serve(configuration: Configuration, certificates: Path, connection: Connection, *, readable: bool) -> None:
-    """Serves until SIGTERM or SIGINT. `connection` is that of `connected`, and a `readable` log of verdicts is for
-    people. Raises OSError if the port is in use or the certificate is not usable, ClusterError if there are no
-    credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be created. If any other task
-    fails, the process ends."""
+async def serve(
+    configuration: Configuration, certificates: Path, connection: Connection, *, readable: bool
+) -> None:
+    """Serves until SIGTERM or SIGINT.
+
+    `connection` is that of `connected`, and a `readable` log of verdicts is for people. Raises
+    OSError if the port is in use or the certificate is not usable, ClusterError if there are no
+    credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be created.
+    If any other task fails, the process ends.
+    """
     server = configuration.server
     with alone(CreationFailed):
         async with (
@@ -62,7 +67,9 @@ async def serve(configuration: Configuration, certificates: Path, connection: Co
 
 @contextlib.contextmanager
 def alone(kind: type[Exception]) -> Iterator[None]:
-    """If the only exception of the tasks in the block is of `kind`, raises it without exception groups."""
+    """If the only exception of the tasks in the block is of `kind`, raises it without exception
+    groups.
+    """
     try:
         yield
     except BaseExceptionGroup as group:
@@ -76,8 +83,9 @@ def alone(kind: type[Exception]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that listens, the cluster that it reads, and its candidate for leader election (None without a
-    cluster)."""
+    """A server that listens, the cluster that it reads, and its candidate for leader election (None
+    without a cluster).
+    """
 
     cluster: Cluster
     listener: Listener
@@ -87,7 +95,9 @@ class Running:
     leading: "asyncio.Task[None] | None"
 
     async def stop_leading(self) -> None:
-        """Ends the work of the leader and releases the lease, so that another replica can continue at once."""
+        """Ends the work of the leader and releases the lease, so that another replica can continue
+        at once.
+        """
         if self.leading is not None:
             self.leading.cancel()
             await asyncio.wait({self.leading})
@@ -101,23 +111,35 @@ async def serving(
     client: HttpClient | None = None,
     readable: bool = False,
 ) -> AsyncIterator[Running]:
-    """Runs the server over `cluster`. With `client`, its watches fill the caches, and this process can lead. If a task
-    of the server ends, the block ends. A `readable` log of verdicts is for people."""
+    """Runs the server over `cluster`.
+
+    With `client`, its watches fill the caches, and this process can lead. If a task of the server
+    ends, the block ends. A `readable` log of verdicts is for people.
+    """
     metrics = Metrics()
     source = certificate_source(configuration, certificates, client, metrics)
     sock = bind(configuration.server.host, configuration.server.port)
     log = VerdictLog(sys.stdout.buffer, readable=readable)
     readiness = Readiness([source, cluster])
-    listener = Listener(_app(configuration, cluster, metrics, log, readiness), sock, source.certificate.context)
+    listener = Listener(
+        _app(configuration, cluster, metrics, log, readiness), sock, source.certificate.context
+    )
     try:
-        async with leading(configuration, cluster, client, metrics) as leader, asyncio.TaskGroup() as tasks:
+        async with (
+            leading(configuration, cluster, client, metrics) as leader,
+            asyncio.TaskGroup() as tasks,
+        ):
             background = [
                 tasks.create_task(_flush(log), name="log"),
                 tasks.create_task(source.run(), name="certificate"),
             ]
             if client is not None:
                 metrics.add_gauges(client.gauges)
-                background.append(tasks.create_task(watched.run(cluster, client, client.discovery), name="cluster"))
+                background.append(
+                    tasks.create_task(
+                        watched.run(cluster, client, client.discovery), name="cluster"
+                    )
+                )
             running = tasks.create_task(listener.run_until_stopped(), name="listener")
             await listener.wait_started()
             leads = None
@@ -137,7 +159,11 @@ async def serving(
 
 
 def _app(
-    configuration: Configuration, cluster: Cluster, metrics: Metrics, log: VerdictLog, readiness: Readiness
+    configuration: Configuration,
+    cluster: Cluster,
+    metrics: Metrics,
+    log: VerdictLog,
+    readiness: Readiness,
 ) -> AdmissionApp:
     for gauges in (cluster.gauges, readiness.gauges, log.gauges, readiness.parts[0].gauges):
         metrics.add_gauges(gauges)
@@ -150,8 +176,10 @@ def _app(
 async def leading(
     configuration: Configuration, cluster: Cluster, client: HttpClient | None, metrics: Metrics
 ) -> AsyncIterator[Leader | None]:
-    """The candidate for leader election. It has its own client, so that the calls of reconcilers do not delay
-    verdicts."""
+    """The candidate for leader election.
+
+    It has its own client, so that the calls of reconcilers do not delay verdicts.
+    """
     if client is None:
         yield None
         return
@@ -163,10 +191,15 @@ async def leading(
 
 @contextlib.asynccontextmanager
 async def connected(
-    configuration: Configuration, objects: Sequence[Object] | None, kubeconfig: Path | None, context: str | None
+    configuration: Configuration,
+    objects: Sequence[Object] | None,
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
-    """The cluster of `kubeconfig` and `context`, or of this Pod, and its client, whose connections are closed at the
-    end. With `objects`, these are the facts, and there is no cluster and no client."""
+    """The cluster of `kubeconfig` and `context`, or of this Pod, and its client, whose connections
+    are closed at the end. With `objects`, these are the facts, and there is no cluster and no
+    client.
+    """
     if objects is not None:
         yield documents.cluster_of(configuration, objects), None
         return

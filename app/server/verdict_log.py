@@ -23,11 +23,12 @@ _Subject = tuple[str, str, str, str, bool]
 
 
 class VerdictLog:
-    """Writes a line for each verdict to `stream`, with the user, the name of the object and the verdict, but never with
-    the object, the patch or a secret. A thread writes the lines, so that a slow reader does not delay responses.
+    """Writes a line for each verdict to `stream`, with the user, the name of the object and the
+    verdict, but never with the object, the patch or a secret. A thread writes the lines, so that
+    a slow reader does not delay responses.
 
-    Lines are formatted together. Formatting them one by one would take more than twice the processor time, because the
-    code and data would not be in the processor caches.
+    Lines are formatted together. Formatting them one by one would take more than twice the
+    processor time, because the code and data would not be in the processor caches.
     """
 
     def __init__(self, stream: BinaryIO, *, readable: bool = False) -> None:
@@ -43,10 +44,18 @@ class VerdictLog:
         self._thread = threading.Thread(target=self._write, name="verdict-log", daemon=True)
         self._thread.start()
 
-    def record(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
+    def record(
+        self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
+    ) -> None:
         subject: _Subject | None = None
         if request is not None:
-            subject = (request.username, request.operation, request.namespace, request.name, request.dry_run)
+            subject = (
+                request.username,
+                request.operation,
+                request.namespace,
+                request.name,
+                request.dry_run,
+            )
         self._records.append((time.time(), path, uid, subject, verdict, seconds))
         if len(self._records) >= _FLUSH_LINES or verdict.code >= 500:
             self.flush()
@@ -54,16 +63,31 @@ class VerdictLog:
     def flush(self) -> None:
         """Gives the formatted lines to the writing thread."""
         if self._records:
-            records, self._records = self._records, []
+            records = self._records
+            self._records = []
             try:
-                self._queue.put_nowait(b"\n".join([*(self._form(*record) for record in records), b""]))
+                self._queue.put_nowait(
+                    b"\n".join([*(self._form(*record) for record in records), b""])
+                )
             except queue.Full:
                 self.lost += len(records)
 
     def _readable(
-        self, at: float, path: str, uid: str, subject: _Subject | None, verdict: Verdict, seconds: float
+        self,
+        at: float,
+        path: str,
+        uid: str,
+        subject: _Subject | None,
+        verdict: Verdict,
+        seconds: float,
     ) -> bytes:
-        user, operation, namespace, name, dry_run = subject or ("somebody", "a request", "", "", False)
+        user, operation, namespace, name, dry_run = subject or (
+            "somebody",
+            "a request",
+            "",
+            "",
+            False,
+        )
         place = "/".join(filter(None, (namespace, name)))
         kind = path.rpartition("/")[2]
         line = f"{time_of_day(at)}  {verdict.outcome:8} {operation} {kind} {place} by {user}"
@@ -72,7 +96,13 @@ class VerdictLog:
         return one_line(line).encode("utf-8", "replace")
 
     def _line(
-        self, at: float, path: str, uid: str, subject: _Subject | None, verdict: Verdict, seconds: float
+        self,
+        at: float,
+        path: str,
+        uid: str,
+        subject: _Subject | None,
+        verdict: Verdict,
+        seconds: float,
     ) -> bytes:
         line: dict[str, object] = {
             "time": self._timestamp(at),
@@ -82,7 +112,9 @@ class VerdictLog:
             "uid": uid,
         }
         if subject is not None:
-            line["user"], line["operation"], line["namespace"], line["name"], line["dryRun"] = subject
+            line["user"], line["operation"], line["namespace"], line["name"], line["dryRun"] = (
+                subject
+            )
         line["verdict"] = verdict.outcome
         line["code"] = verdict.code
         line["ms"] = int(seconds * 1_000_000) / 1000
@@ -100,7 +132,8 @@ class VerdictLog:
     def _timestamp(self, now: float) -> str:
         second = int(now)
         if second != self._second:
-            self._second, self._prefix = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._second = second
+            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         return f"{self._prefix}.{int((now - second) * 1000):03d}Z"
 
     def _write(self) -> None:
@@ -108,7 +141,10 @@ class VerdictLog:
             try:
                 self._stream.write(chunk)
                 self._stream.flush()
-            except (OSError, ValueError):  # the reader has closed the stream: the server continues without a log
+            except (
+                OSError,
+                ValueError,
+            ):  # the reader has closed the stream: the server continues without a log
                 continue
 
     def gauges(self) -> Iterable[Gauge]:

@@ -1,5 +1,6 @@
-"""ClusterTopology and ClusterTopologyBinding: authorizes writes of the managed one,
-and validates all. Writes of `status` are not sent to this webhook."""
+"""ClusterTopology and ClusterTopologyBinding: authorizes writes of the managed one, and validates
+all. Writes of `status` are not sent to this webhook.
+"""
 
 from collections.abc import Collection
 
@@ -13,14 +14,22 @@ _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
 
 
 class ClusterTopologyWebhook:
-    """Only `authorized`, which are full user names, may write the object `managed_name` of a kind in `guarded`. An
-    object is validated by the dialect that it belongs to, even if another one is in force."""
+    """Only `authorized`, which are full user names, may write the object `managed_name` of a kind
+    in `guarded`. An object is validated by the dialect that it belongs to, even if another one
+    is in force.
+    """
 
     def __init__(
-        self, managed_name: str, guarded: Collection[str], authorized: Collection[str], topology: Facts
+        self,
+        managed_name: str,
+        guarded: Collection[str],
+        authorized: Collection[str],
+        topology: Facts,
     ) -> None:
-        self._managed_name, self._guarded = managed_name, frozenset(guarded)
-        self._authorized, self._topology = frozenset(authorized), topology
+        self._managed_name = managed_name
+        self._guarded = frozenset(guarded)
+        self._authorized = frozenset(authorized)
+        self._topology = topology
 
     def __call__(self, request: Request) -> Verdict:
         managed = request.name == self._managed_name and request.kind in self._guarded

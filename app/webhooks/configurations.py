@@ -1,4 +1,7 @@
-"""The two webhook configurations, made from the registry. A test compares them with those in `manifests/`."""
+"""The two webhook configurations, made from the registry.
+
+A test compares them with those in `manifests/`.
+"""
 
 import base64
 from dataclasses import dataclass
@@ -13,7 +16,10 @@ EXEMPT_NAMESPACE = "kube-system"
 
 @dataclass(frozen=True, slots=True)
 class ServiceTarget:
-    """The server behind port 443 of a Service. The caBundle is left out: what makes the certificate also writes it."""
+    """The server behind port 443 of a Service.
+
+    The caBundle is left out: what makes the certificate also writes it.
+    """
 
     namespace: str = "grove-system"
     name: str = "grove-admission"
@@ -21,7 +27,10 @@ class ServiceTarget:
 
 @dataclass(frozen=True, slots=True)
 class UrlTarget:
-    """The server at a URL (`https://host:port`). `ca_bundle` is the PEM bundle that verifies its certificate."""
+    """The server at a URL (`https://host:port`).
+
+    `ca_bundle` is the PEM bundle that verifies its certificate.
+    """
 
     url: str
     ca_bundle: bytes
@@ -30,16 +39,24 @@ class UrlTarget:
 Target = ServiceTarget | UrlTarget
 
 
-def webhook_configurations(target: Target, own_namespace: str = "grove-system") -> list[dict[str, Any]]:
-    """Returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration. They
-    exclude kube-system and `own_namespace`, so that the server can always be started again."""
+def webhook_configurations(
+    target: Target, own_namespace: str = "grove-system"
+) -> list[dict[str, Any]]:
+    """Returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
+
+    They exclude kube-system and `own_namespace`, so that the server can always be started again.
+    """
     namespaces = sorted({EXEMPT_NAMESPACE, own_namespace})
     return [
         {
             "apiVersion": API_VERSION,
             "kind": f"{kind}WebhookConfiguration",
             "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
-            "webhooks": [_entry(webhook, target, namespaces) for webhook in WEBHOOKS if webhook.mutating is mutating],
+            "webhooks": [
+                _entry(webhook, target, namespaces)
+                for webhook in WEBHOOKS
+                if webhook.mutating is mutating
+            ],
         }
         for kind, mutating in (("Mutating", True), ("Validating", False))
     ]
@@ -52,10 +69,17 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str,
         "apiGroups": [resource.group],
         "apiVersions": [resource.versions[0]],
         "operations": list(webhook.operations),
-        "resources": [f"{plural}{suffix}" for plural in (resource.plural, *(also.plural for also in webhook.also))],
+        "resources": [
+            f"{plural}{suffix}"
+            for plural in (resource.plural, *(also.plural for also in webhook.also))
+        ],
         "scope": "Namespaced" if resource.namespaced else "Cluster",
     }
-    excluded = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(namespaces)}
+    excluded = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": list(namespaces),
+    }
     entry: dict[str, Any] = {
         "name": webhook.name,
         "admissionReviewVersions": ["v1"],
@@ -71,7 +95,9 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> dict[str,
         entry["reinvocationPolicy"] = "IfNeeded"
     if webhook.match_conditions:
         conditions = webhook.match_conditions.items()
-        entry["matchConditions"] = [{"name": name, "expression": expression} for name, expression in conditions]
+        entry["matchConditions"] = [
+            {"name": name, "expression": expression} for name, expression in conditions
+        ]
     return entry
 
 
@@ -79,4 +105,11 @@ def _client_config(webhook: Webhook, target: Target) -> dict[str, Any]:
     if isinstance(target, UrlTarget):
         bundle = base64.b64encode(target.ca_bundle).decode("ascii")
         return {"url": f"{target.url.rstrip('/')}{webhook.path}", "caBundle": bundle}
-    return {"service": {"namespace": target.namespace, "name": target.name, "path": webhook.path, "port": 443}}
+    return {
+        "service": {
+            "namespace": target.namespace,
+            "name": target.name,
+            "path": webhook.path,
+            "port": 443,
+        }
+    }

@@ -1,4 +1,7 @@
-"""pods: annotates a new Pod that names a Workload group, so that it is never scheduled alone. Never rejects a Pod."""
+"""pods: annotates a new Pod that names a Workload group, so that it is never scheduled alone.
+
+Never rejects a Pod.
+"""
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
@@ -7,7 +10,10 @@ from app.rules.workload.groups import admission_changes
 
 
 class PodWebhook:
-    """`scheduler_name` is the scheduler whose Pods get a PodGroup. If it is None, no Pod is changed."""
+    """`scheduler_name` is the scheduler whose Pods get a PodGroup.
+
+    If it is None, no Pod is changed.
+    """
 
     def __init__(self, scheduler_name: str | None) -> None:
         self._scheduler_name = scheduler_name
@@ -15,4 +21,6 @@ class PodWebhook:
     def __call__(self, request: Request) -> Verdict:
         if self._scheduler_name is None:
             return ALLOWED
-        return patched(operations(request.object, admission_changes(request.object, self._scheduler_name)))
+        return patched(
+            operations(request.object, admission_changes(request.object, self._scheduler_name))
+        )

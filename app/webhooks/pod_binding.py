@@ -1,4 +1,7 @@
-"""pods/binding: gives the Pod the topology labels of its node. Never rejects a Binding, so that scheduling goes on."""
+"""pods/binding: gives the Pod the topology labels of its node.
+
+Never rejects a Binding, so that scheduling goes on.
+"""
 
 from collections.abc import Sequence
 
@@ -21,11 +24,17 @@ class PodBindingWebhook:
         target = map_of(request.object.get("target"))
         name = target.get("name")
         if target.get("kind") not in (None, "", "Node") or not isinstance(name, str) or not name:
-            return ALLOWED.with_warnings(["the Binding has no node as its target: no topology labels added"])
+            return ALLOWED.with_warnings(
+                ["the Binding has no node as its target: no topology labels added"]
+            )
         labels = self._facts.node_labels(name)
         if labels is None:
-            return ALLOWED.with_warnings([f'node "{name}" is not known: no topology labels added to the Pod'])
-        return patched(operations(request.object, binding_changes(request.object, labels, self._keys())))
+            return ALLOWED.with_warnings(
+                [f'node "{name}" is not known: no topology labels added to the Pod']
+            )
+        return patched(
+            operations(request.object, binding_changes(request.object, labels, self._keys()))
+        )
 
     def _keys(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._facts.level_keys(), *self._allowed)))

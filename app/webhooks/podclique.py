@@ -1,10 +1,12 @@
 """PodClique: creates its MNNVL resources and injects the claim.
 
-This runs at CREATE and at UPDATE, because Grove's operator resets the spec of a PodClique from its template.
+This runs at CREATE and at UPDATE, because Grove's operator resets the spec of a PodClique from its
+template.
 
-A request is rejected only if a person must correct something. If a problem resolves by itself (a resource that is being
-deleted, an owner that is gone or not known, an API server that does not answer), the claim is injected with a warning,
-and `reconcilers.mnnvl_resources` creates the resources as soon as it can.
+A request is rejected only if a person must correct something. If a problem resolves by itself (a
+resource that is being deleted, an owner that is gone or not known, an API server that does not
+answer), the claim is injected with a warning, and `reconcilers.mnnvl_resources` creates the
+resources as soon as it can.
 """
 
 import asyncio
@@ -12,7 +14,15 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Effect, Verdict, bad_request, judged, not_allowed, patched
+from app.admission.verdict import (
+    ALLOWED,
+    Effect,
+    Verdict,
+    bad_request,
+    judged,
+    not_allowed,
+    patched,
+)
 from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources, NotOurs
 from app.kube.api import ClusterError, Forbidden, Object
@@ -31,14 +41,19 @@ PATIENCE_SECONDS = 4.0
 
 
 class PodCliqueWebhook:
-    def __init__(self, facts: Facts, resources: MnnvlResources, configured_mode: ConfiguredMode) -> None:
+    def __init__(
+        self, facts: Facts, resources: MnnvlResources, configured_mode: ConfiguredMode
+    ) -> None:
         self._facts = facts
         self._resources = resources
         self._configured_mode = configured_mode
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
         if not request.namespace:
-            return bad_request("request.namespace must be a string that is not empty: a PodClique is in a namespace")
+            return bad_request(
+                "request.namespace must be a string that is not empty: a PodClique is in a"
+                " namespace"
+            )
         own = read_mnnvl(annotations_of(request.object))
         if own.enabled is not None and not own.enables:
             return ALLOWED
@@ -51,7 +66,9 @@ class PodCliqueWebhook:
 
     async def _with_set(self, request: Request, member: Member, own: MnnvlAnnotations) -> Verdict:
         """Judges the request after one read of the set, because its annotations may count."""
-        name, pcs, warnings = member.place.pcs, None, list[str]()
+        name = member.place.pcs
+        pcs = None
+        warnings = list[str]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._facts.read_set(request.namespace, name)
@@ -61,16 +78,27 @@ class PodCliqueWebhook:
         return answer if isinstance(answer, Verdict) else await answer
 
     def _judge(
-        self, request: Request, member: Member, own: MnnvlAnnotations, pcs: PodCliqueSet | None, warnings: list[str]
+        self,
+        request: Request,
+        member: Member,
+        own: MnnvlAnnotations,
+        pcs: PodCliqueSet | None,
+        warnings: list[str],
     ) -> Verdict | Coroutine[Any, Any, Verdict]:
         inherited = _inherited(request, member, pcs)
         annotations = own.over(inherited)
-        conflict = both_vocabularies(request.object, annotations) if self._facts.dialect().reads_groups else None
+        conflict = (
+            both_vocabularies(request.object, annotations)
+            if self._facts.dialect().reads_groups
+            else None
+        )
         if conflict is not None:
             return _verdict_on_both(request, conflict, inherited)
         classes = self._facts.device_classes()
         mode = claim_mode(self._configured_mode, device_class_of(annotations), classes)
-        injection = plan_injection(request.object, member, annotations, mode, request.old, is_annotated=own.enables)
+        injection = plan_injection(
+            request.object, member, annotations, mode, request.old, is_annotated=own.enables
+        )
         plan = injection.plan
         if plan is None:
             return judged(injection.findings, [*injection.warnings, *warnings])
@@ -83,11 +111,15 @@ class PodCliqueWebhook:
             return patched(injection.patch, warnings=warnings)
         return self._ensure(request, plan, injection, warnings)
 
-    async def _ensure(self, request: Request, plan: Plan, injection: Injection, warnings: list[str]) -> Verdict:
+    async def _ensure(
+        self, request: Request, plan: Plan, injection: Injection, warnings: list[str]
+    ) -> Verdict:
         created: list[Object] = []
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                created = await self._resources.ensure(plan, injection.mode, dry_run=request.dry_run)
+                created = await self._resources.ensure(
+                    plan, injection.mode, dry_run=request.dry_run
+                )
         except NotOurs as refusal:
             return not_allowed(str(refusal))
         except (ClusterError, TimeoutError) as problem:
@@ -98,18 +130,28 @@ class PodCliqueWebhook:
         return patched(injection.patch, warnings=warnings, effects=effects)
 
 
-def _verdict_on_both(request: Request, conflict: FieldError, inherited: MnnvlAnnotations) -> Verdict:
-    """Rejects annotations of both vocabularies. If the stored PodClique already has both,
-    it is allowed without a claim of ours, so that Grove can still change and delete it."""
+def _verdict_on_both(
+    request: Request, conflict: FieldError, inherited: MnnvlAnnotations
+) -> Verdict:
+    """Rejects annotations of both vocabularies.
+
+    If the stored PodClique already has both, it is allowed without a claim of ours, so that Grove
+    can still change and delete it.
+    """
     old = request.old
-    if old is not None and both_vocabularies(old, read_mnnvl(annotations_of(old)).over(inherited)) is not None:
+    if (
+        old is not None
+        and both_vocabularies(old, read_mnnvl(annotations_of(old)).over(inherited)) is not None
+    ):
         return judged([], [f"no claim was injected: {conflict}"])
     return judged([conflict])
 
 
 def _inherited(request: Request, member: Member, pcs: PodCliqueSet | None) -> MnnvlAnnotations:
-    """Returns the annotations that the PodClique inherits. If the set is not known,
-    these are the annotations for which the stored PodClique got its claim."""
+    """Returns the annotations that the PodClique inherits.
+
+    If the set is not known, these are the annotations for which the stored PodClique got its claim.
+    """
     if pcs is not None:
         return inherited_annotations(pcs, member.place)
     demand = None if request.old is None else read_demand(request.old)
@@ -118,17 +160,21 @@ def _inherited(request: Request, member: Member, pcs: PodCliqueSet | None) -> Mn
 
 def _incomplete(plan: Plan, problem: ClusterError | TimeoutError) -> str:
     return (
-        f'the MNNVL resources of "{plan.base_name}" are not complete yet ({_text(problem)}): grove-admission makes '
-        f"them as soon as it can"
+        f'the MNNVL resources of "{plan.base_name}" are not complete yet ({_text(problem)}):'
+        " grove-admission makes them as soon as it can"
     )
 
 
 def _unread(name: str, problem: ClusterError | TimeoutError) -> str:
     return (
-        f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations count from the next update '
-        f"on"
+        f'PodCliqueSet "{name}" could not be read ({_text(problem)}): its MNNVL annotations count'
+        " from the next update on"
     )
 
 
 def _text(problem: ClusterError | TimeoutError) -> str:
-    return problem.message if isinstance(problem, ClusterError) else "the API server has not answered in time"
+    return (
+        problem.message
+        if isinstance(problem, ClusterError)
+        else "the API server has not answered in time"
+    )

@@ -1,4 +1,6 @@
-"""PodCliqueSet: validates topology constraints and MNNVL annotations, and warns if they can't have their effect."""
+"""PodCliqueSet: validates topology constraints and MNNVL annotations, and warns if they can't have
+their effect.
+"""
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
@@ -22,7 +24,9 @@ class PodCliqueSetWebhook:
         template = read_template(request.object, groups_read=self._facts.dialect().reads_groups)
         annotated, stored = self._annotations(request, template)
         findings = [*findings, *annotated]
-        return judged(findings, [*warnings, *stored, *([] if findings else self._warnings(request, template))])
+        return judged(
+            findings, [*warnings, *stored, *([] if findings else self._warnings(request, template))]
+        )
 
     def _constraints(self, request: Request) -> tuple[list[FieldError], list[str]]:
         try:
@@ -32,7 +36,9 @@ class PodCliqueSetWebhook:
                 return [], [ignored(missing.message)]
             raise
 
-    def _annotations(self, request: Request, template: Template) -> tuple[list[FieldError], list[str]]:
+    def _annotations(
+        self, request: Request, template: Template
+    ) -> tuple[list[FieldError], list[str]]:
         reads_groups = self._facts.dialect().reads_groups
         others = self._facts.sets_with_groups(request.namespace) if reads_groups else None
         return validate_annotations(template, request.old, others)
@@ -40,10 +46,14 @@ class PodCliqueSetWebhook:
     def _warnings(self, request: Request, template: Template) -> list[str]:
         dialect = self._facts.dialect()
         served = self._facts.is_served(COMPUTE_DOMAIN)
-        warnings = ignored_annotations(template, groups_read=dialect.reads_groups, compute_domains=served)
+        warnings = ignored_annotations(
+            template, groups_read=dialect.reads_groups, compute_domains=served
+        )
         try:
             levels, required = dialect.placement(request.object, self._facts)
-        except Unavailable:  # the managed topology is missing, and the update doesn't change the constraints
+        except (
+            Unavailable
+        ):  # the managed topology is missing, and the update doesn't change the constraints
             return warnings
         nodes = self._facts.nodes()
         warnings += preflight_warnings(template, required_levels(template, required, levels), nodes)

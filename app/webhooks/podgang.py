@@ -1,7 +1,8 @@
-"""PodGang: writes topology constraints for the scheduler, and makes the PodGang the owner of its MNNVL resources.
+"""PodGang: writes topology constraints for the scheduler, and makes the PodGang the owner of its
+MNNVL resources.
 
-At CREATE, a PodGang has no uid for an owner reference: the webhook only writes the
-annotation, and the reconciler makes the PodGang the owner.
+At CREATE, a PodGang has no uid for an owner reference: the webhook only writes the annotation, and
+the reconciler makes the PodGang the owner.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ class PodGangWebhook:
 
     def __call__(self, request: Request) -> Verdict | Awaitable[Verdict]:
         if not request.namespace:
-            return bad_request("request.namespace must be a string that is not empty: a PodGang is in a namespace")
+            return bad_request(
+                "request.namespace must be a string that is not empty: a PodGang is in a namespace"
+            )
         findings = self._facts.dialect().validate_podgang(request.object)
         if findings:
             return judged(findings)
@@ -45,10 +48,13 @@ class PodGangWebhook:
         return self._verdict(request, gang, pcs, [])
 
     async def _complete(self, request: Request, gang: Gang) -> Verdict:
-        """Reads the set if the cache lacks it, and adopts resources if the PodGang
-        has a uid. If a call fails or takes too long, the reconciler does it later:
-        the PodGang gets only preferred constraints, and its annotation is "false"."""
-        pcs, effects = None, list[Effect]()
+        """Reads the set if the cache lacks it, and adopts resources if the PodGang has a uid.
+
+        If a call fails or takes too long, the reconciler does it later: the PodGang gets only
+        preferred constraints, and its annotation is "false".
+        """
+        pcs = None
+        effects = list[Effect]()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._facts.read_set(request.namespace, gang.place.pcs)
@@ -56,10 +62,14 @@ class PodGangWebhook:
                     written = await self._resources.adopt(gang, dry_run=request.dry_run)
                     effects = [Effect("adopt", obj) for obj in written]
         except (ClusterError, TimeoutError) as problem:
-            logger.info("PodGang %s/%s: left to the reconciler: %s", gang.namespace, gang.name, problem)
+            logger.info(
+                "PodGang %s/%s: left to the reconciler: %s", gang.namespace, gang.name, problem
+            )
         return self._verdict(request, gang, pcs, effects)
 
-    def _verdict(self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]) -> Verdict:
+    def _verdict(
+        self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]
+    ) -> Verdict:
         changes = self._facts.dialect().podgang_changes(request.object, pcs, self._facts)
         warnings = [_unknown_set(gang)] if changes and pcs is None else []
         changes += self._adopted(request, gang)
@@ -68,16 +78,29 @@ class PodGangWebhook:
     def _adopted(self, request: Request, gang: Gang) -> list[Edit]:
         path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
-        value = adopted_annotation(self._resources.resources_of(gang), gang, adopting=adopting) or ABSENT
+        value = (
+            adopted_annotation(self._resources.resources_of(gang), gang, adopting=adopting)
+            or ABSENT
+        )
         return [] if value_at(request.object, path) == value else [Edit(path, value)]
 
 
 def _stored_uid(request: Request) -> str:
-    """Returns the uid of the stored PodGang, "" at CREATE. The request may contain another one, for example that of an
-    exported object, and the API server rejects an UPDATE with such a uid only after mutating admission."""
+    """Returns the uid of the stored PodGang, "" at CREATE.
+
+    The request may contain another one, for example that of an exported object, and the API server
+    rejects an UPDATE with such a uid only after mutating admission.
+    """
     return "" if request.old is None else read_gang(request.old, request.namespace).uid
 
 
 def _unknown_set(gang: Gang) -> str:
-    pcs = f'PodCliqueSet "{gang.place.pcs}"' if gang.place.pcs else "the PodCliqueSet (no label names it)"
-    return f"{pcs} is not known: PodGang {gang.name} gets preferred topology constraints only, until it is"
+    pcs = (
+        f'PodCliqueSet "{gang.place.pcs}"'
+        if gang.place.pcs
+        else "the PodCliqueSet (no label names it)"
+    )
+    return (
+        f"{pcs} is not known: PodGang {gang.name} gets preferred topology constraints only, until"
+        " it is"
+    )

@@ -1,5 +1,7 @@
 """The webhook table: for each path its resource, operations, policies and handler.
-The webhook configurations and the routes of the server are made from it."""
+
+The webhook configurations and the routes of the server are made from it.
+"""
 
 from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +14,14 @@ from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
 from app.kube.api import ClusterError, Forbidden
 from app.objects.resource import POD, Resource
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GROUP,
+)
 from app.rules.labels import MNNVL_ENABLED
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.rules.workload.kai_podgroup import KAI_SCHEDULER
@@ -27,10 +36,13 @@ from app.webhooks.podgroup import pod_group_webhook
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Webhook:
-    """One row of the webhook table. `kind` is that of the objects, if it is not the kind of `resource`. `also` are
-    further resources of the same group, version and scope as `resource`. `match_conditions` are CEL expressions by
-    name: the API server sends a request only if all of them are true. The other fields are those of the webhook
-    configuration."""
+    """One row of the webhook table.
+
+    `kind` is that of the objects, if it is not the kind of `resource`. `also` are further resources
+    of the same group, version and scope as `resource`. `match_conditions` are CEL expressions by
+    name: the API server sends a request only if all of them are true. The other fields are those of
+    the webhook configuration.
+    """
 
     path: str
     resource: Resource
@@ -79,28 +91,41 @@ def _has(annotation: str) -> str:
 
 
 def _some_container_has_gpus(field: str) -> str:
-    """Returns a CEL expression: a container in the list `field` of the pod spec has a GPU in its limits or requests."""
+    """Returns a CEL expression: a container in the list `field` of the pod spec has a GPU in its
+    limits or requests.
+    """
     amounts = (
         f"has(c.resources.{name}) && c.resources.{name}.exists(r, r == 'nvidia.com/gpu' || "
-        f"r.startsWith('nvidia.com/mig-'))"
+        "r.startsWith('nvidia.com/mig-'))"
         for name in ("limits", "requests")
     )
     gpus = " || ".join(f"({amount})" for amount in amounts)
-    return f"has(object.spec.podSpec.{field}) && object.spec.podSpec.{field}.exists(c, has(c.resources) && ({gpus}))"
+    return (
+        f"has(object.spec.podSpec.{field}) && object.spec.podSpec.{field}.exists(c,"
+        f" has(c.resources) && ({gpus}))"
+    )
 
 
 _MAY_WANT_MNNVL = {
-    "annotated-or-requests-gpus": f"({_has(MNNVL_ENABLED)}) || (has(object.spec) && has(object.spec.podSpec) && "
-    f"(({_some_container_has_gpus('containers')}) || ({_some_container_has_gpus('initContainers')})))",
+    "annotated-or-requests-gpus": (
+        f"({_has(MNNVL_ENABLED)}) || (has(object.spec) && has(object.spec.podSpec) &&"
+        f" (({_some_container_has_gpus('containers')}) ||"
+        f" ({_some_container_has_gpus('initContainers')})))"
+    ),
 }
 """A PodClique without the annotation may inherit it from its scaling group or its PodCliqueSet."""
 
-_NOT_BEING_DELETED = {"not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"}
-"""For webhooks with failurePolicy Fail: finalizers can be removed, and namespaces
-deleted, while no server answers. If such an update is sent, it is allowed."""
+_NOT_BEING_DELETED = {
+    "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
+}
+"""For webhooks with failurePolicy Fail: finalizers can be removed, and namespaces deleted, while no
+server answers. If such an update is sent, it is allowed.
+"""
 
 _NEW_IN_A_GROUP = {
-    "our-scheduler": f"has(object.spec.schedulerName) && object.spec.schedulerName == '{KAI_SCHEDULER}'",
+    "our-scheduler": (
+        f"has(object.spec.schedulerName) && object.spec.schedulerName == '{KAI_SCHEDULER}'"
+    ),
     "in-a-workload-group": "has(object.spec.workloadRef) || has(object.spec.schedulingGroup)",
     "not-marked-yet": f"!({_has(SKIP_PODGROUPER)})",
     "not-opted-out": f"!({_has(IGNORE)})",
@@ -120,13 +145,30 @@ VALIDATE_CLUSTER_TOPOLOGY = Webhook(
 VALIDATE_POD_CLIQUE_SET = Webhook(
     "/validate/podcliqueset", POD_CLIQUE_SET, _WRITES, "Fail", 5, "None", _NOT_BEING_DELETED
 )
-VALIDATE_POD_GROUP = Webhook("/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None", _NOT_BEING_DELETED)
-MUTATE_POD_CLIQUE = Webhook(
-    "/mutate/podclique", POD_CLIQUE, _WRITES, "Fail", 10, "NoneOnDryRun", {**_MAY_WANT_MNNVL, **_NOT_BEING_DELETED}
+VALIDATE_POD_GROUP = Webhook(
+    "/validate/podgroup", POD_GROUP, _WRITES, "Fail", 5, "None", _NOT_BEING_DELETED
 )
-MUTATE_POD_GANG = Webhook("/mutate/podgang", POD_GANG, _WRITES, "Fail", 5, "NoneOnDryRun", _NOT_BEING_DELETED)
+MUTATE_POD_CLIQUE = Webhook(
+    "/mutate/podclique",
+    POD_CLIQUE,
+    _WRITES,
+    "Fail",
+    10,
+    "NoneOnDryRun",
+    {**_MAY_WANT_MNNVL, **_NOT_BEING_DELETED},
+)
+MUTATE_POD_GANG = Webhook(
+    "/mutate/podgang", POD_GANG, _WRITES, "Fail", 5, "NoneOnDryRun", _NOT_BEING_DELETED
+)
 MUTATE_POD_BINDING = Webhook(
-    "/mutate/pod-binding", POD, ("CREATE",), "Ignore", 2, "None", subresource="binding", kind="Binding"
+    "/mutate/pod-binding",
+    POD,
+    ("CREATE",),
+    "Ignore",
+    2,
+    "None",
+    subresource="binding",
+    kind="Binding",
 )
 MUTATE_POD = Webhook("/mutate/pod", POD, ("CREATE",), "Ignore", 2, "None", _NEW_IN_A_GROUP)
 
@@ -144,13 +186,20 @@ WEBHOOKS: tuple[Webhook, ...] = (
 def routes_over(
     configuration: Configuration, cluster: Cluster, authorized: Collection[str] | None = None
 ) -> dict[str, Route]:
-    """Returns the routes of all webhooks by path, with the settings of `configuration` and the facts of `cluster`. If
-    `authorized` is given, these users may write the managed topology, in place of the configured ones."""
-    topology, workloads = configuration.cluster_topology, configuration.workloads
-    facts, resources = cluster.facts, cluster.resources
+    """Returns the routes of all webhooks by path, with the settings of `configuration` and the
+    facts of `cluster`. If `authorized` is given, these users may write the managed topology, in
+    place of the configured ones.
+    """
+    topology = configuration.cluster_topology
+    workloads = configuration.workloads
+    facts = cluster.facts
+    resources = cluster.resources
     users = configuration.authorization.authorized_users if authorized is None else authorized
     # If topology support is disabled, a binding of the managed name belongs to administrators.
-    guarded = (CLUSTER_TOPOLOGY.kind, *([CLUSTER_TOPOLOGY_BINDING.kind] if topology.enabled else ()))
+    guarded = (
+        CLUSTER_TOPOLOGY.kind,
+        *([CLUSTER_TOPOLOGY_BINDING.kind] if topology.enabled else ()),
+    )
     handlers: dict[Webhook, Handler] = {
         VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded, users, facts),
         VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts),
@@ -185,5 +234,8 @@ async def _awaited(answer: Awaitable[Verdict]) -> Verdict:
 
 def _verdict_on(problem: ClusterError) -> Verdict:
     if isinstance(problem, Forbidden):
-        return hindered(f"the API server refused what grove-admission has to do (see its RBAC): {problem.message}")
+        return hindered(
+            "the API server refused what grove-admission has to do (see its RBAC):"
+            f" {problem.message}"
+        )
     return unavailable(problem.message)

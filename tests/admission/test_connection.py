@@ -1,4 +1,6 @@
-"""A connection: where requests begin and end, however they are cut into pieces, and what it hands over."""
+"""A connection: where requests begin and end, however they are cut into pieces, and what it hands
+over.
+"""
 
 import asyncio
 import contextlib
@@ -20,8 +22,11 @@ from app.admission.verdict import ALLOWED, Verdict, not_allowed
 from tests.admission.ways import connecting
 from tests.reviews import Seen, load
 
-PATH, SLOW = "/validate/podgroup", "/validate/slow"
-HEAD = b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+PATH = "/validate/podgroup"
+SLOW = "/validate/slow"
+HEAD = (
+    b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+)
 GET = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
@@ -38,8 +43,15 @@ def post(body: bytes, path: str = PATH, headers: bytes = b"", version: bytes = b
 
 def chunked(body: bytes, headers: bytes = b"", trailers: bytes = b"") -> bytes:
     half = len(body) // 2
-    chunks = b"".join(b"%x;a=b\r\n%b\r\n" % (len(piece), piece) for piece in (body[:half], body[half:]))
-    return b"%b%btransfer-encoding: chunked\r\n\r\n%b0\r\n%b\r\n" % (HEAD, headers, chunks, trailers)
+    chunks = b"".join(
+        b"%x;a=b\r\n%b\r\n" % (len(piece), piece) for piece in (body[:half], body[half:])
+    )
+    return b"%b%btransfer-encoding: chunked\r\n\r\n%b0\r\n%b\r\n" % (
+        HEAD,
+        headers,
+        chunks,
+        trailers,
+    )
 
 
 def judge(request: Request) -> Verdict:
@@ -47,29 +59,43 @@ def judge(request: Request) -> Verdict:
 
 
 class Server:
-    """An app with two admission paths: PATH answers at once, SLOW waits for `release`. Others are echoed."""
+    """An app with two admission paths: PATH answers at once, SLOW waits for `release`.
+
+    Others are echoed.
+    """
 
     def __init__(self, *, only_known: bool = False, seen: Seen | None = None) -> None:
-        self.seen, self.release = seen or Seen(), asyncio.Event()
+        self.seen = seen or Seen()
+        self.release = asyncio.Event()
         routes = {PATH: self.route(PATH, judge), SLOW: self.route(SLOW, self.later)}
         self.app = AdmissionApp(Exchange(routes, self.seen, only_known=only_known), self.echo)
 
     def route(self, path: str, handler: Any) -> Route:
-        return Route(path, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler)
+        return Route(
+            path, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler
+        )
 
     async def later(self, _: Request) -> Verdict:
         await self.release.wait()
         return ALLOWED
 
     async def echo(self, scope: Any, receive: Any, send: Any) -> None:
-        size, more = 0, True
+        size = 0
+        more = True
         while more:
             message = await receive()
-            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+            size = size + len(message.get("body", b""))
+            more = message.get("more_body", False)
         headers = dict(scope["headers"])
         seen = [scope["method"], scope["path"], size, sorted(name.decode() for name in headers)]
         body = json.dumps(seen).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-length", b"%d" % len(body))],
+            }
+        )
         await send({"type": "http.response.body", "body": body})
 
 
@@ -88,8 +114,14 @@ async def opened(server: Server) -> AsyncIterator[Opened]:
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes, Any]:
     """Status, head and, read from JSON, body."""
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-    return int(head.split()[1]), head, json.loads(await reader.readexactly(int(length.split(b":")[1])))
+    length = next(
+        line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+    )
+    return (
+        int(head.split()[1]),
+        head,
+        json.loads(await reader.readexactly(int(length.split(b":")[1]))),
+    )
 
 
 def uid_of(answered: tuple[int, bytes, Any]) -> str:
@@ -100,15 +132,33 @@ def uid_of(answered: tuple[int, bytes, Any]) -> str:
 REQUESTS: list[Any] = [
     pytest.param(post(review("u")), "", id="as API servers send it"),
     pytest.param(b"\r\n" + post(review("u")), "", id="behind an empty line"),
-    pytest.param(post(review("u"), headers=b"connection: close\r\n"), "close", id="the last one of the client"),
-    pytest.param(post(review("u"), headers=b"expect: 100-continue\r\n"), "", id="expects what has come already"),
-    pytest.param(post(review("u"), headers=b"connection: upgrade\r\nupgrade: h2c\r\n"), "", id="asks for an upgrade"),
+    pytest.param(
+        post(review("u"), headers=b"connection: close\r\n"),
+        "close",
+        id="the last one of the client",
+    ),
+    pytest.param(
+        post(review("u"), headers=b"expect: 100-continue\r\n"),
+        "",
+        id="expects what has come already",
+    ),
+    pytest.param(
+        post(review("u"), headers=b"connection: upgrade\r\nupgrade: h2c\r\n"),
+        "",
+        id="asks for an upgrade",
+    ),
     pytest.param(post(review("u"), version=b"1.0"), "close", id="HTTP/1.0"),
-    pytest.param(post(review("u"), headers=b"connection: keep-alive\r\n", version=b"1.0"), "close", id="1.0, kept"),
+    pytest.param(
+        post(review("u"), headers=b"connection: keep-alive\r\n", version=b"1.0"),
+        "close",
+        id="1.0, kept",
+    ),
     pytest.param(post(review("u"), path="/validate%2fpodgroup"), "close", id="an encoded path"),
     pytest.param(post(review("u"), path="http://host" + PATH), "", id="an absolute target"),
     pytest.param(chunked(review("u")), "close", id="chunked"),
-    pytest.param(chunked(review("u"), trailers=b"a: b\r\nc: d\r\n"), "close", id="chunked with trailers"),
+    pytest.param(
+        chunked(review("u"), trailers=b"a: b\r\nc: d\r\n"), "close", id="chunked with trailers"
+    ),
 ]
 
 
@@ -138,14 +188,21 @@ async def test_a_client_that_expects_it_is_asked_to_go_on() -> None:
             writer.write(body)
             _, _, answered = await answer(reader)
             if expected is None:
-                assert answered == ["POST", "/other", len(body), ["content-length", "content-type", "host"]]
+                assert answered == [
+                    "POST",
+                    "/other",
+                    len(body),
+                    ["content-length", "content-type", "host"],
+                ]
             else:
                 assert answered["response"] == expected
 
 
 async def test_a_chunked_body_is_expected_too() -> None:
     async with opened(Server()) as (reader, writer):
-        begin, _, body = chunked(review("u"), headers=b"expect: 100-continue\r\n").partition(b"\r\n\r\n")
+        begin, _, body = chunked(review("u"), headers=b"expect: 100-continue\r\n").partition(
+            b"\r\n\r\n"
+        )
         writer.write(begin + b"\r\n\r\n")
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(body)
@@ -156,16 +213,27 @@ NO_HTTP: list[Any] = [
     pytest.param(b"hello there\r\n\r\n", id="text"),
     pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="HTTP/2"),
     pytest.param(HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}", id="two lengths"),
-    pytest.param(HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}", id="length and chunked"),
+    pytest.param(
+        HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}", id="length and chunked"
+    ),
     pytest.param(HEAD + b"transfer-encoding: gzip\r\n\r\n{}", id="not chunked"),
-    pytest.param(HEAD + b"content-length: 99999999999999999999\r\n\r\n{}", id="a length that is none"),
+    pytest.param(
+        HEAD + b"content-length: 99999999999999999999\r\n\r\n{}", id="a length that is none"
+    ),
     pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\nx\r\n", id="a chunk without a size"),
-    pytest.param(b"CONNECT a:1 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", id="for a proxy, chunked"),
+    pytest.param(
+        b"CONNECT a:1 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", id="for a proxy, chunked"
+    ),
     pytest.param(b"CONNECT a:1 HTTP/1.1\r\nhost: x\r\n\r\n", id="for a proxy"),
-    pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\n1" + b";a=b" * MAX_HEAD, id="a size without end"),
+    pytest.param(
+        HEAD + b"transfer-encoding: chunked\r\n\r\n1" + b";a=b" * MAX_HEAD, id="a size without end"
+    ),
     pytest.param(chunked(b"{}")[:-2] + b"a: b\r\n" * MAX_HEAD, id="trailers without end"),
     pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEAD, id="a head without end"),
-    pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * (MAX_HEAD // 6) + b"\r\n", id="a head that is too large"),
+    pytest.param(
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * (MAX_HEAD // 6) + b"\r\n",
+        id="a head that is too large",
+    ),
 ]
 
 
@@ -201,7 +269,11 @@ async def test_a_body_that_is_too_large_is_refused_while_its_client_goes_on_send
         writer.write(b"\r\n0\r\n\r\n" if is_chunked else b"")
         status, head, body = await answer(reader)
         if path == PATH:
-            assert (status, uid_of((status, head, body)), body["response"]["status"]["code"]) == (200, "u", 413)
+            assert (status, uid_of((status, head, body)), body["response"]["status"]["code"]) == (
+                200,
+                "u",
+                413,
+            )
         else:
             assert (status, body["code"]) == (413, 413)
         if is_chunked:
@@ -297,7 +369,10 @@ STREAMS: dict[str, list[bytes]] = {
         post(review("c"), headers=b"connection: close\r\n"),
     ],
     "chunked": [post(review("a")), chunked(review("b"), trailers=b"a: b\r\n")],
-    "a chunk that is none": [post(review("a")), HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n\r\nx"],
+    "a chunk that is none": [
+        post(review("a")),
+        HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n\r\nx",
+    ],
     "no HTTP behind a verdict": [post(review("a")), b"\r\nnothing that is HTTP\r\n\r\n"],
 }
 
@@ -332,7 +407,11 @@ def test_any_split_of_a_stream_gives_the_same_answers(name: str, data: st.DataOb
     assert (whole[2], len(whole[1])) == (name in ENDING, int(name not in ENDING))
 
 
-ENDING = {"a body that is too large between two others", "a chunk that is none", "no HTTP behind a verdict"}
+ENDING = {
+    "a body that is too large between two others",
+    "a chunk that is none",
+    "no HTTP behind a verdict",
+}
 
 
 async def test_every_single_byte_may_come_alone() -> None:
@@ -376,14 +455,18 @@ async def test_no_request_is_read_while_answers_are_not() -> None:
 
 
 class Turn:
-    """Connections of one listener, each with a whole request, and the order of what is done for them."""
+    """Connections of one listener, each with a whole request, and the order of what is done for
+    them.
+    """
 
     def __init__(self, uids: str) -> None:
         order: list[str] = []
         self.order = order
 
         class Ordered(Seen):
-            def __call__(self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
+            def __call__(
+                self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
+            ) -> None:
                 if uid == "fails":
                     raise RuntimeError("a bug")
                 order.append(f"judged {uid}")
@@ -395,7 +478,8 @@ class Turn:
 
         server = Server(seen=Ordered())
         serving = Serving(server.app.exchange, Pieces(server).hand_over)
-        self.wires, self.connections = [Recording() for _ in uids.split()], list[Connection]()
+        self.wires = [Recording() for _ in uids.split()]
+        self.connections = list[Connection]()
         for uid, wire in zip(uids.split(), self.wires, strict=True):
             self.connections.append(Connection(serving))
             self.connections[-1].connection_made(wire)
@@ -410,7 +494,9 @@ class Turn:
 FIRST = ["judged first", "answered", "read"]
 
 
-async def test_the_first_request_of_a_turn_is_judged_at_once_and_the_others_before_the_next_is_answered() -> None:
+async def test_the_first_request_of_a_turn_is_judged_at_once_and_the_others_before_the_next_is_answered() -> (
+    None
+):
     turn = Turn("first a b")
     await asyncio.sleep(0)
     assert turn.order == [*FIRST, "read", "read", "judged a", "judged b", "answered", "answered"]
@@ -446,7 +532,9 @@ async def test_a_bug_ends_only_the_connection_that_met_it(caplog: pytest.LogCapt
     turn.lose_all()
 
 
-async def test_an_answer_that_cannot_be_written_ends_only_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_that_cannot_be_written_ends_only_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     turn = Turn("first a b")
     turn.wires[1].closed = True  # so that it raises an AssertionError
     await asyncio.sleep(0)
@@ -457,7 +545,9 @@ async def test_an_answer_that_cannot_be_written_ends_only_its_connection(caplog:
 
 
 async def test_a_verdict_whose_client_is_gone_at_once_is_cancelled_without_a_trace() -> None:
-    """A coroutine that was never awaited would be reported as an unraisable exception, which fails the test."""
+    """A coroutine that was never awaited would be reported as an unraisable exception, which fails
+    the test.
+    """
     server = Server()
     given = Pieces(server)
     given.connection.data_received(post(review("slow"), path=SLOW))
@@ -467,7 +557,9 @@ async def test_a_verdict_whose_client_is_gone_at_once_is_cancelled_without_a_tra
     assert (server.seen.verdicts, server.app.exchange.waiting) == ([], 0)
 
 
-async def test_an_awaited_answer_that_fails_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_awaited_answer_that_fails_ends_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Failing(Seen):
         def __call__(self, *_: Any) -> None:
             raise RuntimeError("a bug")

@@ -45,12 +45,29 @@ MISPLACED = '/path judges "g" "Thing" (things), not '
     [
         pytest.param({"kind": "Other"}, 400, f'{MISPLACED}"g" "Other" (things)', id="another kind"),
         pytest.param({"group": "h"}, 400, f'{MISPLACED}"h" "Thing" (things)', id="another group"),
-        pytest.param({"resource": "others"}, 400, f'{MISPLACED}"g" "Thing" (others)', id="another resource"),
-        pytest.param({"subresource": "status"}, 400, f'{MISPLACED}"g" "Thing" (things/status)', id="a subresource"),
-        pytest.param({"kind": "", "resource": ""}, 400, f'{MISPLACED}"g" "" (no resource)', id="nothing said"),
-        pytest.param({"operation": "CREATE"}, 400, "/path judges DELETE, UPDATE, not CREATE", id="another operation"),
         pytest.param(
-            {"object": {"metadata": 7}}, 422, "metadata: Invalid value: 7: must be a map", id="metadata is a number"
+            {"resource": "others"}, 400, f'{MISPLACED}"g" "Thing" (others)', id="another resource"
+        ),
+        pytest.param(
+            {"subresource": "status"},
+            400,
+            f'{MISPLACED}"g" "Thing" (things/status)',
+            id="a subresource",
+        ),
+        pytest.param(
+            {"kind": "", "resource": ""}, 400, f'{MISPLACED}"g" "" (no resource)', id="nothing said"
+        ),
+        pytest.param(
+            {"operation": "CREATE"},
+            400,
+            "/path judges DELETE, UPDATE, not CREATE",
+            id="another operation",
+        ),
+        pytest.param(
+            {"object": {"metadata": 7}},
+            422,
+            "metadata: Invalid value: 7: must be a map",
+            id="metadata is a number",
         ),
         pytest.param(
             {"object": {"metadata": {"labels": [], "annotations": "x", "name": []}}},
@@ -63,7 +80,9 @@ MISPLACED = '/path judges "g" "Thing" (things), not '
         ),
     ],
 )
-def test_the_envelope_is_judged_before_any_rule(changes: dict[str, Any], code: int, message: str) -> None:
+def test_the_envelope_is_judged_before_any_rule(
+    changes: dict[str, Any], code: int, message: str
+) -> None:
     verdict = decide(route(never_asked), request(**changes), 1)
     assert isinstance(verdict, Verdict)
     assert (verdict.allowed, verdict.code, verdict.message) == (False, code, message)
@@ -76,7 +95,9 @@ def test_what_is_being_deleted_is_left_to_go() -> None:
 
 def test_a_deletion_is_judged_whatever_the_shape_of_what_was_stored() -> None:
     refusal = unavailable("asked")
-    deletion = request(operation="DELETE", object={"metadata": {"deletionTimestamp": "x", "labels": []}}, old=None)
+    deletion = request(
+        operation="DELETE", object={"metadata": {"deletionTimestamp": "x", "labels": []}}, old=None
+    )
     assert decide(route(lambda _: refusal), deletion, 1) is refusal
 
 
@@ -101,7 +122,9 @@ async def test_no_verdict_in_time_is_a_503() -> None:
         return ALLOWED
 
     verdict = await decided(route(never), request(), 0.01)
-    assert verdict == unavailable("no verdict within 0.01 s: the cluster was too slow to answer; try again")
+    assert verdict == unavailable(
+        "no verdict within 0.01 s: the cluster was too slow to answer; try again"
+    )
 
 
 async def test_a_cancelled_request_stays_cancelled() -> None:
@@ -120,7 +143,9 @@ async def test_a_cancelled_request_stays_cancelled() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "awaited"])
-async def test_a_patch_that_does_not_fit_never_leaves(late: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_patch_that_does_not_fit_never_leaves(
+    late: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = patched([{"op": "remove", "path": "/nowhere/x"}])
 
     async def give() -> Verdict:
@@ -131,4 +156,5 @@ async def test_a_patch_that_does_not_fit_never_leaves(late: bool, caplog: pytest
 
     verdict = await decided(route(handler), request(), 1)
     assert (verdict.code, verdict.reason, verdict.patch) == (500, "PatchDoesNotApply", ())
-    assert [(record.message, record.uid) for record in caplog.records] == [("patch does not apply", "u")]  # type: ignore[attr-defined]
+    logged = [(record.message, vars(record)["uid"]) for record in caplog.records]
+    assert logged == [("patch does not apply", "u")]

@@ -1,5 +1,6 @@
-"""What can be wrong with a request: always a review, or a 4xx if there is no uid to answer to; never a 500, never an
-allow by accident; and the same over ASGI as on a connection of ours."""
+"""What can be wrong with a request: always a review, or a 4xx if there is no uid to answer to;
+never a 500, never an allow by accident; and the same over ASGI as on a connection of ours.
+"""
 
 import asyncio
 import gc
@@ -39,45 +40,114 @@ def with_metadata(metadata: Any) -> dict[str, Any]:
 
 
 def with_nested(depth: int, **changes: Any) -> bytes:
-    """A review whose text "@" is `depth` lists, one in another: more than `json` can write, less than orjson reads."""
+    """A review whose text "@" is `depth` lists, one in another: more than `json` can write, less
+    than orjson reads.
+    """
     return encoded(review(**changes)).replace(b'"@"', b"[" * depth + b"]" * depth)
 
 
-async def post(caller: Caller, body: bytes, content_type: str | None = "application/json") -> httpx.Response:
+async def post(
+    caller: Caller, body: bytes, content_type: str | None = "application/json"
+) -> httpx.Response:
     """The answer on both ways."""
     headers = {"content-type": content_type} if content_type is not None else {}
-    return await ask_both(caller.app, "POST", PATH, content=body, headers=headers, params={"timeout": "10s"})
+    return await ask_both(
+        caller.app, "POST", PATH, content=body, headers=headers, params={"timeout": "10s"}
+    )
 
 
 PADDING = {"note": "x" * MAX_BODY}
 
 WITH_UID: list[Any] = [
     pytest.param(encoded(review())[:-40], 400, "not JSON", id="truncated"),
-    pytest.param(encoded({**review(), "apiVersion": "admission.k8s.io/v1beta1"}), 400, "apiVersion", id="old version"),
-    pytest.param(encoded({**review(), "kind": "Review"}), 400, "kind must be", id="another kind of envelope"),
+    pytest.param(
+        encoded({**review(), "apiVersion": "admission.k8s.io/v1beta1"}),
+        400,
+        "apiVersion",
+        id="old version",
+    ),
+    pytest.param(
+        encoded({**review(), "kind": "Review"}), 400, "kind must be", id="another kind of envelope"
+    ),
     pytest.param(encoded(review(object=None)), 400, "request.object is missing", id="no object"),
-    pytest.param(encoded(review(object=[1])), 400, "request.object must be a map, not a list", id="object is a list"),
-    pytest.param(encoded(review(object="x")), 400, "request.object must be a map, not a string", id="object is text"),
-    pytest.param(encoded(review(operation="UPDATE", oldObject=3)), 400, "oldObject must be a map", id="old a number"),
-    pytest.param(encoded(review(operation="DELETE", oldObject=None)), 400, "oldObject is missing", id="no old one"),
-    pytest.param(encoded(review(operation="PATCH")), 400, 'request.operation is "PATCH"', id="unknown operation"),
-    pytest.param(encoded(review(operation=None)), 400, "request.operation is null", id="no operation"),
-    pytest.param(encoded(review(operation=["CREATE"])), 400, 'request.operation is ["CREATE"]', id="operation a list"),
-    pytest.param(encoded(review(operation={})), 400, "request.operation is {}", id="operation is a map"),
-    pytest.param(encoded(review(resource=[])), 400, "request.resource must be a map, not a list", id="resource a list"),
-    pytest.param(encoded(review(operation="CONNECT")), 400, "judges CREATE, UPDATE", id="not one of ours"),
+    pytest.param(
+        encoded(review(object=[1])),
+        400,
+        "request.object must be a map, not a list",
+        id="object is a list",
+    ),
+    pytest.param(
+        encoded(review(object="x")),
+        400,
+        "request.object must be a map, not a string",
+        id="object is text",
+    ),
+    pytest.param(
+        encoded(review(operation="UPDATE", oldObject=3)),
+        400,
+        "oldObject must be a map",
+        id="old a number",
+    ),
+    pytest.param(
+        encoded(review(operation="DELETE", oldObject=None)),
+        400,
+        "oldObject is missing",
+        id="no old one",
+    ),
+    pytest.param(
+        encoded(review(operation="PATCH")),
+        400,
+        'request.operation is "PATCH"',
+        id="unknown operation",
+    ),
+    pytest.param(
+        encoded(review(operation=None)), 400, "request.operation is null", id="no operation"
+    ),
+    pytest.param(
+        encoded(review(operation=["CREATE"])),
+        400,
+        'request.operation is ["CREATE"]',
+        id="operation a list",
+    ),
+    pytest.param(
+        encoded(review(operation={})), 400, "request.operation is {}", id="operation is a map"
+    ),
+    pytest.param(
+        encoded(review(resource=[])),
+        400,
+        "request.resource must be a map, not a list",
+        id="resource a list",
+    ),
+    pytest.param(
+        encoded(review(operation="CONNECT")), 400, "judges CREATE, UPDATE", id="not one of ours"
+    ),
     pytest.param(encoded(review(kind=[])), 400, "request.kind must be a map", id="kind is a list"),
-    pytest.param(encoded(review(userInfo="me")), 400, "request.userInfo must be a map", id="user is text"),
+    pytest.param(
+        encoded(review(userInfo="me")), 400, "request.userInfo must be a map", id="user is text"
+    ),
     pytest.param(
         encoded(review(kind={"group": "grove.io", "version": "v1alpha1", "kind": "PodClique"})),
         400,
         '"PodClique"',
         id="wrong kind for the path",
     ),
-    pytest.param(encoded(review(subResource="status")), 400, "podgroups/status", id="a subresource we don't judge"),
-    pytest.param(encoded(with_metadata([])), 422, "metadata: Invalid value: []: must be a map", id="metadata a list"),
     pytest.param(
-        encoded(with_metadata({"name": "a", "labels": ["x"]})), 422, "metadata.labels: Invalid", id="labels are a list"
+        encoded(review(subResource="status")),
+        400,
+        "podgroups/status",
+        id="a subresource we don't judge",
+    ),
+    pytest.param(
+        encoded(with_metadata([])),
+        422,
+        "metadata: Invalid value: []: must be a map",
+        id="metadata a list",
+    ),
+    pytest.param(
+        encoded(with_metadata({"name": "a", "labels": ["x"]})),
+        422,
+        "metadata.labels: Invalid",
+        id="labels are a list",
     ),
     pytest.param(
         encoded(with_metadata({"name": "a", "annotations": 1})),
@@ -85,13 +155,30 @@ WITH_UID: list[Any] = [
         "metadata.annotations",
         id="annotations a number",
     ),
-    pytest.param(encoded(with_metadata({"name": "a\n"})), 422, r'metadata.name: Invalid value: "a\n"', id="newline"),
-    pytest.param(encoded(with_metadata({"name": "a\u0000b"})), 422, r"a\u0000b", id="NUL in the name"),
-    pytest.param(encoded(review(object={"spec": []})), 422, "spec: Invalid value: []: must be a map", id="spec a list"),
     pytest.param(
-        encoded(review(object={"spec": {"subGroups": {}}})), 422, "spec.subGroups: Invalid value", id="subGroups a map"
+        encoded(with_metadata({"name": "a\n"})),
+        422,
+        r'metadata.name: Invalid value: "a\n"',
+        id="newline",
     ),
-    pytest.param(encoded(with_metadata({"name": "\ud800"})), 400, "not JSON", id="a lone surrogate"),
+    pytest.param(
+        encoded(with_metadata({"name": "a\u0000b"})), 422, r"a\u0000b", id="NUL in the name"
+    ),
+    pytest.param(
+        encoded(review(object={"spec": []})),
+        422,
+        "spec: Invalid value: []: must be a map",
+        id="spec a list",
+    ),
+    pytest.param(
+        encoded(review(object={"spec": {"subGroups": {}}})),
+        422,
+        "spec.subGroups: Invalid value",
+        id="subGroups a map",
+    ),
+    pytest.param(
+        encoded(with_metadata({"name": "\ud800"})), 400, "not JSON", id="a lone surrogate"
+    ),
     pytest.param(
         encoded(review())[:-1] + b',"deep":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         400,
@@ -110,12 +197,23 @@ WITH_UID: list[Any] = [
         "request.operation is (nested too deeply to be shown)",
         id="a deep operation",
     ),
-    pytest.param(encoded({**review(), **PADDING}), 413, "larger than the limit of 7 MiB", id="more than 7 MiB"),
     pytest.param(
-        encoded(review(object={"spec": [{}] * MAX_VALUES})), 413, "more than 500000 maps, lists", id="maps without end"
+        encoded({**review(), **PADDING}),
+        413,
+        "larger than the limit of 7 MiB",
+        id="more than 7 MiB",
     ),
     pytest.param(
-        encoded(review(object={"spec": [1] * MAX_VALUES})), 413, "more than 500000 maps, lists", id="a list without end"
+        encoded(review(object={"spec": [{}] * MAX_VALUES})),
+        413,
+        "more than 500000 maps, lists",
+        id="maps without end",
+    ),
+    pytest.param(
+        encoded(review(object={"spec": [1] * MAX_VALUES})),
+        413,
+        "more than 500000 maps, lists",
+        id="a list without end",
     ),
 ]
 
@@ -126,8 +224,18 @@ WITHOUT_UID: list[Any] = [
     pytest.param(b"null", 400, "not null", id="null"),
     pytest.param(b"true", 400, "not a boolean", id="a boolean"),
     pytest.param(b"\x00", 400, "not JSON", id="NUL"),
-    pytest.param(encoded({**review(), "request": None}), 400, "request must be a map, not null", id="no request"),
-    pytest.param(encoded({**review(), "request": []}), 400, "request must be a map, not a list", id="request a list"),
+    pytest.param(
+        encoded({**review(), "request": None}),
+        400,
+        "request must be a map, not null",
+        id="no request",
+    ),
+    pytest.param(
+        encoded({**review(), "request": []}),
+        400,
+        "request must be a map, not a list",
+        id="request a list",
+    ),
     pytest.param(encoded(review(uid="")), 400, "request.uid is missing", id="empty uid"),
     pytest.param(encoded(review(uid=7)), 400, "request.uid is missing", id="uid is a number"),
     pytest.param(b"[" * 100_000, 400, "not JSON", id="deep nesting and nothing else"),
@@ -147,7 +255,9 @@ async def test_a_bad_request_with_a_uid_gets_a_review(body: bytes, code: int, me
 
 
 @pytest.mark.parametrize(("body", "code", "message"), WITHOUT_UID)
-async def test_a_bad_request_without_a_uid_gets_a_status(body: bytes, code: int, message: str) -> None:
+async def test_a_bad_request_without_a_uid_gets_a_status(
+    body: bytes, code: int, message: str
+) -> None:
     caller = Caller()
     answer = await post(caller, body)
     assert answer.status_code == code
@@ -183,7 +293,9 @@ async def test_the_largest_objects_that_etcd_stores_may_consist_of_fields() -> N
     stored = load("podgroup.valid")["request"]["object"]
     fields: dict[str, Any] = {f"f:name{number}": {} for number in range(95_000)}
     large = {**stored, "metadata": {**stored["metadata"], "managedFields": [{"fieldsV1": fields}]}}
-    body = json.dumps(review(operation="UPDATE", object=large, oldObject=large), separators=(",", ":")).encode()
+    body = json.dumps(
+        review(operation="UPDATE", object=large, oldObject=large), separators=(",", ":")
+    ).encode()
     assert len(body) > 2 * 1.5 * 1024 * 1024 > FEW_BYTES
     assert (await post(Caller(), body)).json()["response"] == {"uid": UID, "allowed": True}
 
@@ -191,10 +303,20 @@ async def test_the_largest_objects_that_etcd_stores_may_consist_of_fields() -> N
 @pytest.mark.parametrize(
     ("body", "mebibytes"),
     [
-        pytest.param(b"[" + b"{}," * (MAX_BODY // 3 - 1) + b"{}]", 1, id="more maps than a review may have"),
-        pytest.param(b"[" + b"{}," * (MAX_VALUES // 2 - 1) + b"{}]", 32, id="as many maps as a review may have"),
-        pytest.param(b"[" + b'{"":{}},' * (MAX_VALUES // 3 - 1) + b"{}]", 64, id="as many maps with a member"),
-        pytest.param(b"[" + b"1.5," * (MAX_VALUES - 2) + b"1]", 48, id="as many numbers as a review may have"),
+        pytest.param(
+            b"[" + b"{}," * (MAX_BODY // 3 - 1) + b"{}]", 1, id="more maps than a review may have"
+        ),
+        pytest.param(
+            b"[" + b"{}," * (MAX_VALUES // 2 - 1) + b"{}]",
+            32,
+            id="as many maps as a review may have",
+        ),
+        pytest.param(
+            b"[" + b'{"":{}},' * (MAX_VALUES // 3 - 1) + b"{}]", 64, id="as many maps with a member"
+        ),
+        pytest.param(
+            b"[" + b"1.5," * (MAX_VALUES - 2) + b"1]", 48, id="as many numbers as a review may have"
+        ),
     ],
 )
 def test_the_memory_that_reading_a_review_takes_is_bounded(body: bytes, mebibytes: int) -> None:
@@ -256,7 +378,8 @@ async def test_a_caller_that_hangs_up_is_no_verdict() -> None:
 
 async def raw(app: AdmissionApp, pieces: Any, *, hang_up: bool = False) -> list[Any]:
     """The messages that `app` sends for a POST whose body comes in `pieces`."""
-    waiting, last = iter(pieces), None if isinstance(pieces, list) else object()
+    waiting = iter(pieces)
+    last = None if isinstance(pieces, list) else object()
     count = len(pieces) if isinstance(pieces, list) else -1
     given = 0
     sent: list[Any] = []
@@ -268,7 +391,11 @@ async def raw(app: AdmissionApp, pieces: Any, *, hang_up: bool = False) -> list[
             body = next(waiting)
         except StopIteration:
             return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": body, "more_body": hang_up or last is not None or given < count}
+        return {
+            "type": "http.request",
+            "body": body,
+            "more_body": hang_up or last is not None or given < count,
+        }
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -314,13 +441,17 @@ def test_the_deadline_is_the_api_servers_less_a_margin(query: bytes, seconds: fl
 
 def app_with(handler: Callable[[Any], Any]) -> tuple[AdmissionApp, Seen]:
     caller = Caller()
-    route = Route(PATH, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler)
+    route = Route(
+        PATH, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler
+    )
     return AdmissionApp(Exchange({PATH: route}, caller.seen), not_found), caller.seen
 
 
 async def asked(app: AdmissionApp, limit: str) -> Any:
     headers = {"content-type": "application/json"}
-    answer = await ask_both(app, "POST", PATH, content=encoded(review()), headers=headers, params={"timeout": limit})
+    answer = await ask_both(
+        app, "POST", PATH, content=encoded(review()), headers=headers, params={"timeout": limit}
+    )
     return answer.json()["response"]
 
 
@@ -335,7 +466,9 @@ async def test_a_verdict_that_does_not_come_is_a_503_in_time() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_crash_is_a_neutral_500_and_its_trace_is_in_the_log(late: bool, caplog: Any) -> None:
+async def test_a_crash_is_a_neutral_500_and_its_trace_is_in_the_log(
+    late: bool, caplog: Any
+) -> None:
     async def crash_late(_: Any) -> Any:
         raise RuntimeError("the secret is 42")
 

@@ -65,13 +65,24 @@ def test_a_creation_has_no_old_object() -> None:
 @pytest.mark.parametrize(
     ("fields", "name", "namespace"),
     [
-        pytest.param({"name": "a", "namespace": "b", "object": OBJECT}, "a", "b", id="the request says both"),
+        pytest.param(
+            {"name": "a", "namespace": "b", "object": OBJECT}, "a", "b", id="the request says both"
+        ),
         pytest.param({"object": OBJECT}, "of-object", "", id="only the object does"),
         pytest.param({"namespace": "b", "object": OBJECT}, "of-object", "b", id="each says one"),
-        pytest.param({"name": None, "namespace": "", "object": OBJECT}, "of-object", "", id="null and empty"),
-        pytest.param({"object": {"metadata": {"generateName": "a-"}}}, "", "", id="a name that is yet to be made"),
+        pytest.param(
+            {"name": None, "namespace": "", "object": OBJECT}, "of-object", "", id="null and empty"
+        ),
+        pytest.param(
+            {"object": {"metadata": {"generateName": "a-"}}},
+            "",
+            "",
+            id="a name that is yet to be made",
+        ),
         pytest.param({"name": 7, "namespace": ["b"]}, "", "", id="neither is text"),
-        pytest.param({"object": {"metadata": {"name": 7, "namespace": {}}}}, "", "", id="nor in the object"),
+        pytest.param(
+            {"object": {"metadata": {"name": 7, "namespace": {}}}}, "", "", id="nor in the object"
+        ),
         pytest.param({"object": {"metadata": ["name"]}}, "", "", id="metadata is a list"),
     ],
 )
@@ -90,13 +101,19 @@ def test_only_true_is_a_dry_run(given: Any) -> None:
 
 @pytest.mark.parametrize(
     ("metadata", "deleting"),
-    [({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True), ({"deletionTimestamp": None}, False), (None, False)],
+    [
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True),
+        ({"deletionTimestamp": None}, False),
+        (None, False),
+    ],
 )
 def test_an_object_with_a_deletion_timestamp_is_deleting(metadata: Any, deleting: bool) -> None:
     assert read(object={"metadata": metadata}).is_deleting is deleting
 
 
-@pytest.mark.parametrize("user", [{"username": None}, {"username": 7}, {"username": ["admin"]}, {}, None])
+@pytest.mark.parametrize(
+    "user", [{"username": None}, {"username": 7}, {"username": ["admin"]}, {}, None]
+)
 def test_a_user_without_a_name_is_nobody(user: Any) -> None:
     assert read(userInfo=user).username == ""
 
@@ -139,7 +156,11 @@ def status(code: int, reason: str, message: str, **more: Any) -> dict[str, Any]:
 
 
 def causes(*found: FieldError) -> dict[str, Any]:
-    return {"causes": [{"reason": one.reason, "message": one.message, "field": one.field} for one in found]}
+    return {
+        "causes": [
+            {"reason": one.reason, "message": one.message, "field": one.field} for one in found
+        ]
+    }
 
 
 @pytest.mark.parametrize(
@@ -147,7 +168,11 @@ def causes(*found: FieldError) -> dict[str, Any]:
     [
         pytest.param(ALLOWED, {"allowed": True}, id="allowed"),
         pytest.param(judged([]), {"allowed": True}, id="nothing found"),
-        pytest.param(judged([], ["mind"]), {"allowed": True, "warnings": ["mind"]}, id="allowed with a warning"),
+        pytest.param(
+            judged([], ["mind"]),
+            {"allowed": True, "warnings": ["mind"]},
+            id="allowed with a warning",
+        ),
         pytest.param(patched([]), {"allowed": True}, id="nothing to patch: no patch at all"),
         pytest.param(not_allowed("no"), status(403, "Forbidden", "no"), id="not allowed"),
         pytest.param(
@@ -168,24 +193,39 @@ def causes(*found: FieldError) -> dict[str, Any]:
             },
             id="every finding, in order",
         ),
-        pytest.param(unavailable("later"), status(503, "ServiceUnavailable", "later"), id="unavailable"),
+        pytest.param(
+            unavailable("later"), status(503, "ServiceUnavailable", "later"), id="unavailable"
+        ),
         pytest.param(FAILED, status(500, "InternalError", NEUTRAL), id="failed"),
         pytest.param(
             inapplicable(),
-            status(500, "PatchDoesNotApply", "grove-admission made a patch that does not fit the object: a bug"),
+            status(
+                500,
+                "PatchDoesNotApply",
+                "grove-admission made a patch that does not fit the object: a bug",
+            ),
             id="a patch that doesn't fit",
         ),
         pytest.param(bad_request("odd"), status(400, "BadRequest", "odd"), id="bad request"),
-        pytest.param(bad_request("big", 413), status(413, "RequestEntityTooLarge", "big"), id="too large"),
-        pytest.param(bad_request("odd", 415), status(415, "UnsupportedMediaType", "odd"), id="no JSON"),
+        pytest.param(
+            bad_request("big", 413), status(413, "RequestEntityTooLarge", "big"), id="too large"
+        ),
+        pytest.param(
+            bad_request("odd", 415), status(415, "UnsupportedMediaType", "odd"), id="no JSON"
+        ),
     ],
 )
 def test_a_verdict_as_bytes(verdict: Verdict, response: dict[str, Any]) -> None:
-    assert json.loads(encode('u"\\', verdict)) == {**REVIEW, "response": {"uid": 'u"\\', **response}}
+    assert json.loads(encode('u"\\', verdict)) == {
+        **REVIEW,
+        "response": {"uid": 'u"\\', **response},
+    }
 
 
 def test_an_answer_lists_a_hundred_findings_and_says_how_many_there_are_besides() -> None:
-    findings = [FieldError(f"spec.x[{number}]", "FieldValueInvalid", "no") for number in range(12_345)]
+    findings = [
+        FieldError(f"spec.x[{number}]", "FieldValueInvalid", "no") for number in range(12_345)
+    ]
     verdict = judged(findings)
     message = "Too many: 12,245 more findings, from this one on, are not listed"
     last = FieldError("spec.x[100]", "FieldValueTooMany", message)
@@ -226,7 +266,11 @@ def test_outcomes_are_a_small_fixed_set(verdict: Verdict, outcome: str) -> None:
     ("warning", "shown"),
     [
         pytest.param("plain", "plain", id="as it is"),
-        pytest.param("a\r\nX-Header: b\x00", r"a\r\nX-Header: b\u0000", id="no control characters in a header"),
+        pytest.param(
+            "a\r\nX-Header: b\x00",
+            r"a\r\nX-Header: b\u0000",
+            id="no control characters in a header",
+        ),
         pytest.param("x" * 256, "x" * 256, id="as long as may be"),
         pytest.param("x" * 257, "x" * 253 + "...", id="longer"),
     ],

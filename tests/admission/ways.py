@@ -17,7 +17,9 @@ from app.server.handover import ToUvicorn
 async def connecting(app: AdmissionApp) -> AsyncIterator[int]:
     """The port of a server whose connections are ours; those that are open at the end are closed."""
     serving = Serving(app.exchange, ToUvicorn(app))
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(serving), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(serving), "127.0.0.1", 0
+    )
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -30,11 +32,20 @@ async def connecting(app: AdmissionApp) -> AsyncIterator[int]:
 
 async def ask_both(app: AdmissionApp, method: str, path: str, **options: Any) -> httpx.Response:
     """The answer, which is the same on both ways."""
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://server"
+    ) as client:
         over_asgi = await client.request(method, path, **options)
-    async with connecting(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client:
+    async with (
+        connecting(app) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client,
+    ):
         answer = await client.request(method, path, **options)
     assert (answer.status_code, answer.content) == (over_asgi.status_code, over_asgi.content)
-    headers = {name: value for name, value in answer.headers.items() if name not in {"connection", "transfer-encoding"}}
+    headers = {
+        name: value
+        for name, value in answer.headers.items()
+        if name not in {"connection", "transfer-encoding"}
+    }
     assert headers == dict(over_asgi.headers)
     return answer

@@ -31,17 +31,23 @@ clusterTopology:
   levels: {levels}
 authorization: {{authorizedUsers: []}}
 """
-CONFIGURED = read_configuration(TEXT.format(enabled="true", levels="[{domain: rack, key: k/rack}]"), "test")
+CONFIGURED = read_configuration(
+    TEXT.format(enabled="true", levels="[{domain: rack, key: k/rack}]"), "test"
+)
 DISABLED = read_configuration(TEXT.format(enabled="false", levels="[]"), "test")
 UNKNOWN = Configuration().model_copy(
-    update={"cluster_topology": Configuration().cluster_topology.model_copy(update={"enabled": True})}
+    update={
+        "cluster_topology": Configuration().cluster_topology.model_copy(update={"enabled": True})
+    }
 )
 TOPOLOGY = builders.cluster_topology("grove-topology", rack="k/rack")
 NO_LEVEL = (
     'spec.template.topologyConstraint.packDomain: Invalid value: "block": topology level not found in ClusterTopology '
     '"grove-topology", which has: rack'
 )
-BAD_NAME = "invalid subgroup name \"Workers\": must consist of lowercase alphanumeric characters or '-'"
+BAD_NAME = (
+    "invalid subgroup name \"Workers\": must consist of lowercase alphanumeric characters or '-'"
+)
 
 
 def changed(obj: Object, **metadata: Any) -> Object:
@@ -49,7 +55,9 @@ def changed(obj: Object, **metadata: Any) -> Object:
 
 
 def train(**metadata: Any) -> Object:
-    return changed(builders.pod_clique_set("train"), namespace="default", uid="uid-train", **metadata)
+    return changed(
+        builders.pod_clique_set("train"), namespace="default", uid="uid-train", **metadata
+    )
 
 
 def clique(*owners: Object, name: str = "train-0-worker", **spec: Any) -> Object:
@@ -58,15 +66,26 @@ def clique(*owners: Object, name: str = "train-0-worker", **spec: Any) -> Object
 
 
 def reference(owner: Object) -> Object:
-    uid, name = owner["metadata"]["uid"], owner["metadata"]["name"]
-    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name, "uid": uid, "controller": True}
+    uid = owner["metadata"]["uid"]
+    name = owner["metadata"]["name"]
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": name,
+        "uid": uid,
+        "controller": True,
+    }
 
 
 def gang() -> Object:
-    return changed(builders.pod_gang("train-0", builders.labels("train", 0, "train-0")), uid="uid-gang")
+    return changed(
+        builders.pod_gang("train-0", builders.labels("train", 0, "train-0")), uid="uid-gang"
+    )
 
 
-def domain(*owners: Object, age: timedelta = timedelta(hours=1), podgang: str = "train-0") -> Object:
+def domain(
+    *owners: Object, age: timedelta = timedelta(hours=1), podgang: str = "train-0"
+) -> Object:
     created = (datetime.now(UTC) - age).strftime("%Y-%m-%dT%H:%M:%SZ")
     labels = {**builders.labels("train", 0, podgang), "grove.io/mnnvl-managed": "true"}
     return {
@@ -146,16 +165,25 @@ async def test_each_kind_is_judged_by_its_rule_and_all_its_causes_are_told() -> 
         ),
         pytest.param([TOPOLOGY, clique(train())], id="a PodClique whose set is gone"),
         pytest.param(
-            [TOPOLOGY, train(), clique(changed(train(), uid="former"))], id="a PodClique of a former set of that name"
+            [TOPOLOGY, train(), clique(changed(train(), uid="former"))],
+            id="a PodClique of a former set of that name",
         ),
         pytest.param(
-            [TOPOLOGY, train(), gang(), clique(train()), domain(gang())], id="a PodClique whose ComputeDomain is ours"
+            [TOPOLOGY, train(), gang(), clique(train()), domain(gang())],
+            id="a PodClique whose ComputeDomain is ours",
         ),
         pytest.param(
-            [TOPOLOGY, train(), gang(), domain(train(), age=-timedelta(hours=1))], id="what is about to be adopted"
+            [TOPOLOGY, train(), gang(), domain(train(), age=-timedelta(hours=1))],
+            id="what is about to be adopted",
         ),
-        pytest.param([TOPOLOGY, train(), domain(train(), age=-timedelta(hours=1))], id="what waits for its PodGang"),
-        pytest.param([TOPOLOGY, train(), gang(), domain(gang(), podgang="")], id="what only its labels lead to"),
+        pytest.param(
+            [TOPOLOGY, train(), domain(train(), age=-timedelta(hours=1))],
+            id="what waits for its PodGang",
+        ),
+        pytest.param(
+            [TOPOLOGY, train(), gang(), domain(gang(), podgang="")],
+            id="what only its labels lead to",
+        ),
     ],
 )
 async def test_left_in_peace(objects: list[Object]) -> None:
@@ -171,7 +199,9 @@ async def test_left_in_peace(objects: list[Object]) -> None:
             id="not adopted for long",
         ),
         pytest.param(
-            [train(), domain(train())], 'orphaned: PodGang "train-0" does not exist', id="without its PodGang for long"
+            [train(), domain(train())],
+            'orphaned: PodGang "train-0" does not exist',
+            id="without its PodGang for long",
         ),
         pytest.param(
             [domain(age=timedelta(0))],
@@ -185,8 +215,12 @@ async def test_left_in_peace(objects: list[Object]) -> None:
         ),
     ],
 )
-async def test_resources_that_nobody_owns_as_they_should(objects: list[Object], problem: str) -> None:
-    assert await findings(TOPOLOGY, *objects) == [("ComputeDomain", "default/train-0-cd", 0, (problem,))]
+async def test_resources_that_nobody_owns_as_they_should(
+    objects: list[Object], problem: str
+) -> None:
+    assert await findings(TOPOLOGY, *objects) == [
+        ("ComputeDomain", "default/train-0-cd", 0, (problem,))
+    ]
 
 
 async def test_a_foreign_compute_domain_is_what_refuses_the_podclique() -> None:
@@ -194,11 +228,16 @@ async def test_a_foreign_compute_domain_is_what_refuses_the_podclique() -> None:
     foreign["metadata"]["labels"] = {}
     (found,) = await findings(TOPOLOGY, train(), clique(train()), foreign)
     assert found[:3] == ("PodClique", "default/train-0-worker", 403)
-    assert 'ComputeDomain "train-0-cd" exists in namespace default, but was not made for' in found[3][0]
+    assert (
+        'ComputeDomain "train-0-cd" exists in namespace default, but was not made for'
+        in found[3][0]
+    )
 
 
 async def test_constraints_where_topology_support_is_off() -> None:
-    (found,) = await findings(builders.pod_clique_set("lost", domain="rack"), configuration=DISABLED)
+    (found,) = await findings(
+        builders.pod_clique_set("lost", domain="rack"), configuration=DISABLED
+    )
     assert found[3] == (
         "spec.template.topologyConstraint.packDomain: Forbidden: topology support is not enabled in the operator",
     )
@@ -206,7 +245,10 @@ async def test_constraints_where_topology_support_is_off() -> None:
 
 async def test_before_the_first_installation_the_levels_of_the_configuration_count() -> None:
     client = MemoryClient(
-        [builders.pod_clique_set("lost", domain="block"), builders.pod_clique_set("ok", domain="rack")]
+        [
+            builders.pod_clique_set("lost", domain="block"),
+            builders.pod_clique_set("ok", domain="rack"),
+        ]
     )
     auditor = auditing(client, CONFIGURED)
     assert [one.name async for one in auditor.findings(None)] == ["lost"]
@@ -215,11 +257,19 @@ async def test_before_the_first_installation_the_levels_of_the_configuration_cou
 
 
 async def test_without_any_levels_constraints_are_not_judged_but_the_rest_is() -> None:
-    client = MemoryClient([builders.pod_clique_set("x", domain="rack"), builders.pod_group("bad", {"name": "Workers"})])
+    client = MemoryClient(
+        [
+            builders.pod_clique_set("x", domain="rack"),
+            builders.pod_group("bad", {"name": "Workers"}),
+        ]
+    )
     auditor = auditing(client, UNKNOWN)
     assert [one.name async for one in auditor.findings(None)] == ["bad"]
     assert set(auditor.tally.unread) == {"podcliquesets.grove.io", "podgangs.scheduler.grove.io"}
-    assert 'ClusterTopology "grove-topology" does not exist yet' in auditor.tally.unread["podcliquesets.grove.io"]
+    assert (
+        'ClusterTopology "grove-topology" does not exist yet'
+        in auditor.tally.unread["podcliquesets.grove.io"]
+    )
     assert auditor.tally.exit_code == 2
 
 
@@ -229,7 +279,11 @@ async def test_without_any_levels_constraints_are_not_judged_but_the_rest_is() -
         pytest.param(kinds.POD_GROUP, {"podgroups.scheduling.run.ai"}, id="PodGroups"),
         pytest.param(
             kinds.COMPUTE_DOMAIN,
-            {"computedomains.resource.nvidia.com", "podcliques.grove.io", "podgangs.scheduler.grove.io"},
+            {
+                "computedomains.resource.nvidia.com",
+                "podcliques.grove.io",
+                "podgangs.scheduler.grove.io",
+            },
             id="ComputeDomains, and what is judged by them",
         ),
         pytest.param(
@@ -244,8 +298,18 @@ async def test_without_any_levels_constraints_are_not_judged_but_the_rest_is() -
         ),
     ],
 )
-async def test_what_may_not_be_read_is_said_and_the_rest_is_audited(forbidden: Resource, unread: set[str]) -> None:
-    client = MemoryClient([TOPOLOGY, builders.pod_clique_set("lost", domain="block"), train(), clique(train()), gang()])
+async def test_what_may_not_be_read_is_said_and_the_rest_is_audited(
+    forbidden: Resource, unread: set[str]
+) -> None:
+    client = MemoryClient(
+        [
+            TOPOLOGY,
+            builders.pod_clique_set("lost", domain="block"),
+            train(),
+            clique(train()),
+            gang(),
+        ]
+    )
     no = Forbidden(f"cannot list {forbidden}", code=403, reason="Forbidden")
     client.fail_next("list", forbidden, no, times=10)
     auditor = auditing(client, CONFIGURED)
@@ -256,7 +320,9 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_audited(forbidden: R
 
 
 async def test_what_is_not_installed_is_said_and_no_error() -> None:
-    client = MemoryClient([builders.pod_group("fine", {"name": "workers"})], served={POD_GROUP: "v2alpha2"})
+    client = MemoryClient(
+        [builders.pod_group("fine", {"name": "workers"})], served={POD_GROUP: "v2alpha2"}
+    )
     auditor = auditing(client, CONFIGURED)
     assert [one async for one in auditor.findings(None)] == []
     assert auditor.tally.absent == [
@@ -288,14 +354,19 @@ async def test_what_cannot_be_decided_is_no_finding_but_is_told() -> None:
 
 
 @pytest.mark.parametrize("resource", JUDGED, ids=lambda one: one.kind)
-def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(resource: Resource) -> None:
+def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(
+    resource: Resource,
+) -> None:
     assert "until then" in remedy_for(resource.kind, 422)
 
 
 def test_a_finding_as_text() -> None:
     one = Finding("PodGroup", "ns", "bad", 422, ("a: wrong", "b: wrong"), "Mend it.")
     assert one.text() == "PodGroup ns/bad (422)\n    a: wrong\n    b: wrong\n    remedy: Mend it."
-    assert Finding("ComputeDomain", "", "x", 0, ("y",), "Z.").text() == "ComputeDomain x\n    y\n    remedy: Z."
+    assert (
+        Finding("ComputeDomain", "", "x", 0, ("y",), "Z.").text()
+        == "ComputeDomain x\n    y\n    remedy: Z."
+    )
 
 
 async def test_the_report_in_json_is_a_line_for_each_finding_and_the_summary(capsys: Any) -> None:
@@ -341,7 +412,9 @@ def todays(*objects: Any) -> MemoryClient:
     """A cluster that serves both topology APIs, with what the real operator was recorded with."""
     recorded = operator_cluster("grove-fcc3b3bb")
     held = [obj for resource in recorded.client.served for obj in recorded.client.objects(resource)]
-    return MemoryClient([*held, *objects], served={resource: resource.versions[0] for resource in kinds.ALL})
+    return MemoryClient(
+        [*held, *objects], served={resource: resource.versions[0] for resource in kinds.ALL}
+    )
 
 
 async def found_in(client: MemoryClient, capsys: Any) -> dict[str, list[str]]:
@@ -377,7 +450,10 @@ async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
 
 
 async def test_podgangs_as_grove_writes_them_have_no_findings(capsys: Any) -> None:
-    gangs = [load(f"grove-fcc3b3bb/podgang.create-{name}")["request"]["object"] for name in ("base", "scaled")]
+    gangs = [
+        load(f"grove-fcc3b3bb/podgang.create-{name}")["request"]["object"]
+        for name in ("base", "scaled")
+    ]
     problems = await found_in(todays(*gangs), capsys)
     assert [name for name in problems if name.startswith("PodGang")] == []
 
@@ -385,8 +461,16 @@ async def test_podgangs_as_grove_writes_them_have_no_findings(capsys: Any) -> No
 async def test_claims_that_can_never_be_allocated(capsys: Any) -> None:
     """Their PodGang owns them, and NVIDIA's own DeviceClasses are the only ones."""
     labels = {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true"}
-    owner = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": "train-0", "controller": True}
-    gang = {**builders.pod_gang("train-0", builders.gang_labels("train")), "apiVersion": "scheduler.grove.io/v1alpha1"}
+    owner = {
+        "apiVersion": "scheduler.grove.io/v1alpha1",
+        "kind": "PodGang",
+        "name": "train-0",
+        "controller": True,
+    }
+    gang = {
+        **builders.pod_gang("train-0", builders.gang_labels("train")),
+        "apiVersion": "scheduler.grove.io/v1alpha1",
+    }
     gang["metadata"] |= {"namespace": "ml", "uid": "g"}
     requests = [{"name": "mnnvl", "exactly": {"deviceClassName": "compute-domain.nvidia.com"}}]
     waiting = {

@@ -38,7 +38,8 @@ def test_without_a_total_there_is_no_bar() -> None:
 
 
 def test_elsewhere_a_line_every_five_seconds() -> None:
-    stream, clock = io.StringIO(), Clock()
+    stream = io.StringIO()
+    clock = Clock()
     progress = Progress(stream, clock)
     for clock.now, done in ((4.9, 500), (5.0, 1000), (9.9, 1500), (10.0, 2000)):
         progress.show("PodGroup", done, 3000 - done)

@@ -1,4 +1,6 @@
-"""A cluster in memory with both webhook configurations, replicas over it, and clocks that are moved by hand."""
+"""A cluster in memory with both webhook configurations, replicas over it, and clocks that are moved
+by hand.
+"""
 
 import base64
 from collections.abc import Iterator
@@ -21,7 +23,8 @@ WANTED = Certificates()
 TERMS = Terms()
 NAMES = ("grove-admission.grove-system.svc", "localhost", "127.0.0.1", "::1")
 NAME = NAMES[0]
-LEAF_RENEWAL, CA_RENEWAL = timedelta(days=60), timedelta(days=244)
+LEAF_RENEWAL = timedelta(days=60)
+CA_RENEWAL = timedelta(days=244)
 OURS = {"namespace": "grove-system", "name": "grove-admission", "path": "/x", "port": 443}
 THEIRS = {"namespace": "other", "name": "webhook", "path": "/y", "port": 443}
 
@@ -30,10 +33,12 @@ class Clock:
     """Wall clock and monotonic clock, moved by hand."""
 
     def __init__(self) -> None:
-        self.now, self.seconds = START, 0.0
+        self.now = START
+        self.seconds = 0.0
 
     def pass_by(self, time: timedelta) -> None:
-        self.now, self.seconds = self.now + time, self.seconds + time.total_seconds()
+        self.now = self.now + time
+        self.seconds = self.seconds + time.total_seconds()
 
 
 def configuration(kind: str, **annotations: str) -> Object:
@@ -59,9 +64,14 @@ class Cluster:
         self.client = MemoryClient([configuration(kind) for kind in kinds])
 
     def replica(self, client: Client | None = None) -> CertificateReconciler:
-        clock, certificate = self.clock, ServingCertificate()
+        clock = self.clock
+        certificate = ServingCertificate()
         return CertificateReconciler(
-            client or self.client, WANTED, certificate, now=lambda: clock.now, clock=lambda: clock.seconds
+            client or self.client,
+            WANTED,
+            certificate,
+            now=lambda: clock.now,
+            clock=lambda: clock.seconds,
         )
 
     def secret(self) -> Object:
@@ -78,7 +88,11 @@ class Cluster:
 
     def bundles(self) -> set[str]:
         """The different caBundles of our webhooks."""
-        return {one["clientConfig"].get("caBundle", "") for one in self.webhooks() if one["name"] != "c.theirs"}
+        return {
+            one["clientConfig"].get("caBundle", "")
+            for one in self.webhooks()
+            if one["name"] != "c.theirs"
+        }
 
     def is_published(self) -> bool:
         return self.bundles() == {base64.b64encode(self.held().bundle_pem).decode()}
@@ -87,10 +101,14 @@ class Cluster:
         (found,) = self.client.objects(resource)
         for one in found["webhooks"]:
             one["clientConfig"]["caBundle"] = bundle
-        await self.client.patch(resource, WANTED.webhook_configurations, {"webhooks": found["webhooks"]})
+        await self.client.patch(
+            resource, WANTED.webhook_configurations, {"webhooks": found["webhooks"]}
+        )
 
     async def put(self, held: Holdings) -> None:
-        await self.client.patch(SECRET, WANTED.secret_name, {"data": written_holdings(held)}, WANTED.namespace)
+        await self.client.patch(
+            SECRET, WANTED.secret_name, {"data": written_holdings(held)}, WANTED.namespace
+        )
 
     def accepts(self, replica: CertificateReconciler) -> bool:
         """Whether a client of each of our webhooks accepts what `replica` shows."""
@@ -98,7 +116,10 @@ class Cluster:
         if replica.certificate.info is None:
             return False
         pair = self.pairs[replica.certificate.info.fingerprint]
-        return not any(check_pair(pair, base64.b64decode(bundle), (NAME,), self.clock.now) for bundle in self.bundles())
+        return not any(
+            check_pair(pair, base64.b64decode(bundle), (NAME,), self.clock.now)
+            for bundle in self.bundles()
+        )
 
     def remember(self) -> None:
         """A replica shows no more than the fingerprint of what it once found in the Secret."""

@@ -35,7 +35,9 @@ def encoded(pem: bytes) -> str:
         pytest.param([], [], id="no webhooks"),
         pytest.param([webhook(SERVICE, encoded(CA + OTHER))], [{CA, OTHER}], id="two CAs"),
         pytest.param([webhook(None, encoded(CA))], [{CA}], id="at a URL"),
-        pytest.param([webhook(("ns", "theirs"), encoded(CA)), webhook(("x", "ours"))], [], id="another's"),
+        pytest.param(
+            [webhook(("ns", "theirs"), encoded(CA)), webhook(("x", "ours"))], [], id="another's"
+        ),
         pytest.param([webhook(SERVICE)], [set()], id="no bundle"),
         pytest.param([webhook(SERVICE, "%")], [set()], id="not base64"),
         pytest.param([webhook(SERVICE, encoded(b"x"))], [set()], id="not PEM"),
@@ -49,7 +51,11 @@ def test_what_is_trusted(webhooks: list[dict[str, Any]], expected: list[set[byte
 def test_only_ours_are_written_and_the_given_object_stays_as_it_is() -> None:
     given = configuration(webhook(SERVICE, "x"), webhook(("ns", "theirs"), "y"), webhook(None))
     written = with_ca_bundle(given, SERVICE, CA)
-    assert written == [webhook(SERVICE, encoded(CA)), webhook(("ns", "theirs"), "y"), webhook(None, encoded(CA))]
+    assert written == [
+        webhook(SERVICE, encoded(CA)),
+        webhook(("ns", "theirs"), "y"),
+        webhook(None, encoded(CA)),
+    ]
     assert given["webhooks"][0] == webhook(SERVICE, "x")
 
 
@@ -62,9 +68,15 @@ def test_no_webhooks_are_no_webhooks() -> None:
     [
         pytest.param({}, None, id="none"),
         pytest.param({"cert-manager.io/issuer": "x"}, None, id="another one"),
-        pytest.param({"cert-manager.io/inject-ca-from": "a/b"}, "cert-manager.io/inject-ca-from", id="a Certificate"),
         pytest.param(
-            {"cert-manager.io/inject-ca-from-secret": "a/b"}, "cert-manager.io/inject-ca-from-secret", id="a Secret"
+            {"cert-manager.io/inject-ca-from": "a/b"},
+            "cert-manager.io/inject-ca-from",
+            id="a Certificate",
+        ),
+        pytest.param(
+            {"cert-manager.io/inject-ca-from-secret": "a/b"},
+            "cert-manager.io/inject-ca-from-secret",
+            id="a Secret",
         ),
     ],
 )

@@ -49,18 +49,48 @@ def make_the_leaf_its_own_ca(directory: Path) -> None:
         pytest.param(None, NAMES, NOW, (), id="a second start keeps all"),
         pytest.param(None, ["localhost"], NOW, (), id="fewer names keep all"),
         pytest.param(None, NAMES, NOW + 357 * DAY, (), id="a leaf with more than 7 days is kept"),
-        pytest.param(None, NAMES, NOW + 359 * DAY, ("tls.crt", "tls.key"), id="a leaf with 6 days is made anew"),
-        pytest.param(None, NAMES, NOW + 3644 * DAY, FILES, id="all is made anew when the CA has 6 days"),
-        pytest.param(None, NAMES, NOW - DAY, FILES, id="all is made anew when it is of the future"),
-        pytest.param(None, [*NAMES, "grove.svc"], NOW, ("tls.crt", "tls.key"), id="a new name makes a new leaf"),
         pytest.param(
-            lambda d: rewrite(d, "tls.key", b"garbage"), NAMES, NOW, ("tls.crt", "tls.key"), id="a broken leaf key"
+            None,
+            NAMES,
+            NOW + 359 * DAY,
+            ("tls.crt", "tls.key"),
+            id="a leaf with 6 days is made anew",
         ),
-        pytest.param(lambda d: (d / "tls.crt").unlink(), NAMES, NOW, ("tls.crt", "tls.key"), id="a missing leaf"),
-        pytest.param(lambda d: rewrite(d, "ca.key", b"garbage"), NAMES, NOW, FILES, id="a broken CA key"),
+        pytest.param(
+            None, NAMES, NOW + 3644 * DAY, FILES, id="all is made anew when the CA has 6 days"
+        ),
+        pytest.param(None, NAMES, NOW - DAY, FILES, id="all is made anew when it is of the future"),
+        pytest.param(
+            None,
+            [*NAMES, "grove.svc"],
+            NOW,
+            ("tls.crt", "tls.key"),
+            id="a new name makes a new leaf",
+        ),
+        pytest.param(
+            lambda d: rewrite(d, "tls.key", b"garbage"),
+            NAMES,
+            NOW,
+            ("tls.crt", "tls.key"),
+            id="a broken leaf key",
+        ),
+        pytest.param(
+            lambda d: (d / "tls.crt").unlink(),
+            NAMES,
+            NOW,
+            ("tls.crt", "tls.key"),
+            id="a missing leaf",
+        ),
+        pytest.param(
+            lambda d: rewrite(d, "ca.key", b"garbage"), NAMES, NOW, FILES, id="a broken CA key"
+        ),
         pytest.param(lambda d: (d / "ca.crt").unlink(), NAMES, NOW, FILES, id="a missing CA"),
         pytest.param(
-            lambda d: rewrite(d, "ca.key", make_ca("x", NOW, NOW + DAY).key_pem), NAMES, NOW, FILES, id="another CA key"
+            lambda d: rewrite(d, "ca.key", make_ca("x", NOW, NOW + DAY).key_pem),
+            NAMES,
+            NOW,
+            FILES,
+            id="another CA key",
         ),
         pytest.param(
             make_the_leaf_its_own_ca,

@@ -30,12 +30,19 @@ def rsa_key() -> bytes:
 
 
 def with_undecodable_issuer(pem: bytes) -> bytes:
-    """The certificate with an issuer that is not UTF-8. In DER, the issuer comes before the subject."""
-    der = ssl.PEM_cert_to_DER_cert(pem.decode()).replace(b"grove-admission CA", b"\xffrove-admission CA", 1)
+    """The certificate with an issuer that is not UTF-8.
+
+    In DER, the issuer comes before the subject.
+    """
+    der = ssl.PEM_cert_to_DER_cert(pem.decode()).replace(
+        b"grove-admission CA", b"\xffrove-admission CA", 1
+    )
     return ssl.DER_cert_to_PEM_cert(der).encode()
 
 
-@pytest.mark.parametrize("held", [FIRST, SECOND], ids=["one CA", "a new CA beside the one that signed"])
+@pytest.mark.parametrize(
+    "held", [FIRST, SECOND], ids=["one CA", "a new CA beside the one that signed"]
+)
 def test_what_is_written_can_be_read(held: Holdings) -> None:
     assert read_holdings(written_holdings(held)) == held
 
@@ -67,13 +74,23 @@ def test_what_has_expired_is_read_all_the_same() -> None:
         pytest.param({"tls.crt": "%%%"}, "tls.crt is not base64", id="not base64"),
         pytest.param({"ca.crt": encoded(b"x")}, "ca.crt can't be read", id="no bundle"),
         pytest.param(
-            {"ca.crt": encoded(with_undecodable_issuer(FIRST.ca.cert_pem))}, "ca.crt can't be read", id="a damaged CA"
+            {"ca.crt": encoded(with_undecodable_issuer(FIRST.ca.cert_pem))},
+            "ca.crt can't be read",
+            id="a damaged CA",
         ),
         pytest.param({"tls.crt": encoded(b"x")}, "tls.crt can't be read", id="no certificate"),
         pytest.param({"tls.crt": ""}, "tls.crt can't be read", id="an empty certificate"),
-        pytest.param({"tls.key": encoded(OTHER.leaf.key_pem)}, "key doesn't belong", id="a mismatched pair"),
-        pytest.param({"ca.key": encoded(OTHER.ca.key_pem)}, "CA: the private key doesn't belong", id="another CA key"),
-        pytest.param({"ca.key": encoded(b"x")}, "CA: the private key can't be read", id="no CA key"),
+        pytest.param(
+            {"tls.key": encoded(OTHER.leaf.key_pem)}, "key doesn't belong", id="a mismatched pair"
+        ),
+        pytest.param(
+            {"ca.key": encoded(OTHER.ca.key_pem)},
+            "CA: the private key doesn't belong",
+            id="another CA key",
+        ),
+        pytest.param(
+            {"ca.key": encoded(b"x")}, "CA: the private key can't be read", id="no CA key"
+        ),
         pytest.param(
             {"ca.crt": encoded(FIRST.leaf.cert_pem), "ca.key": encoded(FIRST.leaf.key_pem)},
             "not that of a CA",

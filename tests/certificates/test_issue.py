@@ -5,7 +5,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -55,7 +60,9 @@ def test_times_in_another_zone_mean_the_same_instant() -> None:
     assert (info.not_before, info.not_after) == (BEGIN, END)
 
 
-@pytest.mark.parametrize("pem", [b"", b"nonsense", LEAF.key_pem], ids=["empty", "nonsense", "a key"])
+@pytest.mark.parametrize(
+    "pem", [b"", b"nonsense", LEAF.key_pem], ids=["empty", "nonsense", "a key"]
+)
 def test_inspect_raises_where_there_is_no_certificate(pem: bytes) -> None:
     with pytest.raises(ValueError, match="PEM"):
         inspect(pem)
@@ -79,7 +86,9 @@ def test_make_leaf_refuses(names: list[str], end: datetime, message: str) -> Non
     ("names", "subject"),
     [
         pytest.param(["a.svc"], "CN=a.svc", id="the first name"),
-        pytest.param([f"{'a' * 63}.svc", "a.svc"], "CN=a.svc", id="the first that has at most 64 characters"),
+        pytest.param(
+            [f"{'a' * 63}.svc", "a.svc"], "CN=a.svc", id="the first that has at most 64 characters"
+        ),
         pytest.param([f"{'a' * 63}.svc"], "CN=grove-admission", id="our own where none has"),
     ],
 )
@@ -90,7 +99,11 @@ def test_common_name_is(names: list[str], subject: str) -> None:
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        pytest.param(["a.svc", "10.0.0.1", "localhost", "::1"], ("a.svc", "localhost", "10.0.0.1", "::1"), id="both"),
+        pytest.param(
+            ["a.svc", "10.0.0.1", "localhost", "::1"],
+            ("a.svc", "localhost", "10.0.0.1", "::1"),
+            id="both",
+        ),
         pytest.param(["10.0.0.1"], ("10.0.0.1",), id="an address alone"),
     ],
 )
@@ -104,7 +117,9 @@ def test_a_certificate_is_renewed_after_two_thirds_of_its_life() -> None:
 
 
 def _intermediate_chain() -> Pair:
-    """A leaf under an intermediate CA under CA, the intermediate in the file, as cert-manager writes it."""
+    """A leaf under an intermediate CA under CA, the intermediate in the file, as cert-manager
+    writes it.
+    """
     root = x509.load_pem_x509_certificate(CA.cert_pem)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "intermediate")])
     middle = make_ca("intermediate", BEGIN, END)
@@ -134,7 +149,9 @@ def _rsa_pair(purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH) 
     """Somebody else's kind of certificate: RSA, self-signed."""
     key = rsa.generate_private_key(65537, 2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a.svc")])
-    builder = _base(name, name, key.public_key()).add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+    builder = _base(name, name, key.public_key()).add_extension(
+        x509.ExtendedKeyUsage([purpose]), critical=False
+    )
     certificate = builder.sign(key, hashes.SHA256())
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     return Pair(certificate.public_bytes(Encoding.PEM), pem)
@@ -142,7 +159,10 @@ def _rsa_pair(purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH) 
 
 def _encrypted(pair: Pair) -> Pair:
     key = load_key(pair.key_pem, None)
-    return Pair(pair.cert_pem, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+    return Pair(
+        pair.cert_pem,
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")),
+    )
 
 
 NOT_SIGNED = "the certificate is not signed by a CA of the bundle that is valid now"
@@ -152,21 +172,40 @@ FOREIGN_KEY = "the private key doesn't belong to the certificate"
 @pytest.mark.parametrize(
     ("make", "bundle", "names", "now", "expected"),
     [
-        pytest.param(lambda: LEAF, CA.cert_pem, ["grove-admission.grove.svc"], NOW, [], id="a good pair"),
-        pytest.param(lambda: LEAF, None, ["GROVE-admission.grove.svc"], NOW, [], id="names in any case"),
         pytest.param(
-            lambda: LEAF, None, ["a.example.com", "0:0::1", "127.0.0.1"], NOW, [], id="wildcard and addresses"
+            lambda: LEAF, CA.cert_pem, ["grove-admission.grove.svc"], NOW, [], id="a good pair"
+        ),
+        pytest.param(
+            lambda: LEAF, None, ["GROVE-admission.grove.svc"], NOW, [], id="names in any case"
+        ),
+        pytest.param(
+            lambda: LEAF,
+            None,
+            ["a.example.com", "0:0::1", "127.0.0.1"],
+            NOW,
+            [],
+            id="wildcard and addresses",
         ),
         pytest.param(
             lambda: LEAF,
             None,
             ["a.b.example.com", "example.com", "10.0.0.1"],
             NOW,
-            [f"the certificate doesn't cover '{name}'" for name in ("a.b.example.com", "example.com", "10.0.0.1")],
+            [
+                f"the certificate doesn't cover '{name}'"
+                for name in ("a.b.example.com", "example.com", "10.0.0.1")
+            ],
             id="every name that is missing",
         ),
         pytest.param(lambda: LEAF, OTHER_CA.cert_pem, [], NOW, [NOT_SIGNED], id="another CA"),
-        pytest.param(lambda: LEAF, SAME_NAME_CA.cert_pem, [], NOW, [NOT_SIGNED], id="another CA of the same name"),
+        pytest.param(
+            lambda: LEAF,
+            SAME_NAME_CA.cert_pem,
+            [],
+            NOW,
+            [NOT_SIGNED],
+            id="another CA of the same name",
+        ),
         pytest.param(
             lambda: LEAF,
             SAME_NAME_CA.cert_pem + CA.cert_pem,
@@ -175,7 +214,9 @@ FOREIGN_KEY = "the private key doesn't belong to the certificate"
             [],
             id="old and new CA of one name in the bundle",
         ),
-        pytest.param(lambda: LEAF, LEAF.cert_pem, [], NOW, [NOT_SIGNED], id="a bundle without a CA"),
+        pytest.param(
+            lambda: LEAF, LEAF.cert_pem, [], NOW, [NOT_SIGNED], id="a bundle without a CA"
+        ),
         pytest.param(
             lambda: make_leaf(EXPIRED_CA, ["a.svc"], BEGIN, NOW - DAY),
             EXPIRED_CA.cert_pem,
@@ -184,10 +225,21 @@ FOREIGN_KEY = "the private key doesn't belong to the certificate"
             ["the certificate expired at 2026-05-31T00:00:00+00:00", NOT_SIGNED],
             id="leaf and CA expired",
         ),
-        pytest.param(_intermediate_chain, CA.cert_pem, ["a.svc"], NOW, [], id="a chain with an intermediate"),
-        pytest.param(_intermediate_chain, OTHER_CA.cert_pem, [], NOW, [NOT_SIGNED], id="a chain to another root"),
+        pytest.param(
+            _intermediate_chain, CA.cert_pem, ["a.svc"], NOW, [], id="a chain with an intermediate"
+        ),
+        pytest.param(
+            _intermediate_chain,
+            OTHER_CA.cert_pem,
+            [],
+            NOW,
+            [NOT_SIGNED],
+            id="a chain to another root",
+        ),
         pytest.param(lambda: CA, CA.cert_pem, [], NOW, [], id="a CA itself"),
-        pytest.param(_rsa_pair, None, [], NOW, [], id="an RSA pair without alternative names, no name asked"),
+        pytest.param(
+            _rsa_pair, None, [], NOW, [], id="an RSA pair without alternative names, no name asked"
+        ),
         pytest.param(
             lambda: _rsa_pair(ExtendedKeyUsageOID.CLIENT_AUTH),
             None,
@@ -200,9 +252,21 @@ FOREIGN_KEY = "the private key doesn't belong to the certificate"
             id="a client's certificate, with only a common name",
         ),
         pytest.param(
-            lambda: Pair(LEAF.cert_pem, OTHER_LEAF.key_pem), None, [], NOW, [FOREIGN_KEY], id="another EC key"
+            lambda: Pair(LEAF.cert_pem, OTHER_LEAF.key_pem),
+            None,
+            [],
+            NOW,
+            [FOREIGN_KEY],
+            id="another EC key",
         ),
-        pytest.param(lambda: Pair(LEAF.cert_pem, _rsa_pair().key_pem), None, [], NOW, [FOREIGN_KEY], id="an RSA key"),
+        pytest.param(
+            lambda: Pair(LEAF.cert_pem, _rsa_pair().key_pem),
+            None,
+            [],
+            NOW,
+            [FOREIGN_KEY],
+            id="an RSA key",
+        ),
         pytest.param(
             lambda: LEAF,
             None,
@@ -227,7 +291,11 @@ FOREIGN_KEY = "the private key doesn't belong to the certificate"
     ],
 )
 def test_check_pair(
-    make: Callable[[], Pair], bundle: bytes | None, names: list[str], now: datetime, expected: list[str]
+    make: Callable[[], Pair],
+    bundle: bytes | None,
+    names: list[str],
+    now: datetime,
+    expected: list[str],
 ) -> None:
     assert check_pair(make(), bundle, names, now) == expected
 
@@ -235,13 +303,19 @@ def test_check_pair(
 @pytest.mark.parametrize(
     ("pair", "bundle", "finding"),
     [
-        pytest.param(Pair(b"x", LEAF.key_pem), None, "the certificate can't be read", id="certificate"),
+        pytest.param(
+            Pair(b"x", LEAF.key_pem), None, "the certificate can't be read", id="certificate"
+        ),
         pytest.param(Pair(LEAF.cert_pem, b"x"), None, "the private key can't be read", id="key"),
-        pytest.param(_encrypted(LEAF), None, "the private key can't be read: Password", id="encrypted key"),
+        pytest.param(
+            _encrypted(LEAF), None, "the private key can't be read: Password", id="encrypted key"
+        ),
         pytest.param(LEAF, b"x", "the CA bundle can't be read", id="bundle"),
     ],
 )
-def test_check_pair_says_what_it_cannot_read(pair: Pair, bundle: bytes | None, finding: str) -> None:
+def test_check_pair_says_what_it_cannot_read(
+    pair: Pair, bundle: bytes | None, finding: str
+) -> None:
     findings = check_pair(pair, bundle, [], NOW)
     assert len(findings) == 1
     assert findings[0].startswith(finding)

@@ -46,7 +46,11 @@ async def test_the_first_replica_makes_everything_and_shows_it(cluster: Cluster)
     held = cluster.held()
     assert cluster.is_published()
     assert cluster.accepts(replica)
-    assert (shown(replica), replica.healthy(), replica.not_after) == (fingerprint(held), True, START + TERMS.leaf_life)
+    assert (shown(replica), replica.healthy(), replica.not_after) == (
+        fingerprint(held),
+        True,
+        START + TERMS.leaf_life,
+    )
     assert (replica.ca_not_after, replica.ca_bundle()) == (START + TERMS.ca_life, held.bundle_pem)
     assert (replica.rotations, replica.failures, replica.last_error) == (Counter(issue=1), 0, None)
     secret = cluster.secret()
@@ -68,14 +72,18 @@ async def test_webhooks_of_others_and_all_other_fields_stay_as_they_are(cluster:
 async def test_a_look_at_what_is_in_step_writes_nothing(cluster: Cluster) -> None:
     (replica,) = await running(cluster)
     before = cluster.client.writes()
-    assert await settle(replica) == WANTED.settle_seconds  # only then has the CA been trusted for long enough
+    # only then has the CA been trusted for long enough
+    assert await settle(replica) == WANTED.settle_seconds
     cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
     assert await settle(replica) == LOOK_SECONDS
     assert cluster.client.writes() == before
 
 
-async def test_of_two_replicas_that_start_at_once_one_makes_the_secret_and_both_use_it(cluster: Cluster) -> None:
-    first, second = cluster.replica(), cluster.replica()
+async def test_of_two_replicas_that_start_at_once_one_makes_the_secret_and_both_use_it(
+    cluster: Cluster,
+) -> None:
+    first = cluster.replica()
+    second = cluster.replica()
     await asyncio.gather(settle(first), settle(second))
     assert first.rotations + second.rotations == Counter(issue=1)
     assert shown(first) == shown(second) == fingerprint(cluster.held())
@@ -101,7 +109,9 @@ async def test_a_leaf_is_renewed_without_a_change_of_trust(cluster: Cluster) -> 
     assert [shown(one) for one in replicas] == [fingerprint(after)] * 2
 
 
-async def test_a_new_ca_is_published_then_trusted_for_a_while_and_only_then_signs(cluster: Cluster) -> None:
+async def test_a_new_ca_is_published_then_trusted_for_a_while_and_only_then_signs(
+    cluster: Cluster,
+) -> None:
     first, second = await running(cluster, 2)
     await rotate_ca(cluster, first, second)
     announced = cluster.held()
@@ -120,7 +130,9 @@ async def test_a_new_ca_is_published_then_trusted_for_a_while_and_only_then_sign
     assert cluster.accepts(second)  # it has not looked since
 
 
-async def test_a_replica_that_lags_waits_until_it_has_seen_the_trust_for_long_enough(cluster: Cluster) -> None:
+async def test_a_replica_that_lags_waits_until_it_has_seen_the_trust_for_long_enough(
+    cluster: Cluster,
+) -> None:
     first, second = await running(cluster, 2)
     await rotate_ca(cluster, first)
     await settle(second)
@@ -145,10 +157,17 @@ async def test_the_old_ca_goes_when_it_has_expired(cluster: Cluster) -> None:
     assert cluster.accepts(replica)
 
 
-@pytest.mark.parametrize("resource", [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS], ids=lambda one: one.kind)
+@pytest.mark.parametrize(
+    "resource", [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS], ids=lambda one: one.kind
+)
 @pytest.mark.parametrize(
     "bundle",
-    ["", "Z2FyYmFnZQ==", "%%%", base64.b64encode(make_ca("evil", START, START + DAY).cert_pem).decode()],
+    [
+        "",
+        "Z2FyYmFnZQ==",
+        "%%%",
+        base64.b64encode(make_ca("evil", START, START + DAY).cert_pem).decode(),
+    ],
     ids=["empty", "no certificate", "not base64", "another CA"],
 )
 async def test_a_ca_bundle_changed_by_somebody_is_written_again(
@@ -162,13 +181,21 @@ async def test_a_ca_bundle_changed_by_somebody_is_written_again(
     assert cluster.held() == before
 
 
-async def test_somebody_who_keeps_changing_it_is_reported_and_not_fought_for_ever(cluster: Cluster) -> None:
+async def test_somebody_who_keeps_changing_it_is_reported_and_not_fought_for_ever(
+    cluster: Cluster,
+) -> None:
     (replica,) = await running(cluster)
     for _ in range(10):
         await cluster.tamper(MUTATING_WEBHOOKS, "")
         await settle(replica)
-    assert len([call for call in cluster.client.writes() if call.resource == MUTATING_WEBHOOKS]) == 10 + 5
-    assert replica.last_error == "somebody keeps changing the caBundle of MutatingWebhookConfiguration grove-admission"
+    assert (
+        len([call for call in cluster.client.writes() if call.resource == MUTATING_WEBHOOKS])
+        == 10 + 5
+    )
+    assert (
+        replica.last_error
+        == "somebody keeps changing the caBundle of MutatingWebhookConfiguration grove-admission"
+    )
     cluster.clock.pass_by(timedelta(seconds=10))
     await settle(replica)
     assert cluster.is_published()
@@ -186,9 +213,12 @@ async def test_a_change_of_trust_between_the_steps_begins_the_wait_anew(cluster:
 
 
 async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster) -> None:
-    annotations = {"metadata": {"annotations": {"cert-manager.io/inject-ca-from": "grove-system/ours"}}}
+    annotations = {
+        "metadata": {"annotations": {"cert-manager.io/inject-ca-from": "grove-system/ours"}}
+    }
     await cluster.client.patch(MUTATING_WEBHOOKS, WANTED.webhook_configurations, annotations)
-    replica, before = cluster.replica(), cluster.client.objects(MUTATING_WEBHOOKS)
+    replica = cluster.replica()
+    before = cluster.client.objects(MUTATING_WEBHOOKS)
     assert await settle(replica) == RETRY_SECONDS
     assert replica.last_error == (
         "MutatingWebhookConfiguration grove-admission is cert-manager's by cert-manager.io/inject-ca-from: "
@@ -199,7 +229,10 @@ async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster
 
 
 async def test_without_configurations_nobody_has_to_trust_anything(cluster: Cluster) -> None:
-    stored = [*cluster.client.objects(MUTATING_WEBHOOKS), *cluster.client.objects(VALIDATING_WEBHOOKS)]
+    stored = [
+        *cluster.client.objects(MUTATING_WEBHOOKS),
+        *cluster.client.objects(VALIDATING_WEBHOOKS),
+    ]
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         await cluster.client.delete(resource, WANTED.webhook_configurations)
     (replica,) = await running(cluster)
@@ -231,9 +264,12 @@ async def test_a_secret_that_was_deleted_is_restored_as_it_was(cluster: Cluster)
         ),
     ],
 )
-async def test_garbage_in_the_secret_never_serves_and_is_replaced(cluster: Cluster, data: Object) -> None:
+async def test_garbage_in_the_secret_never_serves_and_is_replaced(
+    cluster: Cluster, data: Object
+) -> None:
     (replica,) = await running(cluster)
-    before, serving = cluster.held(), shown(replica)
+    before = cluster.held()
+    serving = shown(replica)
     await cluster.client.patch(SECRET, WANTED.secret_name, {"data": data}, WANTED.namespace)
     assert await replica.reconcile(("", "")) == 0
     assert shown(replica) == serving
@@ -249,7 +285,9 @@ async def test_garbage_that_nobody_remembers_is_replaced_by_something_new_that_s
     (old,) = await running(cluster)
     cluster.remember()
     before = cluster.held()
-    await cluster.client.patch(SECRET, WANTED.secret_name, {"data": {"tls.crt": "Z2FyYmFnZQ=="}}, WANTED.namespace)
+    await cluster.client.patch(
+        SECRET, WANTED.secret_name, {"data": {"tls.crt": "Z2FyYmFnZQ=="}}, WANTED.namespace
+    )
     new = cluster.replica()
     await settle(new)
     assert cluster.held().retired == before.bundle
@@ -258,7 +296,9 @@ async def test_garbage_that_nobody_remembers_is_replaced_by_something_new_that_s
     assert cluster.accepts(old)
 
 
-async def test_a_sound_secret_put_there_by_somebody_is_used_once_it_is_trusted(cluster: Cluster) -> None:
+async def test_a_sound_secret_put_there_by_somebody_is_used_once_it_is_trusted(
+    cluster: Cluster,
+) -> None:
     (replica,) = await running(cluster)
     before = cluster.held()
     cluster.remember()
@@ -273,7 +313,9 @@ async def test_a_sound_secret_put_there_by_somebody_is_used_once_it_is_trusted(c
     assert cluster.accepts(replica)
 
 
-async def test_a_backup_with_an_expired_certificate_is_renewed_before_it_is_shown(cluster: Cluster) -> None:
+async def test_a_backup_with_an_expired_certificate_is_renewed_before_it_is_shown(
+    cluster: Cluster,
+) -> None:
     backup = rotated("issue", None, NAMES, START - TERMS.leaf_life, TERMS)
     (replica,) = await running(cluster)
     cluster.remember()
@@ -286,9 +328,12 @@ async def test_a_backup_with_an_expired_certificate_is_renewed_before_it_is_show
     assert shown(replica) == fingerprint(cluster.held()) != fingerprint(backup)
 
 
-async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(cluster: Cluster) -> None:
+async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(
+    cluster: Cluster,
+) -> None:
     (replica,) = await running(cluster)
-    before, serving = cluster.held(), shown(replica)
+    before = cluster.held()
+    serving = shown(replica)
     expired = make_leaf(before.ca, [NAME], START - 2 * DAY, START - DAY)
     labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}
     await cluster.client.patch(SECRET, WANTED.secret_name, labels, WANTED.namespace)
@@ -302,7 +347,9 @@ async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(cl
 async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluster: Cluster) -> None:
     """The clocks of two nodes differ, and API servers go by the right one: here it is made again."""
     (replica,) = await running(cluster)
-    before, serving, now = cluster.held(), shown(replica), cluster.clock.now
+    before = cluster.held()
+    serving = shown(replica)
+    now = cluster.clock.now
     early = make_leaf(before.ca, [NAME], now + timedelta(hours=1), now + 60 * DAY)
     await cluster.put(replace(before, leaf=early))
     assert await replica.reconcile(("", "")) == 0.0
@@ -313,11 +360,17 @@ async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluste
     assert shown(replica) == fingerprint(cluster.held())
 
 
-@pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}], ids=["no label", "another's"])
-async def test_a_secret_of_somebody_else_is_not_written(cluster: Cluster, labels: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}], ids=["no label", "another's"]
+)
+async def test_a_secret_of_somebody_else_is_not_written(
+    cluster: Cluster, labels: dict[str, str]
+) -> None:
     data = {"tls.crt": "VEhFSVJT", "tls.key": "VEhFSVJT"}
     metadata = {"name": WANTED.secret_name, "namespace": WANTED.namespace, "labels": labels}
-    cluster.client.load([{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}])
+    cluster.client.load(
+        [{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}]
+    )
     replica = cluster.replica()
     assert await settle(replica) == RETRY_SECONDS
     assert cluster.secret()["data"] == data
@@ -327,7 +380,9 @@ async def test_a_secret_of_somebody_else_is_not_written(cluster: Cluster, labels
 
 async def test_an_empty_secret_is_filled(cluster: Cluster) -> None:
     metadata = {"name": WANTED.secret_name, "namespace": WANTED.namespace}
-    cluster.client.load([{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}])
+    cluster.client.load(
+        [{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}]
+    )
     (replica,) = await running(cluster)
     assert shown(replica) == fingerprint(cluster.held())
 
@@ -340,10 +395,14 @@ async def test_all_certificates_have_expired_while_nothing_ran(cluster: Cluster)
     assert cluster.accepts(replica)
 
 
-async def test_a_replica_that_may_not_write_configurations_still_renews_what_is_trusted(cluster: Cluster) -> None:
+async def test_a_replica_that_may_not_write_configurations_still_renews_what_is_trusted(
+    cluster: Cluster,
+) -> None:
     (replica,) = await running(cluster)
     cluster.clock.pass_by(LEAF_RENEWAL)
-    await cluster.tamper(MUTATING_WEBHOOKS, base64.b64encode(cluster.held().bundle_pem + b"# other\n").decode())
+    await cluster.tamper(
+        MUTATING_WEBHOOKS, base64.b64encode(cluster.held().bundle_pem + b"# other\n").decode()
+    )
     cluster.client.fail_next("patch", MUTATING_WEBHOOKS, Forbidden("forbidden", code=403), times=99)
     assert await replica.reconcile(("", "")) == 0
     with pytest.raises(Forbidden):
@@ -359,7 +418,12 @@ async def test_an_api_server_that_is_down_changes_nothing(cluster: Cluster) -> N
     cluster.client.fail_next("get", None, Unavailable("down"))
     with pytest.raises(Unavailable):
         await replica.reconcile(("", ""))
-    assert (shown(replica), replica.healthy(), replica.last_error, replica.failures) == (serving, True, "down", 1)
+    assert (shown(replica), replica.healthy(), replica.last_error, replica.failures) == (
+        serving,
+        True,
+        "down",
+        1,
+    )
 
 
 class Cut(Exception):
@@ -370,7 +434,9 @@ class Mortal:
     """A client whose process dies at the n-th write: before it, or after it with the answer lost."""
 
     def __init__(self, client: MemoryClient, writes: int, after: bool) -> None:
-        self._client, self._left, self._after = client, writes, after
+        self._client = client
+        self._left = writes
+        self._after = after
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
@@ -390,9 +456,14 @@ class Mortal:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("writes", range(1, 6))
-async def test_a_crash_at_any_write_leaves_no_moment_without_trust(cluster: Cluster, writes: int, after: bool) -> None:
-    """One replica stays and only watches. The other dies at its n-th write in a rotation of the CA, and is followed by
-    a new one: at every moment clients accept what both show."""
+async def test_a_crash_at_any_write_leaves_no_moment_without_trust(
+    cluster: Cluster, writes: int, after: bool
+) -> None:
+    """One replica stays and only watches.
+
+    The other dies at its n-th write in a rotation of the CA, and is followed by a new one: at every
+    moment clients accept what both show.
+    """
     (staying,) = await running(cluster)
     for _ in range(4):
         await pass_by(cluster, LEAF_RENEWAL, staying)
@@ -415,7 +486,9 @@ async def test_a_crash_at_any_write_leaves_no_moment_without_trust(cluster: Clus
     assert cluster.held().issuer() == cluster.held().ca.cert_pem
 
 
-@pytest.mark.parametrize("error", [Unavailable("lost"), Conflict("changed", code=409)], ids=["lost", "conflict"])
+@pytest.mark.parametrize(
+    "error", [Unavailable("lost"), Conflict("changed", code=409)], ids=["lost", "conflict"]
+)
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "written, the answer lost"])
 @pytest.mark.parametrize("verb", ["create", "patch"])
 async def test_a_write_that_fails_is_made_good_by_the_next_look(

@@ -1,4 +1,6 @@
-"""Two replicas and their clients over TLS: connections that are kept, and new ones at every moment of two rotations."""
+"""Two replicas and their clients over TLS: connections that are kept, and new ones at every moment
+of two rotations.
+"""
 
 import asyncio
 import base64
@@ -53,7 +55,8 @@ async def test_kept_and_new_connections_survive_two_rotations_of_ca_and_leaf() -
     cluster = Cluster()
     replicas = await running(cluster, 2)
     (published,) = cluster.bundles()
-    leaves, cas = {cluster.held().leaf.cert_pem}, {cluster.held().ca.cert_pem}
+    leaves = {cluster.held().leaf.cert_pem}
+    cas = {cluster.held().ca.cert_pem}
     async with listening(replicas[0]) as first, listening(replicas[1]) as second:
         kept = [await connect(port, published) for port in (first, second)]
         while len(cas) < 3 or cluster.held().issuer() != cluster.held().ca.cert_pem:
@@ -72,7 +75,9 @@ async def test_kept_and_new_connections_survive_two_rotations_of_ca_and_leaf() -
             leaves.add(held.leaf.cert_pem)
             cas.add(held.ca.cert_pem)
             waiting = held.issuer() != held.ca.cert_pem
-            cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds / 2) if waiting else LEAF_RENEWAL / 4)
+            cluster.clock.pass_by(
+                timedelta(seconds=WANTED.settle_seconds / 2) if waiting else LEAF_RENEWAL / 4
+            )
         for connection in kept:
             await close(connection)
     assert (len(cas), len(leaves)) == (3, 11)
@@ -86,5 +91,7 @@ async def test_a_client_that_trusts_only_the_ca_of_years_ago_is_refused() -> Non
     cluster.clock.pass_by(400 * DAY)
     await settle(replica)
     async with listening(replica) as port:
-        with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer certificate"):
+        with pytest.raises(
+            ssl.SSLCertVerificationError, match="unable to get local issuer certificate"
+        ):
             await connect(port, published)

@@ -14,8 +14,10 @@ from app.certificates.issue import make_ca, make_leaf
 from app.doctor.certificate import Handshake, handshake
 
 NOW = datetime.now(UTC)
-BEGIN, END = NOW - timedelta(days=2), NOW + timedelta(days=1)
-CA, OTHER = make_ca("ca", BEGIN, END), make_ca("ca", BEGIN, END)
+BEGIN = NOW - timedelta(days=2)
+END = NOW + timedelta(days=1)
+CA = make_ca("ca", BEGIN, END)
+OTHER = make_ca("ca", BEGIN, END)
 NAME = "grove-admission.grove-system.svc"
 
 
@@ -55,7 +57,9 @@ async def server(folder: Path, pair: Pair | None) -> AsyncIterator[int]:
         ),
     ],
 )
-async def test_a_server_that_is_reached(pair: Pair, ca: Pair, result: Handshake, tmp_path: Path) -> None:
+async def test_a_server_that_is_reached(
+    pair: Pair, ca: Pair, result: Handshake, tmp_path: Path
+) -> None:
     async with server(tmp_path, pair) as port:
         assert await handshake("127.0.0.1", port, NAME, ca.cert_pem, 10) == result
 

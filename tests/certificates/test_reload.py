@@ -37,7 +37,8 @@ def leaf(begin: datetime = NOW - DAY, end: datetime = NOW + DAY) -> Pair:
 
 def rsa_leaf() -> Pair:
     """The same with an RSA key, as a cluster's own issuer may make it."""
-    key, template = rsa.generate_private_key(65537, 2048), x509.load_pem_x509_certificate(leaf().cert_pem)
+    key = rsa.generate_private_key(65537, 2048)
+    template = x509.load_pem_x509_certificate(leaf().cert_pem)
     builder = x509.CertificateBuilder(
         template.issuer,
         template.subject,
@@ -49,7 +50,9 @@ def rsa_leaf() -> Pair:
     for extension in template.extensions:
         if extension.oid != x509.SubjectKeyIdentifier.oid:
             builder = builder.add_extension(extension.value, extension.critical)
-    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    builder = builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+    )
     certificate = builder.sign(load_pem_private_key(CA.key_pem, None), hashes.SHA256())  # type: ignore[arg-type]
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Pair(certificate.public_bytes(Encoding.PEM), pem)
@@ -58,12 +61,17 @@ def rsa_leaf() -> Pair:
 def of_another_curve(pair: Pair) -> Pair:
     """The certificate is as sound as DER can be; its public key says a curve that there isn't."""
     der = x509.load_pem_x509_certificate(pair.cert_pem).public_bytes(Encoding.DER)
-    curve, unknown = bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d03017f")
+    curve = bytes.fromhex("2a8648ce3d030107")
+    unknown = bytes.fromhex("2a8648ce3d03017f")
     text = base64.encodebytes(der.replace(curve, unknown)).decode()
-    return Pair(f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n".encode(), pair.key_pem)
+    return Pair(
+        f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n".encode(), pair.key_pem
+    )
 
 
-FIRST, SECOND, RSA = leaf(), leaf(), rsa_leaf()
+FIRST = leaf()
+SECOND = leaf()
+RSA = rsa_leaf()
 
 
 def fingerprint(pair: Pair) -> str:
@@ -71,20 +79,28 @@ def fingerprint(pair: Pair) -> str:
 
 
 @asynccontextmanager
-async def serving(certificate: ServingCertificate) -> AsyncIterator[Callable[..., asyncio.Future[str]]]:
-    """A TLS echo on loopback; gives a call that connects, exchanges a byte, and answers the fingerprint seen."""
+async def serving(
+    certificate: ServingCertificate,
+) -> AsyncIterator[Callable[..., asyncio.Future[str]]]:
+    """A TLS echo on loopback; gives a call that connects, exchanges a byte, and answers the
+    fingerprint seen.
+    """
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read(1))
         await reader.read()
         writer.close()
 
-    async def look(name: str | None = "localhost", version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> str:
+    async def look(
+        name: str | None = "localhost", version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    ) -> str:
         context = ssl.create_default_context(cadata=CA.cert_pem.decode())
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.maximum_version = version
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname=name
+        )
         writer.write(b"x")
         assert await reader.read(1) == b"x"
         connection = writer.get_extra_info("ssl_object")
@@ -105,13 +121,17 @@ def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
     return asyncio.Runner(loop_factory=request.param)
 
 
-def test_handshakes_before_and_after_a_reload_and_with_a_mismatched_pair_in_between(runner: asyncio.Runner) -> None:
+def test_handshakes_before_and_after_a_reload_and_with_a_mismatched_pair_in_between(
+    runner: asyncio.Runner,
+) -> None:
     async def scenario() -> None:
         certificate = ServingCertificate()
         certificate.load(FIRST)
         async with serving(certificate) as look:
             assert await look() == fingerprint(FIRST)
-            with pytest.raises(BrokenPairError, match="the private key doesn't belong to the certificate"):
+            with pytest.raises(
+                BrokenPairError, match="the private key doesn't belong to the certificate"
+            ):
                 certificate.load(Pair(SECOND.cert_pem, FIRST.key_pem))
             assert await look() == fingerprint(FIRST)
             assert certificate.load(SECOND) == certificate.info == inspect(SECOND.cert_pem)
@@ -127,7 +147,8 @@ def handshake(leaf: Pair, ca_pem: bytes, name: str) -> str | None:
     certificate.load(leaf)
     client_context = ssl.create_default_context(cadata=ca_pem.decode())
     client_context.verify_flags |= ssl.VERIFY_X509_STRICT
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    to_server = ssl.MemoryBIO()
+    to_client = ssl.MemoryBIO()
     client = client_context.wrap_bio(to_client, to_server, server_hostname=name)
     server = certificate.context.wrap_bio(to_server, to_client, server_side=True)
     waiting = [client, server]
@@ -143,14 +164,17 @@ def handshake(leaf: Pair, ca_pem: bytes, name: str) -> str | None:
 
 @pytest.mark.parametrize("name", ["grove-admission.grove.svc", "a.example.com", "127.0.0.1"])
 def test_a_strict_client_accepts_the_leaf(name: str) -> None:
-    begin, end = NOW - DAY, NOW + DAY
+    begin = NOW - DAY
+    end = NOW + DAY
     ca = make_ca("test CA", begin, end)
     leaf = make_leaf(ca, ["grove-admission.grove.svc", "*.example.com", "127.0.0.1"], begin, end)
     assert handshake(leaf, ca.cert_pem, name) == "TLSv1.3"
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"], ids=["with a server name", "by address"])
+@pytest.mark.parametrize(
+    "name", ["localhost", "127.0.0.1"], ids=["with a server name", "by address"]
+)
 def test_a_change_of_the_kind_of_key_leaves_nothing_of_the_old_certificate(
     runner: asyncio.Runner, version: ssl.TLSVersion, name: str
 ) -> None:
@@ -185,14 +209,34 @@ def encrypted(pair: Pair) -> Pair:
     ("pair", "message"),
     [
         pytest.param(Pair(b"", b""), "the certificate can't be read", id="empty"),
-        pytest.param(Pair(b"garbage", SECOND.key_pem), "the certificate can't be read", id="no certificate"),
-        pytest.param(Pair(SECOND.cert_pem[:200], SECOND.key_pem), "the certificate can't be read", id="half of one"),
-        pytest.param(Pair(SECOND.cert_pem, b"garbage"), "the private key can't be read", id="no key"),
-        pytest.param(Pair(SECOND.cert_pem, SECOND.key_pem[:100]), "the private key can't be read", id="half a key"),
-        pytest.param(Pair(SECOND.cert_pem, FIRST.key_pem), "doesn't belong to the certificate", id="another EC key"),
-        pytest.param(Pair(SECOND.cert_pem, RSA.key_pem), "doesn't belong to the certificate", id="an RSA key"),
+        pytest.param(
+            Pair(b"garbage", SECOND.key_pem), "the certificate can't be read", id="no certificate"
+        ),
+        pytest.param(
+            Pair(SECOND.cert_pem[:200], SECOND.key_pem),
+            "the certificate can't be read",
+            id="half of one",
+        ),
+        pytest.param(
+            Pair(SECOND.cert_pem, b"garbage"), "the private key can't be read", id="no key"
+        ),
+        pytest.param(
+            Pair(SECOND.cert_pem, SECOND.key_pem[:100]),
+            "the private key can't be read",
+            id="half a key",
+        ),
+        pytest.param(
+            Pair(SECOND.cert_pem, FIRST.key_pem),
+            "doesn't belong to the certificate",
+            id="another EC key",
+        ),
+        pytest.param(
+            Pair(SECOND.cert_pem, RSA.key_pem), "doesn't belong to the certificate", id="an RSA key"
+        ),
         pytest.param(encrypted(SECOND), "the private key", id="an encrypted key"),
-        pytest.param(of_another_curve(SECOND), "unknown to this server", id="a curve that nobody knows"),
+        pytest.param(
+            of_another_curve(SECOND), "unknown to this server", id="a curve that nobody knows"
+        ),
     ],
 )
 def test_load_refuses_and_keeps_what_was(pair: Pair, message: str) -> None:
@@ -214,10 +258,13 @@ def test_load_leaves_no_file_open() -> None:
 
 
 class Volume:
-    """A Secret as the kubelet mounts it: tls.crt -> ..data/tls.crt, ..data -> a directory that is swapped as one."""
+    """A Secret as the kubelet mounts it: tls.crt -> ..data/tls.crt, ..data -> a directory that is
+    swapped as one.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._count = path, 0
+        self.path = path
+        self._count = 0
         (path / "tls.crt").symlink_to("..data/tls.crt")
         (path / "tls.key").symlink_to("..data/tls.key")
 
@@ -247,7 +294,8 @@ class Fixture:
     """A FileSource over a Volume, with a clock that only moves when told."""
 
     def __init__(self, path: Path) -> None:
-        self.volume, self.time = Volume(path), NOW
+        self.volume = Volume(path)
+        self.time = NOW
         self.certificate = Recorded()
         self.reloads = self.certificate.loaded
         self.source = FileSource(path, self.certificate, now=lambda: self.time)
@@ -332,7 +380,9 @@ def test_a_pair_of_the_near_future_is_loaded_when_its_time_comes(files: Fixture)
     assert files.source.poll()
 
 
-def test_missing_files_are_an_error_and_the_old_pair_goes_on(files: Fixture, tmp_path: Path) -> None:
+def test_missing_files_are_an_error_and_the_old_pair_goes_on(
+    files: Fixture, tmp_path: Path
+) -> None:
     assert not files.source.poll()
     assert (files.source.healthy(), files.source.not_after) == (False, None)
     assert "No such file" in str(files.source.last_error)
@@ -350,14 +400,17 @@ def test_unhealthy_once_the_certificate_has_expired(files: Fixture) -> None:
     assert not files.source.healthy()
 
 
-def test_an_error_that_stays_is_logged_once(files: Fixture, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_that_stays_is_logged_once(
+    files: Fixture, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(3):
         files.source.poll()
     assert len(caplog.records) == 1
 
 
 def test_run_looks_at_every_interval(tmp_path: Path) -> None:
-    volume, certificate = Volume(tmp_path), Recorded()
+    volume = Volume(tmp_path)
+    certificate = Recorded()
 
     async def scenario() -> None:
         running = asyncio.create_task(FileSource(tmp_path, certificate).run())

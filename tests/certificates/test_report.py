@@ -17,7 +17,8 @@ LAST = NOW + Terms().ca_life
 
 
 def test_every_certificate_is_described_and_no_key() -> None:
-    leaf, ca = inspect(HELD.leaf.cert_pem), inspect(HELD.ca.cert_pem)
+    leaf = inspect(HELD.leaf.cert_pem)
+    ca = inspect(HELD.ca.cert_pem)
     assert list(describe(GOOD, NOW + 89 * DAY)) == [
         "tls.crt: CN=a.svc",
         "  names       a.svc, 127.0.0.1",
@@ -49,9 +50,25 @@ def test_what_has_expired_is_missing_or_unreadable_is_said() -> None:
     ("material", "names", "now", "within", "findings"),
     [
         pytest.param(GOOD, ["a.svc", "127.0.0.1"], NOW, 89 * DAY, [], id="all is well"),
-        pytest.param(Material(GOOD.tls_crt, GOOD.tls_key), ["a.svc"], NOW, DAY, [], id="no CA to judge the chain by"),
-        pytest.param(GOOD, ["b.svc"], NOW, DAY, ["the certificate doesn't cover 'b.svc'"], id="another name"),
-        pytest.param(Material(None, None), [], NOW, DAY, ["tls.crt is missing", "tls.key is missing"], id="nothing"),
+        pytest.param(
+            Material(GOOD.tls_crt, GOOD.tls_key),
+            ["a.svc"],
+            NOW,
+            DAY,
+            [],
+            id="no CA to judge the chain by",
+        ),
+        pytest.param(
+            GOOD, ["b.svc"], NOW, DAY, ["the certificate doesn't cover 'b.svc'"], id="another name"
+        ),
+        pytest.param(
+            Material(None, None),
+            [],
+            NOW,
+            DAY,
+            ["tls.crt is missing", "tls.key is missing"],
+            id="nothing",
+        ),
         pytest.param(
             Material(GOOD.tls_crt, OTHER.leaf.key_pem, GOOD.ca_crt),
             [],

@@ -13,7 +13,8 @@ from app.certificates.rotate import Reason, Terms, due, is_own_ca, next_due, rot
 NAMES = ("grove-admission.grove-system.svc", "127.0.0.1")
 TERMS = Terms()
 START = datetime(2026, 1, 1, tzinfo=UTC)
-DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
+DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
 
 
 def issued(at: datetime = START) -> Holdings:
@@ -35,20 +36,45 @@ FRESH_AT_CA_END = rotated("leaf", ADOPTED, NAMES, CA_END - 9 * DAY, TERMS)
     [
         pytest.param(None, START, "issue", id="nothing there"),
         pytest.param(FIRST, START, None, id="just issued"),
-        pytest.param(FIRST, LEAF_RENEWAL - SECOND, None, id="a second before two thirds of the leaf's life"),
+        pytest.param(
+            FIRST, LEAF_RENEWAL - SECOND, None, id="a second before two thirds of the leaf's life"
+        ),
         pytest.param(FIRST, LEAF_RENEWAL, "leaf", id="at two thirds of the leaf's life"),
-        pytest.param(FIRST, START + TERMS.leaf_life - SECOND, "leaf", id="the last second of the leaf"),
+        pytest.param(
+            FIRST, START + TERMS.leaf_life - SECOND, "leaf", id="the last second of the leaf"
+        ),
         pytest.param(FIRST, START + TERMS.leaf_life, "leaf", id="the leaf has expired"),
-        pytest.param(LATE_LEAF, CA_RENEWAL - SECOND, None, id="a second before two thirds of the CA's life"),
+        pytest.param(
+            LATE_LEAF, CA_RENEWAL - SECOND, None, id="a second before two thirds of the CA's life"
+        ),
         pytest.param(LATE_LEAF, CA_RENEWAL, "ca", id="at two thirds of the CA's life"),
         pytest.param(FIRST, CA_RENEWAL, "leaf", id="CA and leaf due at once: the leaf first"),
         pytest.param(FIRST, CA_END, "issue", id="the CA has expired: everything anew"),
-        pytest.param(ANNOUNCED, CA_RENEWAL + DAY, None, id="a new CA that is not trusted yet signs nothing"),
-        pytest.param(ANNOUNCED, CA_RENEWAL + 60 * DAY, None, id="not even for a leaf past its renewal"),
-        pytest.param(ANNOUNCED, CA_RENEWAL - DAY + TERMS.leaf_life, "leaf", id="only for one that has expired"),
+        pytest.param(
+            ANNOUNCED, CA_RENEWAL + DAY, None, id="a new CA that is not trusted yet signs nothing"
+        ),
+        pytest.param(
+            ANNOUNCED, CA_RENEWAL + 60 * DAY, None, id="not even for a leaf past its renewal"
+        ),
+        pytest.param(
+            ANNOUNCED,
+            CA_RENEWAL - DAY + TERMS.leaf_life,
+            "leaf",
+            id="only for one that has expired",
+        ),
         pytest.param(ADOPTED, CA_RENEWAL + 2 * DAY, None, id="a rotation that is through"),
-        pytest.param(FRESH_AT_CA_END, CA_END, None, id="the retired CA within the skew of clocks after its end"),
-        pytest.param(FRESH_AT_CA_END, CA_END + TERMS.skew, "prune", id="the retired CA has expired by every clock"),
+        pytest.param(
+            FRESH_AT_CA_END,
+            CA_END,
+            None,
+            id="the retired CA within the skew of clocks after its end",
+        ),
+        pytest.param(
+            FRESH_AT_CA_END,
+            CA_END + TERMS.skew,
+            "prune",
+            id="the retired CA has expired by every clock",
+        ),
         pytest.param(FIRST, START - DAY, None, id="a clock a day behind changes nothing"),
     ],
 )
@@ -78,7 +104,8 @@ def test_names(names: tuple[str, ...], expected: Reason | None) -> None:
 
 
 def test_two_versions_that_want_different_names_agree_after_one_step_each() -> None:
-    old, new = ("old.svc",), ("new.svc",)
+    old = ("old.svc",)
+    new = ("new.svc",)
     held = rotated("issue", None, old, START, TERMS)
     held = rotated("names", held, new, START, TERMS)
     assert inspect(held.leaf.cert_pem).names == ("new.svc", "old.svc")
@@ -92,7 +119,9 @@ def test_two_versions_that_want_different_names_agree_after_one_step_each() -> N
         pytest.param(FIRST, START, LEAF_RENEWAL, id="the leaf's renewal"),
         pytest.param(FIRST, LEAF_RENEWAL, START + TERMS.leaf_life, id="then its end"),
         pytest.param(LATE_LEAF, CA_RENEWAL - DAY, CA_RENEWAL, id="the CA's renewal"),
-        pytest.param(FRESH_AT_CA_END, CA_END, CA_END + TERMS.skew, id="the end of trust in a retired CA"),
+        pytest.param(
+            FRESH_AT_CA_END, CA_END, CA_END + TERMS.skew, id="the end of trust in a retired CA"
+        ),
         pytest.param(FIRST, CA_END, None, id="nothing once all has expired"),
     ],
 )
@@ -104,7 +133,8 @@ def test_next_due(held: Holdings, now: datetime, expected: datetime | None) -> N
 
 
 def test_an_issue_is_a_ca_and_a_pair_that_serve_at_once_and_for_their_time() -> None:
-    ca, leaf = inspect(FIRST.ca.cert_pem), inspect(FIRST.leaf.cert_pem)
+    ca = inspect(FIRST.ca.cert_pem)
+    leaf = inspect(FIRST.leaf.cert_pem)
     assert (check_ca(FIRST.ca), check_pair(FIRST.leaf, FIRST.bundle_pem, NAMES, START)) == ([], [])
     assert (ca.not_before, ca.not_after) == (START - TERMS.skew, START + TERMS.ca_life)
     assert (leaf.not_before, leaf.not_after) == (START - TERMS.skew, START + TERMS.leaf_life)
@@ -126,7 +156,9 @@ def test_the_new_ca_then_signs_and_the_old_one_stays_trusted() -> None:
 
 def test_an_expired_ca_leaves_the_bundle() -> None:
     now = CA_END + TERMS.skew
-    assert rotated("prune", FRESH_AT_CA_END, NAMES, now, TERMS) == Holdings(FRESH_AT_CA_END.ca, FRESH_AT_CA_END.leaf)
+    assert rotated("prune", FRESH_AT_CA_END, NAMES, now, TERMS) == Holdings(
+        FRESH_AT_CA_END.ca, FRESH_AT_CA_END.leaf
+    )
     assert rotated("leaf", FRESH_AT_CA_END, NAMES, now, TERMS).retired == ()
 
 
@@ -138,14 +170,20 @@ def test_a_leaf_never_outlives_its_ca() -> None:
 
 def test_what_is_issued_anew_goes_on_trusting_what_is_carried() -> None:
     expired = make_ca("grove-admission CA of old", START - 9 * DAY, START - DAY).cert_pem
-    held = rotated("issue", None, NAMES, START, TERMS, carried=[FIRST.ca.cert_pem, expired, FIRST.ca.cert_pem])
+    held = rotated(
+        "issue", None, NAMES, START, TERMS, carried=[FIRST.ca.cert_pem, expired, FIRST.ca.cert_pem]
+    )
     assert held.retired == (FIRST.ca.cert_pem,)
 
 
 @pytest.mark.untraced
 def test_years_of_rotation_never_leave_a_gap() -> None:
-    """A client that trusts the bundle of the step before accepts every pair, and the bundle stays short."""
-    held, now, rotations = issued(), START, list[Reason]()
+    """A client that trusts the bundle of the step before accepts every pair, and the bundle stays
+    short.
+    """
+    held = issued()
+    now = START
+    rotations = list[Reason]()
     while now < START + 2000 * DAY:
         before, reason = (
             held,
@@ -165,7 +203,9 @@ def test_years_of_rotation_never_leave_a_gap() -> None:
     ("terms", "skew"),
     [
         pytest.param(Terms(), timedelta(minutes=5), id="five minutes"),
-        pytest.param(Terms(leaf_life=timedelta(seconds=20)), timedelta(seconds=2), id="less for short lives"),
+        pytest.param(
+            Terms(leaf_life=timedelta(seconds=20)), timedelta(seconds=2), id="less for short lives"
+        ),
     ],
 )
 def test_the_skew_of_clocks_that_is_allowed_for(terms: Terms, skew: timedelta) -> None:

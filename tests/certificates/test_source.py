@@ -1,4 +1,6 @@
-"""The source of the serving certificate: which one, what it shows before it is ready, and what metrics say of it."""
+"""The source of the serving certificate: which one, what it shows before it is ready, and what
+metrics say of it.
+"""
 
 import asyncio
 import ssl
@@ -24,7 +26,13 @@ from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
 
 SETTINGS = Certificates.model_validate(
-    {"mode": "self-managed", "namespace": "ns", "serviceName": "ours", "validityHours": 2, "caValidityHours": 6}
+    {
+        "mode": "self-managed",
+        "namespace": "ns",
+        "serviceName": "ours",
+        "validityHours": 2,
+        "caValidityHours": 6,
+    }
 )
 
 NOW = datetime.now(UTC)
@@ -50,7 +58,12 @@ async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> 
     client = MemoryClient()
     source = self_managed_source(SETTINGS, client, unobserved)
     assert handshake(source.certificate.context) == "TLSv1.3"
-    assert (source.healthy(), source.not_after, source.ca_not_after, source.ca_bundle()) == (False, None, None, None)
+    assert (source.healthy(), source.not_after, source.ca_not_after, source.ca_bundle()) == (
+        False,
+        None,
+        None,
+        None,
+    )
     readiness = Readiness([source])
     assert readiness.ready()["certificate"] == "is not there yet"
     client.fail_next("get", SECRET, Unavailable("the API server is down"))
@@ -66,8 +79,10 @@ async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> 
 def handshake(server: ssl.SSLContext) -> str | None:
     """The version agreed on with a client that trusts anything, as a probe does."""
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    to_server = ssl.MemoryBIO()
+    to_client = ssl.MemoryBIO()
     client = context.wrap_bio(to_client, to_server, server_hostname="x")
     answering = server.wrap_bio(to_server, to_client, server_side=True)
     waiting = [client, answering]
@@ -100,13 +115,20 @@ def test_watches_wake_it_and_their_restarts_are_counted() -> None:
         client = MemoryClient([configuration("ValidatingWebhookConfiguration")])
         source = self_managed_source(SETTINGS, client, unobserved)
         running = asyncio.create_task(source.run())
-        await asyncio.sleep(LOOK_SECONDS - 60)  # watches have ended in that time, and the next look is not due yet
+        # watches have ended in that time, and the next look is not due yet
+        await asyncio.sleep(LOOK_SECONDS - 60)
         begin = virtual.now()
         await client.delete(SECRET, "grove-admission-certificates", "ns")
         await asyncio.sleep(1)
-        assert [one["metadata"]["name"] for one in client.objects(SECRET)] == ["grove-admission-certificates"]
+        assert [one["metadata"]["name"] for one in client.objects(SECRET)] == [
+            "grove-admission-certificates"
+        ]
         assert virtual.now() - begin < 2
-        restarts = {key: value for key, value in values(source).items() if key.startswith("watch_restarts_total")}
+        restarts = {
+            key: value
+            for key, value in values(source).items()
+            if key.startswith("watch_restarts_total")
+        }
         ended = "watch_restarts_total{'resource': 'secrets', 'reason': 'ended'}"
         assert restarts[ended] >= 1
         running.cancel()
@@ -132,7 +154,9 @@ def test_metrics_of_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"garbage"], ids=["no file", "garbage"])
-def test_without_a_ca_that_can_be_read_its_expiry_is_not_told(tmp_path: Path, content: bytes | None) -> None:
+def test_without_a_ca_that_can_be_read_its_expiry_is_not_told(
+    tmp_path: Path, content: bytes | None
+) -> None:
     source = file_source(tmp_path)
     (tmp_path / "ca.crt").unlink()
     if content is not None:

@@ -4,7 +4,8 @@ import math
 
 from app.certificates.ca_bundles import Trust
 
-OLD, NEW = b"old", b"new"
+OLD = b"old"
+NEW = b"new"
 
 
 def test_trust_begins_when_the_last_bundle_has_it() -> None:

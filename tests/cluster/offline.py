@@ -12,8 +12,11 @@ from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 
 class OfflineCluster(Cluster):
-    """Holds just `objects`. Without a ClusterTopology of the managed name, one with `levels` takes its place. The API
-    of bindings is served if there is one among the objects."""
+    """Holds just `objects`.
+
+    Without a ClusterTopology of the managed name, one with `levels` takes its place. The API of
+    bindings is served if there is one among the objects.
+    """
 
     client: MemoryClient
 
@@ -30,7 +33,9 @@ class OfflineCluster(Cluster):
         bindings = any(obj.get("kind") == CLUSTER_TOPOLOGY_BINDING.kind for obj in given)
         served = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"} if bindings else EVERYTHING
         client = MemoryClient(given, served=served)
-        if levels and not any(one["metadata"]["name"] == topology_name for one in client.objects(CLUSTER_TOPOLOGY)):
+        if levels and not any(
+            one["metadata"]["name"] == topology_name for one in client.objects(CLUSTER_TOPOLOGY)
+        ):
             client.load([desired_cluster_topology(topology_name, levels)])
         super().__init__(client, configured(topology_name, topology_enabled, levels, node_labels))
         fill_from(self, client.objects)

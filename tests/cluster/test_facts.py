@@ -18,8 +18,13 @@ from tests.builders import node, pod_clique_set
 from tests.cluster.offline import OfflineCluster
 from tests.kube.memory.client import MemoryClient
 
-HOST, RACK = Level("host", "kubernetes.io/hostname"), Level("rack", "r")
-SET = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "pcs", "namespace": "ns"}}
+HOST = Level("host", "kubernetes.io/hostname")
+RACK = Level("rack", "r")
+SET = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "PodCliqueSet",
+    "metadata": {"name": "pcs", "namespace": "ns"},
+}
 
 
 def topology(*levels: Any, name: str = "grove-topology") -> Object:
@@ -36,7 +41,12 @@ def level(domain: Any, key: Any) -> dict[str, Any]:
 
 
 def unfilled(*, enabled: bool = True) -> Facts:
-    return Facts(MemoryClient(), Stores(FOR_VERDICTS), topology_name="grove-topology", topology_enabled=enabled)
+    return Facts(
+        MemoryClient(),
+        Stores(FOR_VERDICTS),
+        topology_name="grove-topology",
+        topology_enabled=enabled,
+    )
 
 
 READS: list[Any] = [
@@ -50,7 +60,9 @@ READS: list[Any] = [
 def test_an_unfilled_cache_is_said_by_name(read: Callable[[Facts], Any], what: str) -> None:
     with pytest.raises(Unavailable) as caught:
         read(unfilled())
-    assert caught.value.message == f"the cache of {what} is not filled yet; try again in a few seconds"
+    assert (
+        caught.value.message == f"the cache of {what} is not filled yet; try again in a few seconds"
+    )
 
 
 async def test_a_set_is_not_read_past_an_unfilled_cache() -> None:
@@ -63,9 +75,17 @@ def test_a_topology_that_is_switched_off_needs_no_cache() -> None:
 
 
 LEVELS: list[Any] = [
-    pytest.param([level("host", HOST.key), level("rack", "r")], (RACK, HOST), id="broadest first, however written"),
+    pytest.param(
+        [level("host", HOST.key), level("rack", "r")],
+        (RACK, HOST),
+        id="broadest first, however written",
+    ),
     pytest.param([level("galaxy", "g"), level("rack", "r")], (RACK,), id="without unknown domains"),
-    pytest.param([7, level("rack", 7), level([], "x"), {}, level("rack", "r")], (RACK,), id="without odd ones"),
+    pytest.param(
+        [7, level("rack", 7), level([], "x"), {}, level("rack", "r")],
+        (RACK,),
+        id="without odd ones",
+    ),
     pytest.param([], (), id="none"),
 ]
 
@@ -94,7 +114,9 @@ def test_a_topology_of_another_name_can_be_managed() -> None:
 
 
 def test_what_is_stored_stands_before_what_is_configured() -> None:
-    assert OfflineCluster([topology(level("rack", "r"))], levels=[HOST]).facts.topology().levels == (RACK,)
+    assert OfflineCluster(
+        [topology(level("rack", "r"))], levels=[HOST]
+    ).facts.topology().levels == (RACK,)
     assert OfflineCluster(levels=[HOST]).facts.topology().levels == (HOST,)
 
 
@@ -123,7 +145,9 @@ async def test_a_set_the_cache_lacks_is_read_once_each_time() -> None:
     found = await offline.facts.read_set("ns", "pcs")
     assert found is not None
     assert (found.namespace, found.name) == ("ns", "pcs")
-    assert [(call.verb, call.resource) for call in offline.client.calls] == [("get", POD_CLIQUE_SET)]
+    assert [(call.verb, call.resource) for call in offline.client.calls] == [
+        ("get", POD_CLIQUE_SET)
+    ]
 
 
 async def test_a_set_that_does_not_exist_is_none() -> None:
@@ -169,8 +193,16 @@ def test_documents_that_are_no_facts_are_passed_over() -> None:
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": 7}},
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {"rack": 7}}},
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "annotations": [7]}},
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "ownerReferences": [{"kind": "x"}]}},
-        {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "a", "namespace": 7}},
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "a", "ownerReferences": [{"kind": "x"}]},
+        },
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": "a", "namespace": 7},
+        },
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}},
         {"apiVersion": "other/v1", "kind": "PodCliqueSet", "metadata": {"name": "a"}},
     ]
@@ -201,7 +233,10 @@ def test_bindings_and_what_refers_to_them() -> None:
     using = pod_clique_set("using")
     using["metadata"]["namespace"] = "ml"
     using["metadata"]["annotations"] = {"grove.io/mnnvl-group": "train"}
-    using["spec"]["template"]["topologyConstraint"] = {"topologyName": "gb200", "pack": {"required": "rack"}}
+    using["spec"]["template"]["topologyConstraint"] = {
+        "topologyName": "gb200",
+        "pack": {"required": "rack"},
+    }
     kai = {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
@@ -263,10 +298,14 @@ def test_a_new_level_of_a_binding_groups_the_nodes_at_once() -> None:
 
 
 def test_labels_of_nodes_are_known_before_a_level_refers_to_them() -> None:
-    cluster = OfflineCluster([BOUND, node("a", k_rack="r1", k_block="b"), node("b", k_block="b"), node("c")])
-    facts, asked = cluster.facts, ["k/block", "k/other", "kubernetes.io/hostname"]
+    cluster = OfflineCluster(
+        [BOUND, node("a", k_rack="r1", k_block="b"), node("b", k_block="b"), node("c")]
+    )
+    facts = cluster.facts
+    asked = ["k/block", "k/other", "kubernetes.io/hostname"]
     assert list(facts.nodes_with(asked)) == [({"k/block": "b"}, 2), ({}, 1)]
-    gone, changed = node("b", k_block="b"), node("c", k_block="d")
+    gone = node("b", k_block="b")
+    changed = node("c", k_block="d")
     gone["metadata"]["resourceVersion"] = changed["metadata"]["resourceVersion"] = "100"
     cluster.stores[NODES].apply(WatchEvent("DELETED", gone))
     cluster.stores[NODES].apply(WatchEvent("MODIFIED", changed))
@@ -275,19 +314,29 @@ def test_labels_of_nodes_are_known_before_a_level_refers_to_them() -> None:
 
 def test_the_levels_of_a_first_topology_are_compared_with_the_labels_of_nodes() -> None:
     """No stored topology refers to these labels."""
-    racks = [node(f"n{number}", k_rack=f"r{number % 4}", k_zone=f"z{number % 2}") for number in range(8)]
+    racks = [
+        node(f"n{number}", k_rack=f"r{number % 4}", k_zone=f"z{number % 2}") for number in range(8)
+    ]
     cluster = OfflineCluster(racks)
     binding = {**BOUND, "spec": {"levels": [RACK_LEVEL, {"domain": "zone", "key": "k/zone"}]}}
     verdict = DIALECT.validate_levels(binding, None, "CREATE", cluster.facts, managed=False)
-    assert [text.rpartition(": ")[2] for text in verdict.warnings] == ["list the broadest level first"]
+    assert [text.rpartition(": ")[2] for text in verdict.warnings] == [
+        "list the broadest level first"
+    ]
 
 
 def test_documents_in_the_words_of_todays_grove_are_judged_in_its_dialect() -> None:
     using = pod_clique_set("using")
-    using["spec"]["template"]["topologyConstraint"] = {"topologyName": "grove-topology", "pack": {"required": "rack"}}
+    using["spec"]["template"]["topologyConstraint"] = {
+        "topologyName": "grove-topology",
+        "pack": {"required": "rack"},
+    }
     levels = ClusterTopology(enabled=True, levels=(TopologyLevel(domain="rack", key="k/rack"),))
     configuration = Configuration().model_copy(update={"cluster_topology": levels})
     facts = documents_cluster(configuration, [using]).facts
-    assert (facts.dialect().name, facts.bindings()) == ("bindings", {"grove-topology": (Level("rack", "k/rack"),)})
+    assert (facts.dialect().name, facts.bindings()) == (
+        "bindings",
+        {"grove-topology": (Level("rack", "k/rack"),)},
+    )
     facts = documents_cluster(configuration, [pod_clique_set("using", domain="rack")]).facts
     assert (facts.dialect().name, facts.topology().levels) == ("design", (Level("rack", "k/rack"),))

@@ -15,7 +15,11 @@ from app.rules.mnnvl.plan import Plan
 from tests.builders import injection_into
 from tests.cluster.offline import OfflineCluster
 
-LABELS = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
+LABELS = {
+    "grove.io/pcs-name": "pcs",
+    "grove.io/pcs-replica-index": "0",
+    "grove.io/podgang": "pcs-0",
+}
 MANAGED = {**LABELS, "grove.io/mnnvl-managed": "true"}
 SET = {
     "apiVersion": "grove.io/v1alpha1",
@@ -27,7 +31,13 @@ GANG = {
     "kind": "PodGang",
     "metadata": {"name": "pcs-0", "namespace": "ns", "uid": "g", "labels": LABELS},
 }
-BY_SET = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "pcs", "uid": "u", "controller": True}
+BY_SET = {
+    "apiVersion": "grove.io/v1alpha1",
+    "kind": "PodCliqueSet",
+    "name": "pcs",
+    "uid": "u",
+    "controller": True,
+}
 BY_GANG = {
     "apiVersion": "scheduler.grove.io/v1alpha1",
     "kind": "PodGang",
@@ -38,7 +48,11 @@ BY_GANG = {
 
 
 def plan(owner: str | None = "u") -> Plan:
-    references = [{**BY_SET, "uid": owner}] if owner else [{"kind": "PodCliqueScalingGroup", "name": "x", "uid": "y"}]
+    references = (
+        [{**BY_SET, "uid": owner}]
+        if owner
+        else [{"kind": "PodCliqueScalingGroup", "name": "x", "uid": "y"}]
+    )
     container = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
     metadata = {
         "name": "pcs-0-worker",
@@ -46,15 +60,27 @@ def plan(owner: str | None = "u") -> Plan:
         "annotations": {"grove.io/mnnvl-enabled": "true"},
         "ownerReferences": references,
     }
-    injection = injection_into({"metadata": metadata, "spec": {"podSpec": {"containers": [container]}}}, "ns", "shared")
+    injection = injection_into(
+        {"metadata": metadata, "spec": {"podSpec": {"containers": [container]}}}, "ns", "shared"
+    )
     assert injection.plan is not None
     return injection.plan
 
 
 def domain(owners: Any = None, labels: Any = None, **metadata: Any) -> dict[str, Any]:
-    held = {"name": "pcs-0-cd", "namespace": "ns", "labels": MANAGED if labels is None else labels, **metadata}
+    held = {
+        "name": "pcs-0-cd",
+        "namespace": "ns",
+        "labels": MANAGED if labels is None else labels,
+        **metadata,
+    }
     held["ownerReferences"] = [BY_SET] if owners is None else owners
-    return {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": held, "spec": {}}
+    return {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": held,
+        "spec": {},
+    }
 
 
 def claim(owners: Any = None, **metadata: Any) -> dict[str, Any]:
@@ -84,7 +110,9 @@ async def test_both_are_made_and_the_next_clique_asks_nobody() -> None:
 
 async def test_twenty_at_once_make_one_of_each() -> None:
     cluster = OfflineCluster([SET])
-    made = await asyncio.gather(*(cluster.resources.ensure(plan(), "shared", dry_run=False) for _ in range(20)))
+    made = await asyncio.gather(
+        *(cluster.resources.ensure(plan(), "shared", dry_run=False) for _ in range(20))
+    )
     assert sum(map(len, made)) == 2
     assert len(cluster.client.writes()) == 2
 
@@ -107,7 +135,12 @@ async def test_a_dry_run_looks_and_makes_nothing() -> None:
 async def test_what_another_server_made_first_counts() -> None:
     cluster = unseen(OfflineCluster([SET]), domain(), claim())
     assert await cluster.resources.ensure(plan(), "shared", dry_run=False) == []
-    assert verbs(cluster) == ["create ComputeDomain", "get ComputeDomain", "create ResourceClaim", "get ResourceClaim"]
+    assert verbs(cluster) == [
+        "create ComputeDomain",
+        "get ComputeDomain",
+        "create ResourceClaim",
+        "get ResourceClaim",
+    ]
     assert cluster.resources.is_ensured(plan(), "shared")
 
 
@@ -116,18 +149,25 @@ async def test_what_another_server_made_first_counts() -> None:
     ("labels", "named"),
     [
         pytest.param({}, "ComputeDomain", id="somebody's"),
-        pytest.param({**MANAGED, "grove.io/pcs-name": "other"}, "ComputeDomain", id="another set's"),
+        pytest.param(
+            {**MANAGED, "grove.io/pcs-name": "other"}, "ComputeDomain", id="another set's"
+        ),
     ],
 )
 async def test_what_is_not_ours_is_refused_by_name(labels: Any, named: str, dry_run: bool) -> None:
-    for cluster in (OfflineCluster([SET, domain(labels=labels)]), unseen(OfflineCluster([SET]), domain(labels=labels))):
+    for cluster in (
+        OfflineCluster([SET, domain(labels=labels)]),
+        unseen(OfflineCluster([SET]), domain(labels=labels)),
+    ):
         with pytest.raises(NotOurs, match=f'{named} "pcs-0-cd" exists in namespace ns'):
             await cluster.resources.ensure(plan(), "shared", dry_run=dry_run)
         assert cluster.client.objects(RESOURCE_CLAIM) == []
 
 
 async def test_what_is_not_ours_is_forgotten_once_it_is_gone() -> None:
-    """The watch sees only what carries our label: it would never tell that a cached stranger has gone."""
+    """The watch sees only what carries our label: it would never tell that a cached stranger has
+    gone.
+    """
     cluster = unseen(OfflineCluster([SET]), domain(labels={}))
     for dry_run in (False, True):
         with pytest.raises(NotOurs):
@@ -152,10 +192,16 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
     ("objects", "text"),
     [
         pytest.param([SET, domain(**DELETED)], "is being deleted", id="on its way out"),
-        pytest.param([SET, domain([{**BY_SET, "uid": "old"}])], "an owner that is gone", id="of a former set"),
-        pytest.param([SET, domain([BY_GANG])], "an owner that is gone", id="of a PodGang that is gone"),
         pytest.param(
-            [SET, domain([{**BY_GANG, "uid": "old"}]), GANG], "an owner that is gone", id="of a former PodGang"
+            [SET, domain([{**BY_SET, "uid": "old"}])], "an owner that is gone", id="of a former set"
+        ),
+        pytest.param(
+            [SET, domain([BY_GANG])], "an owner that is gone", id="of a PodGang that is gone"
+        ),
+        pytest.param(
+            [SET, domain([{**BY_GANG, "uid": "old"}]), GANG],
+            "an owner that is gone",
+            id="of a former PodGang",
         ),
         pytest.param(
             [SET, domain([BY_GANG]), {**GANG, "metadata": {**GANG["metadata"], **DELETED}}],  # type: ignore[dict-item]
@@ -163,7 +209,11 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
             id="of a PodGang on its way out",
         ),
         pytest.param(
-            [SET, domain([BY_GANG]), {**GANG, "metadata": {**GANG["metadata"], "ownerReferences": [FORMER]}}],  # type: ignore[dict-item]
+            [
+                SET,
+                domain([BY_GANG]),
+                {**GANG, "metadata": {**GANG["metadata"], "ownerReferences": [FORMER]}},  # type: ignore[dict-item]
+            ],
             "an owner that is gone",
             id="of a PodGang of a former set",
         ),
@@ -182,7 +232,9 @@ async def test_what_will_not_stay_is_tried_again(objects: list[Any], text: str) 
         pytest.param([BY_SET], id="its set"),
         pytest.param([BY_GANG], id="its PodGang"),
         pytest.param([], id="nobody"),
-        pytest.param([{"kind": "Thing", "name": "t", "uid": "t"}], id="something that we don't know"),
+        pytest.param(
+            [{"kind": "Thing", "name": "t", "uid": "t"}], id="something that we don't know"
+        ),
     ],
 )
 async def test_what_is_owned_by_the_living_is_used(owners: Any) -> None:
@@ -207,7 +259,10 @@ async def test_a_scaling_group_has_a_set_behind_it(cached: bool) -> None:
     "objects",
     [
         pytest.param([], id="no set"),
-        pytest.param([{**SET, "metadata": {**SET["metadata"], **DELETED}}], id="a set on its way out"),  # type: ignore[dict-item]
+        pytest.param(
+            [{**SET, "metadata": {**SET["metadata"], **DELETED}}],  # type: ignore[dict-item]
+            id="a set on its way out",
+        ),
     ],
 )
 async def test_no_owner_no_resources(objects: list[Any]) -> None:
@@ -232,12 +287,16 @@ async def test_a_failing_cluster_leaves_nothing_claimed() -> None:
     with pytest.raises(Unavailable, match="down"):
         await cluster.resources.ensure(plan(), "shared", dry_run=False)
     assert not cluster.resources.is_ensured(plan(), "shared")
-    assert [one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)] == ["ResourceClaim"]
+    assert [
+        one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)
+    ] == ["ResourceClaim"]
 
 
 async def test_there_and_gone_again_is_tried_again() -> None:
     cluster = OfflineCluster([SET])
-    cluster.client.fail_next("create", COMPUTE_DOMAIN, Conflict("exists", code=409, reason="AlreadyExists"))
+    cluster.client.fail_next(
+        "create", COMPUTE_DOMAIN, Conflict("exists", code=409, reason="AlreadyExists")
+    )
     with pytest.raises(Unavailable, match="was there and is gone again"):
         await cluster.resources.ensure(plan(), "shared", dry_run=False)
 
@@ -247,7 +306,10 @@ def gang() -> Gang:
 
 
 async def test_a_gang_adopts_what_is_its_own() -> None:
-    other = domain(name="pcs-1-cd", labels={**MANAGED, "grove.io/pcs-replica-index": "1", "grove.io/podgang": "pcs-1"})
+    other = domain(
+        name="pcs-1-cd",
+        labels={**MANAGED, "grove.io/pcs-replica-index": "1", "grove.io/podgang": "pcs-1"},
+    )
     cluster = OfflineCluster([SET, GANG, domain(), claim(), other])
     written = await cluster.resources.adopt(gang(), dry_run=False)
     assert [one["metadata"]["name"] for one in written] == ["pcs-0-cd", "pcs-0-mnnvl-claim"]
@@ -290,7 +352,9 @@ async def test_a_dry_adoption_writes_nothing() -> None:
 
 async def test_an_adoption_is_of_what_was_read() -> None:
     cluster = OfflineCluster([SET, GANG, domain()])
-    await cluster.client.patch(COMPUTE_DOMAIN, "pcs-0-cd", {"metadata": {"labels": {"a": "b"}}}, "ns")
+    await cluster.client.patch(
+        COMPUTE_DOMAIN, "pcs-0-cd", {"metadata": {"labels": {"a": "b"}}}, "ns"
+    )
     with pytest.raises(Conflict):
         await cluster.resources.adopt(gang(), dry_run=False)
     assert cluster.client.objects(COMPUTE_DOMAIN)[0]["metadata"]["ownerReferences"] == [BY_SET]
@@ -327,22 +391,30 @@ async def test_a_dry_run_gives_what_a_live_one_makes() -> None:
     made = await OfflineCluster([SET]).resources.ensure(plan(), "shared", dry_run=False)
     filled_in = ("uid", "resourceVersion", "creationTimestamp", "generation")
     for one in made:
-        one["metadata"] = {name: value for name, value in one["metadata"].items() if name not in filled_in}
+        one["metadata"] = {
+            name: value for name, value in one["metadata"].items() if name not in filled_in
+        }
     assert planned == made
 
 
 async def test_half_of_it_there_makes_the_other_half() -> None:
     cluster = OfflineCluster([SET, domain()])
-    assert [one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)] == ["ResourceClaim"]
+    assert [
+        one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)
+    ] == ["ResourceClaim"]
     assert verbs(cluster) == ["create ResourceClaim"]
 
 
 async def test_an_answer_that_was_lost_is_found_at_the_next_try() -> None:
     cluster = OfflineCluster([SET])
-    cluster.client.fail_next("create", COMPUTE_DOMAIN, Unavailable("cut", code=0), after_effect=True)
+    cluster.client.fail_next(
+        "create", COMPUTE_DOMAIN, Unavailable("cut", code=0), after_effect=True
+    )
     with pytest.raises(Unavailable, match="cut"):
         await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    assert [one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)] == ["ResourceClaim"]
+    assert [
+        one["kind"] for one in await cluster.resources.ensure(plan(), "shared", dry_run=False)
+    ] == ["ResourceClaim"]
     assert len(cluster.client.objects(COMPUTE_DOMAIN)) == 1
 
 
@@ -372,7 +444,9 @@ def forget(cluster: OfflineCluster, resource: Any, obj: dict[str, Any]) -> None:
     """Lets the cache see that `obj` was deleted."""
     store = cluster.stores.by_name()[resource.plural]
     assert isinstance(store, WatchStore)
-    store.apply(WatchEvent("DELETED", {**obj, "metadata": {**obj["metadata"], "resourceVersion": "999"}}))
+    store.apply(
+        WatchEvent("DELETED", {**obj, "metadata": {**obj["metadata"], "resourceVersion": "999"}})
+    )
 
 
 async def test_a_replica_that_goes_and_comes_back_waits_for_the_collector() -> None:
@@ -381,9 +455,14 @@ async def test_a_replica_that_goes_and_comes_back_waits_for_the_collector() -> N
     await cluster.resources.adopt(gang(), dry_run=False)
     await cluster.client.delete(POD_GANG, "pcs-0", "ns")
     forget(cluster, POD_GANG, GANG)
-    with pytest.raises(Unavailable, match='ComputeDomain "pcs-0-cd" belongs to an owner that is gone'):
+    with pytest.raises(
+        Unavailable, match='ComputeDomain "pcs-0-cd" belongs to an owner that is gone'
+    ):
         await cluster.resources.ensure(plan(), "shared", dry_run=False)
-    assert [kind.kind for kind, _ in cluster.client.collect_garbage()] == ["ComputeDomain", "ResourceClaim"]
+    assert [kind.kind for kind, _ in cluster.client.collect_garbage()] == [
+        "ComputeDomain",
+        "ResourceClaim",
+    ]
     forget(cluster, COMPUTE_DOMAIN, domain())
     forget(cluster, RESOURCE_CLAIM, claim())
     assert len(await cluster.resources.ensure(plan(), "shared", dry_run=False)) == 2
@@ -401,7 +480,11 @@ async def test_a_set_with_the_right_name_and_another_uid_is_another_set(dry_run:
 
 @pytest.mark.parametrize("which", [COMPUTE_DOMAIN, RESOURCE_CLAIM])
 async def test_a_read_of_an_owner_that_fails_is_no_absence(which: Any) -> None:
-    made = [domain([BY_GANG]), claim([BY_GANG])] if which is COMPUTE_DOMAIN else [domain(), claim([BY_GANG])]
+    made = (
+        [domain([BY_GANG]), claim([BY_GANG])]
+        if which is COMPUTE_DOMAIN
+        else [domain(), claim([BY_GANG])]
+    )
     cluster = OfflineCluster([SET, *made])
     cluster.client.fail_next("get", POD_GANG, Unavailable("API server down", code=503))
     with pytest.raises(Unavailable, match="API server down"):
@@ -410,12 +493,16 @@ async def test_a_read_of_an_owner_that_fails_is_no_absence(which: Any) -> None:
 
 async def test_the_rest_is_left_when_one_adoption_is_crossed() -> None:
     cluster = OfflineCluster([SET, GANG, domain(), claim()])
-    cluster.client.fail_next("patch", RESOURCE_CLAIM, Conflict("changed", code=409, reason="Conflict"))
+    cluster.client.fail_next(
+        "patch", RESOURCE_CLAIM, Conflict("changed", code=409, reason="Conflict")
+    )
     with pytest.raises(Conflict):
         await cluster.resources.adopt(gang(), dry_run=False)
     states = [(one.kind, ownership(one, gang())) for one in cluster.resources.resources_of(gang())]
     assert states == [("ComputeDomain", "owned"), ("ResourceClaim", "adoptable")]
-    assert [one["kind"] for one in await cluster.resources.adopt(gang(), dry_run=False)] == ["ResourceClaim"]
+    assert [one["kind"] for one in await cluster.resources.adopt(gang(), dry_run=False)] == [
+        "ResourceClaim"
+    ]
 
 
 GENERATED = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": True}
@@ -426,9 +513,15 @@ GENERATED = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "contro
     [
         pytest.param(domain(**DELETED), id="on its way out"),
         pytest.param(domain(labels={**LABELS}), id="not managed by us"),
-        pytest.param(domain(labels={**MANAGED, "grove.io/podgang": "pcs-0-group-0"}), id="made for a scaled one"),
+        pytest.param(
+            domain(labels={**MANAGED, "grove.io/podgang": "pcs-0-group-0"}),
+            id="made for a scaled one",
+        ),
         pytest.param(claim([GENERATED]), id="made by Kubernetes for one pod"),
-        pytest.param(domain([{"kind": "Thing", "name": "t", "uid": "t", "controller": True}]), id="somebody else's"),
+        pytest.param(
+            domain([{"kind": "Thing", "name": "t", "uid": "t", "controller": True}]),
+            id="somebody else's",
+        ),
         pytest.param(domain(namespace="other"), id="in another namespace"),
     ],
 )

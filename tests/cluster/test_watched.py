@@ -110,7 +110,11 @@ async def test_a_cluster_without_grove_and_kai_is_quiet_and_picks_them_up() -> N
         sets = cluster.stores.by_name()["podcliquesets"]
         assert (sets.served, sets.synced, sets.problem) == (False, True, "")
         client.served[POD_CLIQUE_SET] = "v1alpha1"
-        pcs = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "a", "namespace": "ns"}}
+        pcs = {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": "a", "namespace": "ns"},
+        }
         client.load([pcs])
         await client.discovery.refresh()
         await until(lambda: cluster.facts.cached_set("ns", "a") is not None)
@@ -118,7 +122,9 @@ async def test_a_cluster_without_grove_and_kai_is_quiet_and_picks_them_up() -> N
 
 
 class Upgraded(WatchedMemory):
-    """An API server that does not serve PodCliqueSets any more, although discovery has read that it does."""
+    """An API server that does not serve PodCliqueSets any more, although discovery has read that it
+    does.
+    """
 
     async def list(self, resource: Resource, *arguments: Any, **options: Any) -> Page:
         if resource == POD_CLIQUE_SET:
@@ -151,7 +157,9 @@ async def test_a_fault_of_our_own_is_raised() -> None:
 async def test_a_resource_is_listed_again_after_its_crd_has_changed() -> None:
     """A watch that is open goes on with the former schema, and would miss the fields that are new."""
     crd = {"metadata": {"name": str(POD_CLIQUE_SET), "generation": 1}, "spec": {}}
-    client = WatchedMemory([topology(RACK), {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD.kind, **crd}])
+    client = WatchedMemory(
+        [topology(RACK), {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD.kind, **crd}]
+    )
     async with running(client):
         client.calls.clear()
         client.discovery.note_redefined(str(POD_CLIQUE_SET))

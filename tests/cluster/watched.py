@@ -22,7 +22,12 @@ class WatchedMemory(MemoryClient):
         if path == "/apis":
             groups = {one.group for one in self.served if one.group}
             found = [
-                {"name": group, "versions": [{"version": v} for one, v in self.served.items() if one.group == group]}
+                {
+                    "name": group,
+                    "versions": [
+                        {"version": v} for one, v in self.served.items() if one.group == group
+                    ],
+                }
                 for group in sorted(groups)
             ]
             return {"kind": "APIGroupList", "groups": found}
@@ -34,7 +39,11 @@ class WatchedMemory(MemoryClient):
             for one, served in self.served.items()
             if (one.group, served) == (group, version)
         ]
-        return {"kind": "APIResourceList", "groupVersion": f"{group}/{version}", "resources": resources}
+        return {
+            "kind": "APIResourceList",
+            "groupVersion": f"{group}/{version}",
+            "resources": resources,
+        }
 
 
 class SlowMemory(WatchedMemory):

@@ -46,7 +46,10 @@ def test_what_is_made_can_be_served_and_is_left_as_it_is(made: Path) -> None:
     before = {name: (made / name).read_bytes() for name in MADE}
     source = file_source(made)
     assert source.not_after == inspect(before["tls.crt"]).not_after
-    assert (source.ca_not_after, source.ca_bundle()) == (inspect(before["ca.crt"]).not_after, before["ca.crt"])
+    assert (source.ca_not_after, source.ca_bundle()) == (
+        inspect(before["ca.crt"]).not_after,
+        before["ca.crt"],
+    )
     assert {name: (made / name).read_bytes() for name in MADE} == before
 
 
@@ -61,10 +64,14 @@ def test_nothing_is_written_over(made: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["--days", "400"], "--days must not be more than --ca-days", id="longer than its CA"),
+        pytest.param(
+            ["--days", "400"], "--days must not be more than --ca-days", id="longer than its CA"
+        ),
     ],
 )
-def test_what_cannot_be_made_is_said(tmp_path: Path, capsys: Any, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_made_is_said(
+    tmp_path: Path, capsys: Any, arguments: list[str], said: str
+) -> None:
     assert run("make", tmp_path, *arguments) == 2
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -93,12 +100,17 @@ def test_days_are_a_number(tmp_path: Path, days: str) -> None:
 def test_show_prints_every_certificate_and_no_key(made: Path, capsys: Any) -> None:
     assert run("show", made) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines if not line.startswith(" ")] == ["tls.crt", "ca.crt"]
+    assert [line.split(":")[0] for line in lines if not line.startswith(" ")] == [
+        "tls.crt",
+        "ca.crt",
+    ]
     assert lines[1] == "  names       a.svc, 127.0.0.1"
     assert "(89 days left)" in lines[4]
 
 
-def test_check_is_0_where_all_is_well_and_1_with_the_reason_where_not(made: Path, capsys: Any) -> None:
+def test_check_is_0_where_all_is_well_and_1_with_the_reason_where_not(
+    made: Path, capsys: Any
+) -> None:
     assert run("check", made, "--name", "a.svc", "--within", "30") == 0
     assert run("check", made, "--name", "b.svc") == 1
     assert run("check", made, "--within", "90") == 1
@@ -147,7 +159,9 @@ async def test_webhooks_that_do_not_trust_the_live_secret_are_said() -> None:
     await running(cluster)
     await cluster.tamper(VALIDATING_WEBHOOKS, "")
     _, distrust = await read_live(cluster.client, Certificates())
-    assert distrust == ["ValidatingWebhookConfiguration grove-admission: 2 of 2 webhooks don't trust the certificate"]
+    assert distrust == [
+        "ValidatingWebhookConfiguration grove-admission: 2 of 2 webhooks don't trust the certificate"
+    ]
 
 
 async def test_a_live_secret_that_is_missing_or_not_base64() -> None:
@@ -155,7 +169,9 @@ async def test_a_live_secret_that_is_missing_or_not_base64() -> None:
     with pytest.raises(NotFound):
         await read_live(cluster.client, Certificates())
     await running(cluster)
-    await cluster.client.patch(SECRET, WANTED.secret_name, {"data": {"ca.crt": "%"}}, WANTED.namespace)
+    await cluster.client.patch(
+        SECRET, WANTED.secret_name, {"data": {"ca.crt": "%"}}, WANTED.namespace
+    )
     with pytest.raises(ValueError, match=r"ca\.crt of the Secret is not base64"):
         await read_live(cluster.client, Certificates())
 

@@ -27,7 +27,14 @@ def run(*arguments: str) -> int:
 
 
 def test_all_allowed_is_0(capsys: Any) -> None:
-    assert run(FACTS, str(EXAMPLES / "podclique-mnnvl.yaml"), str(EXAMPLES / "podcliqueset-three-levels.yaml")) == 0
+    assert (
+        run(
+            FACTS,
+            str(EXAMPLES / "podclique-mnnvl.yaml"),
+            str(EXAMPLES / "podcliqueset-three-levels.yaml"),
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "PATCHED  PodClique default/distributed-training-0-worker" in printed
     assert "would create ComputeDomain default/distributed-training-0-cd" in printed
@@ -38,8 +45,14 @@ def test_a_refusal_is_1_and_says_why(capsys: Any) -> None:
     assert run(FACTS, str(EXAMPLES / "podcliqueset-refused.yaml")) == 1
     printed = capsys.readouterr().out
     assert "REFUSED  PodCliqueSet default/inverted (422 Invalid)" in printed
-    assert 'must be as strict as packDomain "host" of the PodCliqueSet, or stricter; allowed: host, numa' in printed
-    assert 'topology level not found in ClusterTopology "grove-topology", which has: zone, block, rack, host' in printed
+    assert (
+        'must be as strict as packDomain "host" of the PodCliqueSet, or stricter; allowed: host, numa'
+        in printed
+    )
+    assert (
+        'topology level not found in ClusterTopology "grove-topology", which has: zone, block, rack, host'
+        in printed
+    )
 
 
 def test_json_is_for_programs(capsys: Any) -> None:
@@ -48,11 +61,16 @@ def test_json_is_for_programs(capsys: Any) -> None:
     assert report["allowed"] is False
     (result,) = report["results"]
     assert result["file"].endswith("podgroup-refused.yaml")
-    assert [cause["field"] for cause in result["causes"]] == ["spec.subGroups[0].name", "spec.subGroups[1].parent"]
+    assert [cause["field"] for cause in result["causes"]] == [
+        "spec.subGroups[0].name",
+        "spec.subGroups[1].parent",
+    ]
 
 
 @pytest.mark.parametrize("of_set", [{}, {"namespace": "default"}], ids=["no namespace", "default"])
-@pytest.mark.parametrize("of_clique", [{}, {"namespace": "default"}], ids=["no namespace", "default"])
+@pytest.mark.parametrize(
+    "of_clique", [{}, {"namespace": "default"}], ids=["no namespace", "default"]
+)
 def test_a_document_without_a_namespace_is_in_default(
     of_set: dict[str, str], of_clique: dict[str, str], tmp_path: Path, capsys: Any
 ) -> None:
@@ -60,12 +78,19 @@ def test_a_document_without_a_namespace_is_in_default(
     gpus = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}
     annotations = {"grove.io/mnnvl-enabled": "true"}
     documents = [
-        {"kind": "PodCliqueSet", "metadata": {"name": "train", "annotations": annotations, **of_set}},
+        {
+            "kind": "PodCliqueSet",
+            "metadata": {"name": "train", "annotations": annotations, **of_set},
+        },
         {"kind": "PodClique", "metadata": {"name": "train-0-w", "labels": labels, **of_clique}},
     ]
     documents[1]["spec"] = {"podSpec": gpus}
     file = tmp_path / "documents.yaml"
-    file.write_text(yaml.safe_dump_all([{"apiVersion": "grove.io/v1alpha1", **document} for document in documents]))
+    file.write_text(
+        yaml.safe_dump_all(
+            [{"apiVersion": "grove.io/v1alpha1", **document} for document in documents]
+        )
+    )
     assert run(str(file)) == 0
     assert "would create ComputeDomain default/train-0-cd" in capsys.readouterr().out
 
@@ -77,27 +102,41 @@ def test_standard_input_is_a_file(capsys: Any, monkeypatch: Any) -> None:
 
 
 def test_levels_can_come_from_the_configuration(capsys: Any) -> None:
-    arguments = ("--config", str(EXAMPLES / "configuration.yaml"), str(EXAMPLES / "podcliqueset-three-levels.yaml"))
+    arguments = (
+        "--config",
+        str(EXAMPLES / "configuration.yaml"),
+        str(EXAMPLES / "podcliqueset-three-levels.yaml"),
+    )
     assert run(*arguments) == 0
     capsys.readouterr()
     assert run(arguments[2]) == 2
     printed = capsys.readouterr().out
     assert 'ClusterTopology "grove-topology" does not exist yet' in printed
-    assert "1 without a verdict: put what they need (a ClusterTopology, a PodCliqueSet) among the documents" in printed
+    assert (
+        "1 without a verdict: put what they need (a ClusterTopology, a PodCliqueSet) among the documents"
+        in printed
+    )
 
 
 def test_what_no_webhook_looks_at_is_said(capsys: Any, tmp_path: Path) -> None:
     file = str(EXAMPLES / "podgroup-refused.yaml")
     assert run(file, "--operation", "DELETE") == 0
-    assert "no webhook looks at the DELETE of scheduling.run.ai/v2alpha2 PodGroup" in capsys.readouterr().out
+    assert (
+        "no webhook looks at the DELETE of scheduling.run.ai/v2alpha2 PodGroup"
+        in capsys.readouterr().out
+    )
     (tmp_path / "typo.yaml").write_text("apiVersion: scheduling.run/v2alpha2\nkind: PodGroup\n")
     assert run(str(tmp_path / "typo.yaml")) == 0
-    assert "nothing was judged: see whether apiVersion and kind are right" in capsys.readouterr().out
+    assert (
+        "nothing was judged: see whether apiVersion and kind are right" in capsys.readouterr().out
+    )
 
 
 def test_findings_say_where(capsys: Any) -> None:
     assert run(str(EXAMPLES / "podgroup-refused.yaml")) == 1
-    assert 'spec.subGroups[0].name: invalid subgroup name "DecodeWorkers"' in capsys.readouterr().out
+    assert (
+        'spec.subGroups[0].name: invalid subgroup name "DecodeWorkers"' in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,9 +183,17 @@ def test_an_update_can_be_judged(tmp_path: Path, capsys: Any) -> None:
     ("arguments", "text"),
     [
         pytest.param(["no-such-file.yaml"], "no-such-file.yaml: can't be read", id="no file"),
-        pytest.param(["{empty}"], "no .yaml, .yml, .json file in this directory", id="an empty directory"),
-        pytest.param(["{broken}"], "broken.yaml: not YAML or JSON that can be read", id="broken YAML"),
-        pytest.param(["{broken}", "--config", "{broken}"], "not YAML that can be read", id="a broken configuration"),
+        pytest.param(
+            ["{empty}"], "no .yaml, .yml, .json file in this directory", id="an empty directory"
+        ),
+        pytest.param(
+            ["{broken}"], "broken.yaml: not YAML or JSON that can be read", id="broken YAML"
+        ),
+        pytest.param(
+            ["{broken}", "--config", "{broken}"],
+            "not YAML that can be read",
+            id="a broken configuration",
+        ),
     ],
 )
 def test_unusable_input_is_2(arguments: list[str], text: str, tmp_path: Path, capsys: Any) -> None:
@@ -157,7 +204,9 @@ def test_unusable_input_is_2(arguments: list[str], text: str, tmp_path: Path, ca
     assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["check"], ["serve", "--port", "x"], ["check", "f", "--operation", "PATCH"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["check"], ["serve", "--port", "x"], ["check", "f", "--operation", "PATCH"]]
+)
 def test_wrong_arguments_are_2(arguments: list[str], capsys: Any) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -173,11 +222,25 @@ def test_the_version(capsys: Any) -> None:
 
 
 def test_serve_outside_a_cluster_says_so(tmp_path: Path) -> None:
-    options = ["--config", str(EXAMPLES / "configuration.yaml"), "--port", "0", "--certs", str(tmp_path)]
+    options = [
+        "--config",
+        str(EXAMPLES / "configuration.yaml"),
+        "--port",
+        "0",
+        "--certs",
+        str(tmp_path),
+    ]
     command = [sys.executable, "-m", "app", "serve", *options]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")
+    }
     ended = subprocess.run(
-        command, cwd=EXAMPLES.parent.parent, env=environment, capture_output=True, text=True, check=False
+        command,
+        cwd=EXAMPLES.parent.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 1
     assert "can't serve: " in ended.stderr
@@ -197,7 +260,12 @@ def test_the_webhook_configurations_are_those_of_the_manifests(capsys: Any) -> N
 def test_webhook_configurations_for_a_url(capsys: Any, tmp_path: Path) -> None:
     bundle = make_ca("ca", datetime.now(UTC), datetime.now(UTC) + timedelta(days=1)).cert_pem
     (tmp_path / "ca.crt").write_bytes(bundle)
-    assert main(["webhooks", "--url", "https://localhost:8443/", "--ca-file", str(tmp_path / "ca.crt")]) == 0
+    assert (
+        main(
+            ["webhooks", "--url", "https://localhost:8443/", "--ca-file", str(tmp_path / "ca.crt")]
+        )
+        == 0
+    )
     mutating, validating = yaml.safe_load_all(capsys.readouterr().out)
     urls = [one["clientConfig"] for one in [*mutating["webhooks"], *validating["webhooks"]]]
     assert {base64.b64decode(one["caBundle"]) for one in urls} == {bundle}
@@ -205,7 +273,8 @@ def test_webhook_configurations_for_a_url(capsys: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--url", "http://x", "--ca-file", "f"], ["--url", "https://x"], ["--service", "x"]]
+    "arguments",
+    [["--url", "http://x", "--ca-file", "f"], ["--url", "https://x"], ["--service", "x"]],
 )
 def test_webhook_configurations_need_a_whole_target(arguments: list[str], capsys: Any) -> None:
     assert main(["webhooks", *arguments]) == 2

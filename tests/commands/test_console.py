@@ -18,7 +18,9 @@ from tests.integration.system import eventually
 ROOT = Path(__file__).parents[2]
 
 
-def test_it_refuses_to_run_in_a_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_refuses_to_run_in_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert main(["console"]) == 1
     assert "doesn't run in a cluster" in capsys.readouterr().err
@@ -30,14 +32,17 @@ def test_it_says_why_it_cannot_run(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("option", ["--host", "--address", "--bind"])
-def test_there_is_no_option_to_listen_elsewhere(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_option_to_listen_elsewhere(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         main(["console", option, "0.0.0.0"])
     assert "unrecognized arguments" in capsys.readouterr().err
 
 
 def test_the_address_with_its_token_is_printed_on_a_terminal_only() -> None:
-    url, file = "http://127.0.0.1:1/token/", Path("/tmp/x/open.html")
+    url = "http://127.0.0.1:1/token/"
+    file = Path("/tmp/x/open.html")
     assert announcement(url, file, terminal=True) == "console ready: http://127.0.0.1:1/token/"
     assert announcement(url, file, terminal=False) == "console ready: open /tmp/x/open.html"
 
@@ -49,15 +54,33 @@ def test_the_context_is_that_of_the_kubeconfig(tmp_path: Path) -> None:
         " clusters: [{name: c, cluster: {server: 'https://x'}}],"
         " contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: c, user: u}}]}"
     )
-    assert (context_of(config), context_of(config, "a"), context_of(tmp_path / "none")) == ("b", "a", "")
+    assert (context_of(config), context_of(config, "a"), context_of(tmp_path / "none")) == (
+        "b",
+        "a",
+        "",
+    )
 
 
 @pytest.mark.slow
-async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_error(tmp_path: Path) -> None:
-    options = ["sandbox", "--state-dir", str(tmp_path), "--fleet", "--console", "--log-format", "text"]
+async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_error(
+    tmp_path: Path,
+) -> None:
+    options = [
+        "sandbox",
+        "--state-dir",
+        str(tmp_path),
+        "--fleet",
+        "--console",
+        "--log-format",
+        "text",
+    ]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", *options), stdout=pipe, stderr=pipe, cwd=ROOT, env={**os.environ}
+        *(sys.executable, "-m", "app", *options),
+        stdout=pipe,
+        stderr=pipe,
+        cwd=ROOT,
+        env={**os.environ},
     )
     assert process.stdout is not None
     try:
@@ -75,7 +98,9 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
             async def text_of_page() -> str:
                 return (await client.get("workloads")).text
 
-            text = await eventually(text_of_page, lambda page: "llm-serve waits, 0 of 5 pods placed" in page)
+            text = await eventually(
+                text_of_page, lambda page: "llm-serve waits, 0 of 5 pods placed" in page
+            )
     finally:
         process.send_signal(signal.SIGTERM)
         out, err = await process.communicate()
@@ -86,5 +111,7 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
     assert "sandbox ready" in logged
     assert not re.search(r"error|warning|fail|refused|exception|traceback", logged, re.IGNORECASE)
     assert re.search(
-        r"^\d\d:\d\d:\d\d  allowed  CREATE podcliqueset inference/llm-serve by admin$", logged, re.MULTILINE
+        r"^\d\d:\d\d:\d\d  allowed  CREATE podcliqueset inference/llm-serve by admin$",
+        logged,
+        re.MULTILINE,
     )

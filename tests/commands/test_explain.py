@@ -23,7 +23,11 @@ from tests.explain.table.devices import WITHOUT_PLUGIN, gpus, taken
 from tests.explain.table.row import without
 
 FULL: dict[str, Any] = {
-    "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b2"), *fill("rack-b1", but=("gpu-08", "gpu-09"))),
+    "pods": (
+        *pods(),
+        *fill("rack-a1", "rack-a2", "rack-b2"),
+        *fill("rack-b1", but=("gpu-08", "gpu-09")),
+    ),
     "nodes": without(fleet.RACK, "gpu-13"),
 }
 
@@ -34,7 +38,9 @@ def written(folder: Path, given: Facts, name: str = "cluster.yaml") -> str:
     return str(path)
 
 
-def test_reasons_are_1_and_have_numbers_and_remedies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_are_1_and_have_numbers_and_remedies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explain", "llm", "--offline", written(tmp_path, facts(**FULL))]) == 1
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("llm waits, 0 of 4 pods placed")
@@ -69,7 +75,10 @@ def test_a_placed_gang_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, facts(**FULL))
-    assert main(["explain", "pcs/llm", "-n", fleet.NAMESPACE, "--output", "json", "--offline", path]) == 1
+    assert (
+        main(["explain", "pcs/llm", "-n", fleet.NAMESPACE, "--output", "json", "--offline", path])
+        == 1
+    )
     document = json.loads(capsys.readouterr().out)
     assert (document["state"], document["placed"], document["total"]) == ("waits", 0, 4)
     assert [reason["id"] for reason in document["reasons"]] == ["NoDomainFits", "LevelLabelMissing"]
@@ -81,24 +90,39 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ("given", "message"),
     [
         ("pod/none", "Pod none not found in namespace default\n"),
-        ("deployment/web", "'deployment/web' can't be explained: KIND is one of ComputeDomain, Pod, "),
-        ("pods/", "'pods/' has no name: give KIND/NAME, or the name of a PodCliqueSet; KIND is one of ComputeDomain"),
+        (
+            "deployment/web",
+            "'deployment/web' can't be explained: KIND is one of ComputeDomain, Pod, ",
+        ),
+        (
+            "pods/",
+            "'pods/' has no name: give KIND/NAME, or the name of a PodCliqueSet; KIND is one of ComputeDomain",
+        ),
     ],
 )
-def test_what_is_not_there_is_2(given: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_2(
+    given: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explain", given, "--offline", written(tmp_path, facts())]) == 2
     assert capsys.readouterr().err.startswith(message)
 
 
 def test_kinds_have_kubectls_names() -> None:
-    assert reference("po/a", "n") == reference("pods/a", "n") == reference("Pod/a", "n") == Ref("Pod", "n", "a")
+    assert (
+        reference("po/a", "n")
+        == reference("pods/a", "n")
+        == reference("Pod/a", "n")
+        == Ref("Pod", "n", "a")
+    )
     assert reference("podgangs.scheduler.grove.io/g", "n") == Ref("PodGang", "n", "g")
     assert reference("llm", "n") == reference("pcs/llm", "n") == Ref("PodCliqueSet", "n", "llm")
     with pytest.raises(UnusableInput):
         reference("node/a", "n")
 
 
-def test_a_cluster_that_does_not_answer_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_does_not_answer_is_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     missing = str(tmp_path / "none")
     assert main(["explain", "llm", "--kubeconfig", missing]) == 2
     assert "can't explain: no credentials" in capsys.readouterr().err
@@ -107,7 +131,10 @@ def test_a_cluster_that_does_not_answer_is_2(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_the_line_of_watch_has_what_does_not_change_by_itself() -> None:
-    assert summary(answer(facts(**FULL))) == "llm: waits, 0 of 4 placed: NoDomainFits, LevelLabelMissing"
+    assert (
+        summary(answer(facts(**FULL)))
+        == "llm: waits, 0 of 4 placed: NoDomainFits, LevelLabelMissing"
+    )
 
 
 def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,13 +178,20 @@ def test_topology_finds_room(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_topology_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, facts(**FULL))
-    assert main(["topology", "--room", "3x8", "--in", "rack", "--output", "json", "--offline", path]) == 1
+    assert (
+        main(["topology", "--room", "3x8", "--in", "rack", "--output", "json", "--offline", path])
+        == 1
+    )
     document = json.loads(capsys.readouterr().out)
     assert document["outside"] == ["gpu-13"]
     assert document["domains"][1] == {
         "path": ["zone-b"], "nodes": 7, "closed": 0, "gpus": 56, "free": 16, "soon": 0
     }  # fmt: skip
-    assert document["room"]["domains"][0] == {"path": ["zone-b", "rack-b1"], "pods": 2, "withLabels": 2}
+    assert document["room"]["domains"][0] == {
+        "path": ["zone-b", "rack-b1"],
+        "pods": 2,
+        "withLabels": 2,
+    }
 
 
 LEVELS = """
@@ -183,7 +217,20 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
         "(spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
     ]
     (tmp_path / "levels.yaml").write_text(CONFIGURATION)
-    assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--output", "json", "--offline", path]) == 0
+    assert (
+        main(
+            [
+                "topology",
+                "--levels",
+                str(tmp_path / "levels.yaml"),
+                "--output",
+                "json",
+                "--offline",
+                path,
+            ]
+        )
+        == 0
+    )
     (effect,) = json.loads(capsys.readouterr().out)["preview"]["effects"]
     assert effect["text"] == (
         "required zone means example.com/zone in place of topology.kubernetes.io/zone: running gangs stay where they "
@@ -196,10 +243,19 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (["--room", "10"], "--room takes NxG"),
         (["--in", "rack"], "--in goes with --room"),
-        (["--room", "3x8", "--in", "block"], "--in block: no such level; there are zone, rack and host"),
+        (
+            ["--room", "3x8", "--in", "block"],
+            "--in block: no such level; there are zone, rack and host",
+        ),
         (["block=b1"], "'block=b1': block is no level; there are zone, rack and host"),
-        (["rack"], "'rack' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host"),
-        (["=a1"], "'=a1' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host"),
+        (
+            ["rack"],
+            "'rack' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host",
+        ),
+        (
+            ["=a1"],
+            "'=a1' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host",
+        ),
         (["--name", "other"], "--name other: no such topology; there is grove-topology"),
         (["rack=rack-z9"], "'rack=rack-z9': no node has example.com/rack=rack-z9"),
     ],
@@ -214,18 +270,32 @@ def test_unusable_input_is_2(
 def test_a_file_without_levels_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, facts(topologies=()))
     assert main(["topology", "--levels", path, "--offline", path]) == 2
-    assert "no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels" in capsys.readouterr().err
+    assert (
+        "no ClusterTopology, ClusterTopologyBinding or OperatorConfiguration with levels"
+        in capsys.readouterr().err
+    )
 
 
-BINDING = "kind: ClusterTopologyBinding\nmetadata: {name: b}\nspec: {levels: [{domain: Rack, key: r}]}\n"
+BINDING = (
+    "kind: ClusterTopologyBinding\nmetadata: {name: b}\nspec: {levels: [{domain: Rack, key: r}]}\n"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LEVELS.replace("domain: zone", "domain: shelf"), 'spec.levels[0].domain: Unsupported value: "shelf"'),
-        (CONFIGURATION.replace("key: example.com/rack", "keys: 1"), "clusterTopology.levels[1].key: Required value"),
-        (CONFIGURATION.replace("enabled: true, levels: [", "of: ["), "clusterTopology.levels: Required value"),
+        (
+            LEVELS.replace("domain: zone", "domain: shelf"),
+            'spec.levels[0].domain: Unsupported value: "shelf"',
+        ),
+        (
+            CONFIGURATION.replace("key: example.com/rack", "keys: 1"),
+            "clusterTopology.levels[1].key: Required value",
+        ),
+        (
+            CONFIGURATION.replace("enabled: true, levels: [", "of: ["),
+            "clusterTopology.levels: Required value",
+        ),
         (BINDING, "spec.levels[0].domain: Invalid value"),
     ],
 )
@@ -233,13 +303,25 @@ def test_levels_that_would_be_rejected_are_2(
     text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "levels.yaml").write_text(text)
-    assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--offline", written(tmp_path, facts())]) == 2
+    assert (
+        main(
+            [
+                "topology",
+                "--levels",
+                str(tmp_path / "levels.yaml"),
+                "--offline",
+                written(tmp_path, facts()),
+            ]
+        )
+        == 2
+    )
     assert capsys.readouterr().err.startswith(f"{tmp_path}/levels.yaml: {message}")
 
 
 def test_colours_are_for_terminals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = answer(facts(**FULL))
-    plain, coloured = text(given).splitlines(), text(given, colour=True).splitlines()
+    plain = text(given).splitlines()
+    coloured = text(given, colour=True).splitlines()
     assert coloured[0] == f"\x1b[33m{plain[0]}\x1b[0m"
     assert [re.sub("\x1b\\[\\d+m", "", line) for line in coloured] == plain
     assert coloured[6].endswith("0/4  \x1b[33mwaits\x1b[0m")
@@ -259,7 +341,13 @@ def test_credentials_that_fail_name_the_command_that_renews_them(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "config"
-    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false", "args": ["login"]}}
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "false",
+            "args": ["login"],
+        }
+    }
     document = {
         "current-context": "a",
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
@@ -276,17 +364,24 @@ def test_only_rejected_credentials_are_to_be_renewed(tmp_path: Path) -> None:
     path = tmp_path / "config"
     user = {"name": "u", "user": {"exec": {"command": "tsh", "args": ["kube", "credentials"]}}}
     context = {"name": "a", "context": {"user": "u"}}
-    path.write_text(yaml.safe_dump({"current-context": "a", "contexts": [context], "users": [user]}))
+    path.write_text(
+        yaml.safe_dump({"current-context": "a", "contexts": [context], "users": [user]})
+    )
     assert how_to_renew(Forbidden("not accepted", code=401), path, None) == "tsh login"
     assert how_to_renew(Forbidden("no right", code=403), path, None) == ""
 
 
-def test_room_counts_gpus_of_device_plugins_and_of_dra(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_room_counts_gpus_of_device_plugins_and_of_dra(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     by_dra = {n.name for n in fleet.nodes()[:2]}
     mixed = tuple(
-        plain if plain.name in by_dra else full for plain, full in zip(WITHOUT_PLUGIN, fleet.nodes(), strict=True)
+        plain if plain.name in by_dra else full
+        for plain, full in zip(WITHOUT_PLUGIN, fleet.nodes(), strict=True)
     )
-    given = facts(nodes=mixed, slices=tuple(gpus(name) for name in sorted(by_dra)), claims=taken("gpu-00"))
+    given = facts(
+        nodes=mixed, slices=tuple(gpus(name) for name in sorted(by_dra)), claims=taken("gpu-00")
+    )
     assert main(["topology", "--room", "4x8", "--offline", written(tmp_path, given, "a.yaml")]) == 0
     printed = capsys.readouterr().out
     assert "zone-a   2 racks   8 nodes   63 of 64 GPUs free" in printed

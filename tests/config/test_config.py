@@ -26,13 +26,18 @@ def test_an_empty_configuration_is_the_defaults() -> None:
 def test_the_example_can_be_used_and_shows_defaults() -> None:
     example = load_configuration(EXAMPLE)
     assert [level.domain for level in example.levels] == ["zone", "block", "rack", "host"]
-    assert example.model_copy(update={"cluster_topology": Configuration().cluster_topology}) == Configuration()
+    assert (
+        example.model_copy(update={"cluster_topology": Configuration().cluster_topology})
+        == Configuration()
+    )
 
 
 BAD_LEVELS = "levels: [{domain: rack, key: a}, {domain: rack, key: b}, {domain: shelf, key: c}]"
 
 
-def test_levels_are_only_warned_about_if_topology_is_disabled(caplog: pytest.LogCaptureFixture) -> None:
+def test_levels_are_only_warned_about_if_topology_is_disabled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     configuration = read(f"clusterTopology: {{enabled: false, {BAD_LEVELS}}}")
     assert configuration.levels == ()
     ignored = " (not used, because clusterTopology.enabled is false)"
@@ -46,13 +51,17 @@ def test_levels_are_only_warned_about_if_topology_is_disabled(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("text", ["", "clusterTopology: {levels: [{domain: rack, key: a}]}"])
-def test_a_sound_configuration_is_not_warned_about(text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sound_configuration_is_not_warned_about(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     read(text)
     assert caplog.messages == []
 
 
 def test_levels_are_read_broadest_first() -> None:
-    text = "clusterTopology: {enabled: true, levels: [{domain: host, key: h}, {domain: rack, key: r}]}"
+    text = (
+        "clusterTopology: {enabled: true, levels: [{domain: host, key: h}, {domain: rack, key: r}]}"
+    )
     assert read(text).levels == (Level("rack", "r"), Level("host", "h"))
 
 
@@ -60,23 +69,53 @@ def test_levels_are_read_broadest_first() -> None:
     ("text", "findings"),
     [
         pytest.param("colour: blue", ["file: colour: unknown key"], id="unknown key"),
-        pytest.param("server: {prot: 1}", ["file: server.prot: unknown key"], id="unknown key inside"),
-        pytest.param("server: {port: 99999}", ["file: server.port: Input should be less than"], id="port"),
-        pytest.param('server: {port: "8443"}', ["file: server.port: Input should be a valid integer"], id="text"),
         pytest.param(
-            "mnnvl: {claimMode: both}", ["file: mnnvl.claimMode: Input should be 'auto', 'shared' or"], id="mode"
+            "server: {prot: 1}", ["file: server.prot: unknown key"], id="unknown key inside"
         ),
-        pytest.param("clusterTopology: {enabled: yep}", ["file: clusterTopology.enabled: Input should be"], id="bool"),
-        pytest.param("clusterTopology: {enabled: true}", ["clusterTopology: levels: Required value"], id="no levels"),
-        pytest.param("clusterTopology: {name: A_b}", ["clusterTopology.name: must be a lowercase"], id="name"),
-        pytest.param("clusterTopology:", ["file: clusterTopology: Input should be"], id="null section"),
+        pytest.param(
+            "server: {port: 99999}", ["file: server.port: Input should be less than"], id="port"
+        ),
+        pytest.param(
+            'server: {port: "8443"}',
+            ["file: server.port: Input should be a valid integer"],
+            id="text",
+        ),
+        pytest.param(
+            "mnnvl: {claimMode: both}",
+            ["file: mnnvl.claimMode: Input should be 'auto', 'shared' or"],
+            id="mode",
+        ),
+        pytest.param(
+            "clusterTopology: {enabled: yep}",
+            ["file: clusterTopology.enabled: Input should be"],
+            id="bool",
+        ),
+        pytest.param(
+            "clusterTopology: {enabled: true}",
+            ["clusterTopology: levels: Required value"],
+            id="no levels",
+        ),
+        pytest.param(
+            "clusterTopology: {name: A_b}", ["clusterTopology.name: must be a lowercase"], id="name"
+        ),
+        pytest.param(
+            "clusterTopology:", ["file: clusterTopology: Input should be"], id="null section"
+        ),
         pytest.param(
             "clusterTopology: {enabled: true, levels: [{domain: rack, key: a}, {domain: rack, key: -}]}",
             ['levels[1].domain: Duplicate value: "rack"; levels[1].key: Invalid value: "-"'],
             id="every level's findings",
         ),
-        pytest.param("certificates: {mode: manual}", ["certificates.mode: Input should be 'files' or"], id="certs"),
-        pytest.param("certificates: {secretName: A_b}", ["certificates.secretName: must be a lowercase"], id="secret"),
+        pytest.param(
+            "certificates: {mode: manual}",
+            ["certificates.mode: Input should be 'files' or"],
+            id="certs",
+        ),
+        pytest.param(
+            "certificates: {secretName: A_b}",
+            ["certificates.secretName: must be a lowercase"],
+            id="secret",
+        ),
         pytest.param(
             "certificates: {caValidityHours: 6479}",
             ["certificates: caValidityHours must be at least three times validityHours"],
@@ -87,27 +126,57 @@ def test_levels_are_read_broadest_first() -> None:
             ["certificates: settleSeconds must be at most a sixth of validityHours"],
             id="a wait longer than a renewal leaves",
         ),
-        pytest.param("podBinding: {nodeLabels: [a b, ok]}", ["podBinding.nodeLabels: 'a b' must be"], id="label keys"),
+        pytest.param(
+            "podBinding: {nodeLabels: [a b, ok]}",
+            ["podBinding.nodeLabels: 'a b' must be"],
+            id="label keys",
+        ),
         pytest.param(
             "a: 1\nserver: {port: -1}\nmnnvl: {b: 2}",
             ["server.port: Input", "mnnvl.b: unknown key", "a: unknown key"],
             id="everything at once",
         ),
-        pytest.param("server: {port: 1}\nserver: {port: 2}", ["key 'server' is given twice"], id="a key twice"),
+        pytest.param(
+            "server: {port: 1}\nserver: {port: 2}",
+            ["key 'server' is given twice"],
+            id="a key twice",
+        ),
         pytest.param("a: [", ["not YAML that can be read"], id="not YAML"),
         pytest.param("a: !!set [b]", ["expected a mapping node"], id="a set that is a list"),
         pytest.param("a: 2026-99-99", ["month must be in 1..12"], id="a date that is none"),
-        pytest.param("cluster_topology: {enabled: true}", ["file: cluster_topology: unknown key"], id="snake case"),
-        pytest.param("server: {drain_seconds: 1}", ["file: server.drain_seconds: unknown key"], id="snake case inside"),
+        pytest.param(
+            "cluster_topology: {enabled: true}",
+            ["file: cluster_topology: unknown key"],
+            id="snake case",
+        ),
+        pytest.param(
+            "server: {drain_seconds: 1}",
+            ["file: server.drain_seconds: unknown key"],
+            id="snake case inside",
+        ),
         pytest.param("? [a]\n: 1", ["a key must be text"], id="a list as a key"),
         pytest.param("? {a: b}\n: 1", ["a key must be text"], id="a map as a key"),
-        pytest.param("server: {1: 2}", ["file: server[1]: Keys should be strings"], id="a number as a key"),
+        pytest.param(
+            "server: {1: 2}", ["file: server[1]: Keys should be strings"], id="a number as a key"
+        ),
         pytest.param("server: " + "[" * 600, ["it is nested too deeply"], id="deep nesting"),
-        pytest.param("server: &a {x: *a}", ["file: server.x: unknown key"], id="a map that holds itself"),
-        pytest.param("server: {port: true}", ["file: server.port: Input should be a valid integer"], id="true is no 1"),
-        pytest.param("server: {drainSeconds: .nan}", ["file: server.drainSeconds: Input"], id="not a number"),
+        pytest.param(
+            "server: &a {x: *a}", ["file: server.x: unknown key"], id="a map that holds itself"
+        ),
+        pytest.param(
+            "server: {port: true}",
+            ["file: server.port: Input should be a valid integer"],
+            id="true is no 1",
+        ),
+        pytest.param(
+            "server: {drainSeconds: .nan}", ["file: server.drainSeconds: Input"], id="not a number"
+        ),
         pytest.param("a: 1\n---\nb: 2", ["expected a single document"], id="two documents"),
-        pytest.param("server: !!python/object:os.system {}", ["could not determine a constructor"], id="a tag"),
+        pytest.param(
+            "server: !!python/object:os.system {}",
+            ["could not determine a constructor"],
+            id="a tag",
+        ),
         pytest.param(
             "authorization: {authorizedUsers: alice}",
             ["file: authorization.authorizedUsers: Input should be a valid tuple"],
@@ -115,7 +184,10 @@ def test_levels_are_read_broadest_first() -> None:
         ),
         pytest.param(
             "clusterTopology: {levels: [{domain: rack, key: r, x: 1}, {domain: host}]}",
-            ["file: clusterTopology.levels[0].x: unknown key", "file: clusterTopology.levels[1].key: Field required"],
+            [
+                "file: clusterTopology.levels[0].x: unknown key",
+                "file: clusterTopology.levels[1].key: Field required",
+            ],
             id="levels, each with its own",
         ),
     ],
@@ -156,7 +228,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ({}, {}, "0.0.0.0", 8443),
         ({"GROVE_ADMISSION_HOST": "::1", "GROVE_ADMISSION_PORT": "1"}, {}, "::1", 1),
         ({"GROVE_ADMISSION_PORT": "1"}, {"port": 2, "host": None}, "0.0.0.0", 2),
-        pytest.param({"GROVE_ADMISSION_PORT": "tcp://10.0.0.7:443"}, {}, "0.0.0.0", 8443, id="a Service's, by kubelet"),
+        pytest.param(
+            {"GROVE_ADMISSION_PORT": "tcp://10.0.0.7:443"},
+            {},
+            "0.0.0.0",
+            8443,
+            id="a Service's, by kubelet",
+        ),
     ],
 )
 def test_flags_stand_above_the_environment_above_the_file(
@@ -183,15 +261,24 @@ def test_a_bad_port_in_the_environment(port: str) -> None:
             "elsewhere",
             id="not one that is left out",
         ),
-        pytest.param("certificates: {namespace: given}", {"POD_NAMESPACE": "elsewhere"}, "given", id="the one given"),
+        pytest.param(
+            "certificates: {namespace: given}",
+            {"POD_NAMESPACE": "elsewhere"},
+            "given",
+            id="the one given",
+        ),
     ],
 )
-def test_the_namespace_of_the_certificates(text: str, environment: dict[str, str], expected: str) -> None:
+def test_the_namespace_of_the_certificates(
+    text: str, environment: dict[str, str], expected: str
+) -> None:
     assert with_overrides(read(text), environment, {}).certificates.namespace == expected
 
 
 def test_a_configmap_is_told_from_what_is_in_it() -> None:
-    with pytest.raises(ConfigurationError, match=r"is a ConfigMap: give what its data has as config\.yaml"):
+    with pytest.raises(
+        ConfigurationError, match=r"is a ConfigMap: give what its data has as config\.yaml"
+    ):
         read_configuration("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "test")
 
 
@@ -204,7 +291,10 @@ def test_the_lease_and_our_own_account_are_in_the_namespace_of_the_pod() -> None
     )
     given = "leaderElection: {namespace: given}\nauthorization: {authorizedUsers: [somebody]}\n"
     kept = with_overrides(read(given), {"POD_NAMESPACE": "elsewhere"}, {})
-    assert (kept.leader_election.namespace, kept.authorization.authorized_users) == ("given", ("somebody",))
+    assert (kept.leader_election.namespace, kept.authorization.authorized_users) == (
+        "given",
+        ("somebody",),
+    )
 
 
 def test_the_mode_of_certificates_may_come_from_the_environment() -> None:

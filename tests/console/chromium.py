@@ -19,7 +19,9 @@ def chromium() -> str:
     """The path of a chromium. Skips the test if it or Playwright is missing."""
     if importlib.util.find_spec("playwright") is None:
         pytest.skip("needs Playwright: install grove-admission[browser]")
-    named = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    named = os.environ.get("CHROMIUM") or next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None
+    )
     if named is None:
         pytest.skip("needs a chromium: on PATH, or named by CHROMIUM")
     return str(named)
@@ -29,7 +31,8 @@ class Tab:
     """A page of the browser, with what it asked for and what it complained of."""
 
     def __init__(self, page: "Page", origin: str) -> None:
-        self.page, self.origin = page, origin
+        self.page = page
+        self.origin = origin
         self.complaints: list[str] = []
         self.elsewhere: list[str] = []
         page.on("console", lambda message: self.complaints.append(message.text))
@@ -43,9 +46,15 @@ class Tab:
 
 @contextlib.asynccontextmanager
 async def tab(
-    browser: "Browser", console: Opened, path: str = "workloads", scheme: Any = "light", width: int = 1366
+    browser: "Browser",
+    console: Opened,
+    path: str = "workloads",
+    scheme: Any = "light",
+    width: int = 1366,
 ) -> "AsyncIterator[Tab]":
-    context = await browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    context = await browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
     page = await context.new_page()
     opened_tab = Tab(page, console.url)
     try:

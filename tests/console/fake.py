@@ -24,8 +24,11 @@ NOW = 1_800_000_000.0
 
 
 class Lists:
-    """A client of lists. `denied` are plurals, or `plural/namespace`, that may not be listed; `broken` answers nothing.
-    `unserved` are plurals that the cluster does not serve. `change` sends an event to the watches."""
+    """A client of lists.
+
+    `denied` are plurals, or `plural/namespace`, that may not be listed; `broken` answers nothing.
+    `unserved` are plurals that the cluster does not serve. `change` sends an event to the watches.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,10 @@ class Lists:
         remaining: int | None = None,
     ) -> None:
         self.objects = {plural: list(items) for plural, items in (objects or {}).items()}
-        self.denied, self.unserved, self.broken, self.remaining = set(denied), set(unserved), broken, remaining
+        self.denied = set(denied)
+        self.unserved = set(unserved)
+        self.broken = broken
+        self.remaining = remaining
         self.calls: list[tuple[str, str]] = []
         self._queues: dict[str, list[asyncio.Queue[WatchEvent]]] = {}
 
@@ -52,7 +58,9 @@ class Lists:
             if str(obj.get("apiVersion", "")).rpartition("/")[0] == resource.group
         ]
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None, **_: Any) -> Object:
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None, **_: Any
+    ) -> Object:
         self.calls.append(("get", str(resource)))
         items = self._objects(resource)
         named = [obj for obj in items if obj["metadata"]["name"] == name]
@@ -73,13 +81,17 @@ class Lists:
         inside = [obj for obj in items if namespace in (None, obj["metadata"].get("namespace"))]
         return Page(inside, "1", "", self.remaining)
 
-    async def watch(self, resource: Resource, namespace: str | None = None, **_: Any) -> AsyncGenerator[WatchEvent]:
+    async def watch(
+        self, resource: Resource, namespace: str | None = None, **_: Any
+    ) -> AsyncGenerator[WatchEvent]:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
         self._queues.setdefault(resource.plural, []).append(queue)
         while True:
             yield await queue.get()
 
-    async def create(self, resource: Resource, obj: Object, namespace: str | None = None, **_: Any) -> Object:
+    async def create(
+        self, resource: Resource, obj: Object, namespace: str | None = None, **_: Any
+    ) -> Object:
         self.calls.append(("create", str(resource)))
         return {"status": {"allowed": True}}
 

@@ -18,15 +18,25 @@ HOSTILE = "<script>alert(1)</script>\"'&\u202egnp.exe" + "x" * 220
 
 def objects() -> dict[str, list[Object]]:
     """By plural. The topologies are there, and the PodGangs say what their sets ask for."""
-    by_plural: dict[str, list[Object]] = {"clustertopologies": [_cluster_topology()], "topologies": [_kai_topology()]}
+    by_plural: dict[str, list[Object]] = {
+        "clustertopologies": [_cluster_topology()],
+        "topologies": [_kai_topology()],
+    }
     levels = {}
     for obj in copy.deepcopy(fleet()):
         if obj["kind"] == "PodCliqueSet":
-            levels[obj["metadata"]["name"]] = obj["spec"]["template"]["topologyConstraint"]["packDomain"]
+            levels[obj["metadata"]["name"]] = obj["spec"]["template"]["topologyConstraint"][
+                "packDomain"
+            ]
         if obj["kind"] == "PodGang":
             key = LEVELS[levels[obj["metadata"]["name"].removesuffix("-0")]]
-            obj["spec"]["topologyConstraint"] = {"packConstraint": {"required": key, "preferred": LEVELS["host"]}}
-        obj["metadata"] |= {"uid": f"{obj['kind']}-{obj['metadata']['name']}", "resourceVersion": "1"}
+            obj["spec"]["topologyConstraint"] = {
+                "packConstraint": {"required": key, "preferred": LEVELS["host"]}
+            }
+        obj["metadata"] |= {
+            "uid": f"{obj['kind']}-{obj['metadata']['name']}",
+            "resourceVersion": "1",
+        }
         by_plural.setdefault(plural(obj["kind"]), []).append(obj)
     return by_plural
 
@@ -47,7 +57,12 @@ def _cluster_topology() -> Object:
 
 
 def _kai_topology() -> Object:
-    owner = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "name": "grove-topology", "uid": "ct"}
+    owner = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "name": "grove-topology",
+        "uid": "ct",
+    }
     metadata = {"name": "grove-topology", "ownerReferences": [owner]}
     levels = [{"nodeLabel": key} for key in LEVELS.values()]
     return {
@@ -59,7 +74,9 @@ def _kai_topology() -> Object:
 
 
 def hostile() -> dict[str, list[Object]]:
-    """The fleet with a hostile text wherever a value is shown: names, namespaces, labels, levels, messages."""
+    """The fleet with a hostile text wherever a value is shown: names, namespaces, labels, levels,
+    messages.
+    """
     by_plural = objects()
 
     def spoil(value: Any) -> Any:
@@ -67,7 +84,16 @@ def hostile() -> dict[str, list[Object]]:
             return {key: spoil(item) for key, item in value.items()}
         if isinstance(value, list):
             return [spoil(item) for item in value]
-        shown = ("llm-serve", "inference", "rack-", "zone-c", "gpu-c", "0/64", "team-llm", "block-c")
+        shown = (
+            "llm-serve",
+            "inference",
+            "rack-",
+            "zone-c",
+            "gpu-c",
+            "0/64",
+            "team-llm",
+            "block-c",
+        )
         return f"{value}{HOSTILE}" if isinstance(value, str) and value.startswith(shown) else value
 
     kept = {"clustertopologies", "topologies"}

@@ -16,7 +16,9 @@ class Element:
 
 
 class Parsed(HTMLParser):
-    """`elements` in the order of their start tags; the text of an element includes that of elements in it."""
+    """`elements` in the order of their start tags; the text of an element includes that of elements
+    in it.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -60,7 +62,10 @@ class Parsed(HTMLParser):
             for element in self.elements
             if element.tag == tag
             and (not cls or cls in element.attributes.get("class", "").split())
-            and all(element.attributes.get(name.replace("_", "-")) == value for name, value in attributes.items())
+            and all(
+                element.attributes.get(name.replace("_", "-")) == value
+                for name, value in attributes.items()
+            )
         ]
 
     def texts(self, tag: str, **attributes: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The console in a real Chromium, over the sandbox with our webhooks and its fleet.
 
-Needs the extra `browser` and a chromium (CHROMIUM, or on PATH). CONSOLE_PICTURES=DIR keeps a picture of every page.
+Needs the extra `browser` and a chromium (CHROMIUM, or on PATH). CONSOLE_PICTURES=DIR keeps a
+picture of every page.
 """
 
 import asyncio
@@ -41,8 +42,11 @@ PAGES = {
 }
 LABEL = "topology.kubernetes.io/rack"
 
-TEXT, MARKS = 5.9, 3.2
-"""The least contrast of text, and of marks such as the filled part of a cell, against what is behind them."""
+TEXT = 5.9
+MARKS = 3.2
+"""The least contrast of text, and of marks such as the filled part of a cell, against what is
+behind them.
+"""
 
 CONTRAST = """() => {
   const light = (c) => c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -84,7 +88,9 @@ MARK_COLOURS = """() => {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
     folder = tmp_path_factory.mktemp("api")
-    configuration = with_overrides(default_configuration(), {}, {"host": "127.0.0.1", "port": free_port()})
+    configuration = with_overrides(
+        default_configuration(), {}, {"host": "127.0.0.1", "port": free_port()}
+    )
     sandbox = Sandbox(state_dir=folder)
     await sandbox.start()
     try:
@@ -115,14 +121,18 @@ async def test_names_of_any_length_fit_into_the_window(browser: "Browser") -> No
     for path, text in texts.items():
         await page.set_content(re.sub("<(link|script)[^>]*>", "", text))
         await page.add_style_tag(content=style)
-        sizes = await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        sizes = await page.evaluate(
+            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
         assert sizes[0] <= sizes[1], path
     await page.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def console(api: Sandbox) -> AsyncIterator[Opened]:
-    async with opened(ConsoleSettings(default_configuration(), api.kubeconfig, "user", "user")) as running:
+    async with opened(
+        ConsoleSettings(default_configuration(), api.kubeconfig, "user", "user")
+    ) as running:
         await eventually(lambda: _is_ready(running))
         yield running
 
@@ -134,7 +144,9 @@ async def _is_ready(console: Opened) -> bool:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1024, 1366])
 @pytest.mark.parametrize("name", list(PAGES))
-async def test_every_page_is_readable(browser: "Browser", console: Opened, name: str, width: int, scheme: str) -> None:
+async def test_every_page_is_readable(
+    browser: "Browser", console: Opened, name: str, width: int, scheme: str
+) -> None:
     async with tab(browser, console, PAGES[name], scheme, width) as opened_tab:
         page = opened_tab.page
         if name == "findings":
@@ -146,7 +158,9 @@ async def test_every_page_is_readable(browser: "Browser", console: Opened, name:
         else:
             await page.get_by_text("● live").wait_for()
         await _keep(page, f"{name}-{scheme}-{width}")
-        sizes = await page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        sizes = await page.evaluate(
+            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
         assert sizes[0] <= sizes[1]
         ratio, text = await page.evaluate(CONTRAST)
         assert ratio >= TEXT, f"{text!r} has a contrast of {ratio:.1f}"
@@ -174,9 +188,13 @@ async def test_the_file_opens_the_console(browser: "Browser", console: Opened) -
     await page.close()
 
 
-async def test_a_change_is_shown_without_a_reload(browser: "Browser", console: Opened, api: Sandbox) -> None:
+async def test_a_change_is_shown_without_a_reload(
+    browser: "Browser", console: Opened, api: Sandbox
+) -> None:
     admin = await connect(api, "admin")
-    async with tab(browser, console, "workloads?object=PodCliqueSet/inference/llm-serve") as opened_tab:
+    async with tab(
+        browser, console, "workloads?object=PodCliqueSet/inference/llm-serve"
+    ) as opened_tab:
         page = opened_tab.page
         await page.get_by_text("● live").wait_for()
         reason = page.get_by_text("LevelLabelMissing", exact=True)
@@ -190,8 +208,12 @@ async def test_a_change_is_shown_without_a_reload(browser: "Browser", console: O
     await admin.close()
 
 
-async def test_everything_can_be_done_with_the_keyboard(browser: "Browser", console: Opened) -> None:
-    async with tab(browser, console, "workloads?object=PodCliqueSet/inference/llm-serve") as opened_tab:
+async def test_everything_can_be_done_with_the_keyboard(
+    browser: "Browser", console: Opened
+) -> None:
+    async with tab(
+        browser, console, "workloads?object=PodCliqueSet/inference/llm-serve"
+    ) as opened_tab:
         page = opened_tab.page
         await page.get_by_text("● live").wait_for()
         rows = page.locator("[role=treegrid] tbody tr")
@@ -216,21 +238,29 @@ async def test_everything_can_be_done_with_the_keyboard(browser: "Browser", cons
         await page.get_by_role("heading", name="No webhook looks at it").wait_for()
 
 
-async def test_the_text_that_is_copied_is_the_command_s(browser: "Browser", console: Opened) -> None:
-    async with tab(browser, console, "workloads?object=PodCliqueSet/inference/llm-serve") as opened_tab:
+async def test_the_text_that_is_copied_is_the_command_s(
+    browser: "Browser", console: Opened
+) -> None:
+    async with tab(
+        browser, console, "workloads?object=PodCliqueSet/inference/llm-serve"
+    ) as opened_tab:
         page = opened_tab.page
         await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         await page.get_by_text("● live").wait_for()
         await page.get_by_role("link", name="Copy as text").click()
         await page.get_by_role("link", name="Copied").wait_for()
         copied = await page.evaluate("navigator.clipboard.readText()")
-        answer = await page.request.get(f"{console.url}workloads.txt?object=PodCliqueSet/inference/llm-serve")
+        answer = await page.request.get(
+            f"{console.url}workloads.txt?object=PodCliqueSet/inference/llm-serve"
+        )
         served = await answer.text()
     assert copied == served
     assert "NoDomainFits" in copied
 
 
-async def test_a_file_is_saved_and_opened_again(browser: "Browser", console: Opened, tmp_path: Path) -> None:
+async def test_a_file_is_saved_and_opened_again(
+    browser: "Browser", console: Opened, tmp_path: Path
+) -> None:
     async with tab(browser, console, "playground?example") as opened_tab:
         page = opened_tab.page
         await page.get_by_role("button", name="Judge", exact=True).click()
@@ -247,7 +277,9 @@ async def test_a_file_is_saved_and_opened_again(browser: "Browser", console: Ope
     assert selected.strip() == "packDomain: zone"
 
 
-async def test_another_page_of_the_browser_reads_and_frames_nothing(browser: "Browser", console: Opened) -> None:
+async def test_another_page_of_the_browser_reads_and_frames_nothing(
+    browser: "Browser", console: Opened
+) -> None:
     foreign = "http://localhost:1/"
     page = await browser.new_page()
     content = f'<iframe src="{console.url}workloads"></iframe>'
@@ -279,5 +311,8 @@ async def test_pages_work_without_script(browser: "Browser", console: Opened) ->
 async def test_the_console_only_reads(console: Opened) -> None:
     assert {verb for verb, _, _ in console.calls} <= {"get", "list", "watch", "create"}
     created = {resource for verb, resource, _ in console.calls if verb == "create"}
-    assert {name.partition(".")[0] for name in created} <= {"subjectaccessreviews", "selfsubjectaccessreviews"}
+    assert {name.partition(".")[0] for name in created} <= {
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+    }
     assert not {"secrets", "configmaps"} & {resource for _, resource, _ in console.calls}

@@ -1,6 +1,8 @@
-"""Every reason of the table in a real Chromium: its state is made on an API server, and the Workloads page shows it.
+"""Every reason of the table in a real Chromium: its state is made on an API server, and the
+Workloads page shows it.
 
-One browser, one tab and one API server for each dialect; states follow each other, and the page is opened for each.
+One browser, one tab and one API server for each dialect; states follow each other, and the page is
+opened for each.
 """
 
 import contextlib
@@ -35,7 +37,9 @@ PATH = f"workloads?object=PodCliqueSet/{SET_REF.namespace}/{SET_REF.name}"
 
 @dataclass(frozen=True)
 class Scene:
-    """An API server of one dialect, a console of it, and a tab of the browser that shows the console."""
+    """An API server of one dialect, a console of it, and a tab of the browser that shows the
+    console.
+    """
 
     server: ApiServer
     stage: Stage
@@ -54,7 +58,10 @@ async def scene(browser: "Browser", folder: Path, dialect: str, kind: str) -> As
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["design", "today"])
 async def shown(
-    request: pytest.FixtureRequest, browser: "Browser", kind: str, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    browser: "Browser",
+    kind: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[tuple[str, Scene]]:
     dialect = str(request.param)
     async with scene(browser, tmp_path_factory.mktemp(dialect), dialect, kind) as made:
@@ -77,12 +84,18 @@ async def test_the_page_shows_the_reason_and_what_helps(row: Row, shown: tuple[s
 
 async def _missing(page: "Page", reasons: Sequence[Reason]) -> list[str]:
     """What the page does not show of these reasons, and the ids of others that it shows."""
-    cards = [" ".join(text.split()) for text in await page.locator("section.reason").all_inner_texts()]
+    cards = [
+        " ".join(text.split()) for text in await page.locator("section.reason").all_inner_texts()
+    ]
     ids = await page.locator("section.reason code.id").all_inner_texts()
     if ids != [reason.id for reason in reasons] or len(cards) != len(reasons):
-        return [f"{reason.id} is missing" for reason in reasons] + [f"{shown} is shown" for shown in ids]
+        return [f"{reason.id} is missing" for reason in reasons] + [
+            f"{shown} is shown" for shown in ids
+        ]
     missing = []
     for card, reason in zip(cards, reasons, strict=True):
-        texts = [reason.remedy, *reason.commands] + ([] if reason.id in TIMES else [f"{reason.text}."])
+        texts = [reason.remedy, *reason.commands] + (
+            [] if reason.id in TIMES else [f"{reason.text}."]
+        )
         missing += [text for text in texts if " ".join(text.split()) not in card]
     return missing

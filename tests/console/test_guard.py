@@ -11,7 +11,8 @@ from starlette.types import Receive, Scope, Send
 from app.console.guard import HEADERS, MOST_BODY, Guard
 from tests.console.fake import HOST, TOKEN
 
-HOME, ORIGIN = f"/{TOKEN}/workloads", f"http://{HOST}"
+HOME = f"/{TOKEN}/workloads"
+ORIGIN = f"http://{HOST}"
 NAVIGATION = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 
 
@@ -19,7 +20,9 @@ async def behind(scope: Scope, receive: Receive, send: Send) -> None:
     """What the guard lets through is answered with its path behind the token."""
     body = await Request(scope, receive).body()
     path = scope["path"].removeprefix(scope["root_path"])
-    await Response(path, headers={"x-length": str(len(body)), "server": "behind"})(scope, receive, send)
+    await Response(path, headers={"x-length": str(len(body)), "server": "behind"})(
+        scope, receive, send
+    )
 
 
 @dataclass(frozen=True)
@@ -43,28 +46,59 @@ CASES = (
     Case("localhost", HOME, 200, headers={"host": "localhost:1"}),
     Case("loopback of IPv6", HOME, 200, headers={"host": "[::1]:8080"}),
     Case("a host without a port", HOME, 200, headers={"host": "127.0.0.1"}),
-    Case("a name that was made to resolve to loopback", HOME, 421, headers={"host": "evil.example:4711"}),
-    Case("a name that begins like localhost", HOME, 421, headers={"host": "localhost.evil.example"}),
+    Case(
+        "a name that was made to resolve to loopback",
+        HOME,
+        421,
+        headers={"host": "evil.example:4711"},
+    ),
+    Case(
+        "a name that begins like localhost", HOME, 421, headers={"host": "localhost.evil.example"}
+    ),
     Case("another address", HOME, 421, headers={"host": "127.0.0.2:4711"}),
     Case("an empty host", HOME, 421, headers={"host": ""}),
     Case("our own page", HOME, 200, headers={"sec-fetch-site": "same-origin"}),
     Case("an address that was typed", HOME, 200, headers={"sec-fetch-site": "none"}),
     Case("another site", HOME, 403, headers={"sec-fetch-site": "cross-site"}),
     Case("another port of this host", HOME, 403, headers={"sec-fetch-site": "same-site"}),
-    Case("a link on another site", HOME, 403, headers={"sec-fetch-site": "cross-site", **NAVIGATION}),
-    Case("the entry, from the file", f"/{TOKEN}/", 200, headers={"sec-fetch-site": "cross-site", **NAVIGATION}),
+    Case(
+        "a link on another site", HOME, 403, headers={"sec-fetch-site": "cross-site", **NAVIGATION}
+    ),
+    Case(
+        "the entry, from the file",
+        f"/{TOKEN}/",
+        200,
+        headers={"sec-fetch-site": "cross-site", **NAVIGATION},
+    ),
     Case(
         "the entry in a frame of another site",
         f"/{TOKEN}/",
         403,
-        headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+        headers={
+            "sec-fetch-site": "cross-site",
+            "sec-fetch-mode": "navigate",
+            "sec-fetch-dest": "iframe",
+        },
     ),
-    Case("the entry, fetched by another site", f"/{TOKEN}/", 403, headers={"sec-fetch-site": "cross-site"}),
+    Case(
+        "the entry, fetched by another site",
+        f"/{TOKEN}/",
+        403,
+        headers={"sec-fetch-site": "cross-site"},
+    ),
     Case("a post from our page", HOME, 200, "POST", {"origin": ORIGIN}),
-    Case("a form of our page", HOME, 200, "POST", {"origin": "null", "sec-fetch-site": "same-origin"}),
+    Case(
+        "a form of our page", HOME, 200, "POST", {"origin": "null", "sec-fetch-site": "same-origin"}
+    ),
     Case("a post without origin", HOME, 403, "POST"),
     Case("a post from a sandboxed page", HOME, 403, "POST", {"origin": "null"}),
-    Case("a post from a typed address", HOME, 403, "POST", {"origin": "null", "sec-fetch-site": "none"}),
+    Case(
+        "a post from a typed address",
+        HOME,
+        403,
+        "POST",
+        {"origin": "null", "sec-fetch-site": "none"},
+    ),
     Case("a post from another port", HOME, 403, "POST", {"origin": "http://127.0.0.1:1"}),
     Case("a post from https", HOME, 403, "POST", {"origin": f"https://{HOST}"}),
     Case("put", HOME, 405, "PUT", {"origin": ORIGIN}),
@@ -89,7 +123,9 @@ async def test_who_may_ask(case: Case) -> None:
 
 
 def test_the_policy_allows_nothing_from_elsewhere_and_nothing_inline() -> None:
-    policy = dict(part.strip().split(" ", 1) for part in HEADERS["content-security-policy"].split(";"))
+    policy = dict(
+        part.strip().split(" ", 1) for part in HEADERS["content-security-policy"].split(";")
+    )
     assert policy == {
         "default-src": "'none'",
         "script-src": "'self'",
@@ -106,5 +142,11 @@ async def test_long_bodies_are_refused() -> None:
     async with client() as asking:
         fits = await asking.post(HOME, headers={"origin": ORIGIN}, content=b"x" * MOST_BODY)
         long = await asking.post(HOME, headers={"origin": ORIGIN}, content=b"x" * (MOST_BODY + 1))
-        unknown = await asking.post(HOME, headers={"origin": ORIGIN, "content-length": "many"}, content=b"x")
-    assert (fits.headers["x-length"], long.status_code, unknown.status_code) == (str(MOST_BODY), 413, 411)
+        unknown = await asking.post(
+            HOME, headers={"origin": ORIGIN, "content-length": "many"}, content=b"x"
+        )
+    assert (fits.headers["x-length"], long.status_code, unknown.status_code) == (
+        str(MOST_BODY),
+        413,
+        411,
+    )

@@ -39,7 +39,11 @@ async def shown(path: str, lists: Lists | None = None, namespaces: Sequence[str]
 
 async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> None:
     parsed = await shown("workloads")
-    links = [link.text for link in parsed.all("a") if link.attributes.get("href", "").startswith("workloads?object")]
+    links = [
+        link.text
+        for link in parsed.all("a")
+        if link.attributes.get("href", "").startswith("workloads?object")
+    ]
     assert links[:3] == [
         "llm-serve 0 of 5 inference ◐ waits",
         "chat-70b 3 of 3 inference ● all placed",
@@ -71,7 +75,11 @@ async def test_the_page_shows_what_the_command_prints() -> None:
 
 async def test_the_tree_has_levels_and_folds_equal_pods() -> None:
     parsed = await shown(f"workloads?object={STUCK}")
-    rows = [(row.attributes["aria-level"], row.text) for row in parsed.all("tr") if "aria-level" in row.attributes]
+    rows = [
+        (row.attributes["aria-level"], row.text)
+        for row in parsed.all("tr")
+        if "aria-level" in row.attributes
+    ]
     assert [(level, text.split(" ◐")[0].split(" ●")[0]) for level, text in rows][:7] == [
         ("1", "PodCliqueSet llm-serve rack required 0 of 5"),
         ("2", "PodGang llm-serve-0 rack required 4 of 5 in zone-a/block-a2/rack-a3 0 of 5"),
@@ -87,7 +95,10 @@ async def test_the_tree_has_levels_and_folds_equal_pods() -> None:
     ("lists", "heading"),
     [
         (Lists({}), "No PodCliqueSet in the namespaces that you may see"),
-        (Lists({}, unserved=("podcliquesets", "podcliques", "podgangs")), "Grove is not installed in this cluster"),
+        (
+            Lists({}, unserved=("podcliquesets", "podcliques", "podgangs")),
+            "Grove is not installed in this cluster",
+        ),
         (Lists({}, denied=("podcliquesets",)), "The PodCliqueSets can't be seen with your rights"),
     ],
     ids=["empty", "not installed", "no right"],
@@ -126,7 +137,15 @@ async def test_what_may_not_be_read_is_not_shown_as_zero() -> None:
 
 
 async def test_a_user_of_one_namespace_sees_it_without_room() -> None:
-    plurals = ("pods", "podcliquesets", "podcliques", "podgangs", "podgroups", "nodes", "namespaces")
+    plurals = (
+        "pods",
+        "podcliquesets",
+        "podcliques",
+        "podgangs",
+        "podgroups",
+        "nodes",
+        "namespaces",
+    )
     lists = Lists(objects(), denied=plurals)
     async with console(lists, ["inference"]) as (client, _):
         parsed = await page(client, f"workloads?object={STUCK}")
@@ -155,13 +174,18 @@ async def test_a_change_in_the_cluster_is_in_the_next_fragment_and_no_change_is_
     async with console(lists) as (client, made):
         first = await client.get(f"workloads?fragment&object={STUCK}")
         assert "<html" not in first.text
-        same = await client.get(f"workloads?fragment&object={STUCK}", headers={"if-none-match": first.headers["etag"]})
+        same = await client.get(
+            f"workloads?fragment&object={STUCK}", headers={"if-none-match": first.headers["etag"]}
+        )
         assert (same.status_code, same.content) == (304, b"")
         node = next(obj for obj in lists.objects["nodes"] if obj["metadata"]["name"] == "gpu-c-15")
         labels = {**node["metadata"]["labels"], "topology.kubernetes.io/rack": "rack-c4"}
         stream = made.streams.messages("workloads")
         before = await anext(stream)
-        lists.change("nodes", {**node, "metadata": {**node["metadata"], "labels": labels, "resourceVersion": "2"}})
+        lists.change(
+            "nodes",
+            {**node, "metadata": {**node["metadata"], "labels": labels, "resourceVersion": "2"}},
+        )
         after = await anext(stream)
         await stream.aclose()
         assert before != after
@@ -173,7 +197,9 @@ async def test_a_change_in_the_cluster_is_in_the_next_fragment_and_no_change_is_
     assert "NoDomainFits" not in changed.text
 
 
-async def test_a_page_names_its_revision_and_its_tag_so_that_a_tab_does_not_fetch_it_again() -> None:
+async def test_a_page_names_its_revision_and_its_tag_so_that_a_tab_does_not_fetch_it_again() -> (
+    None
+):
     async with console(Lists(objects())) as (client, made):
         await page(client, "workloads")  # by then, nothing changes any more
         parsed = await page(client, f"workloads?object={STUCK}")
@@ -181,7 +207,10 @@ async def test_a_page_names_its_revision_and_its_tag_so_that_a_tab_does_not_fetc
         message = await anext(stream)
         await stream.aclose()
         part = await client.get(f"workloads?fragment&object={STUCK}")
-    assert message == f"data: workloads {parsed.all('body')[0].attributes['data-revision']}\n\n".encode()
+    assert (
+        message
+        == f"data: workloads {parsed.all('body')[0].attributes['data-revision']}\n\n".encode()
+    )
     assert part.headers["etag"] == parsed.all("main")[0].attributes["data-tag"]
 
 
@@ -206,10 +235,17 @@ async def test_while_the_lists_come_in_the_page_counts() -> None:
         parsed = await page(client, "workloads")
         assert parsed.heading == "The cluster is being read"
         made.live.trouble = Trouble("Connection refused", NOW, expired=False)
-        assert "No connection to the cluster since" in (await page(client, "workloads")).texts("main")[0]
+        assert (
+            "No connection to the cluster since"
+            in (await page(client, "workloads")).texts("main")[0]
+        )
         made.live.trouble = Trouble("Unauthorized", NOW, expired=True)
-        assert "names no command that renews them" in (await page(client, "topology")).texts("main")[0]
-        made.live.trouble = Trouble("Unauthorized", NOW, True, "aws sso login", "the exec plugin of user dev")
+        assert (
+            "names no command that renews them" in (await page(client, "topology")).texts("main")[0]
+        )
+        made.live.trouble = Trouble(
+            "Unauthorized", NOW, True, "aws sso login", "the exec plugin of user dev"
+        )
         renewed = await page(client, "topology")
         assert "since 08:00:00: the exec plugin of user dev." in " ".join(renewed.texts("main"))
         assert "aws sso login" in renewed.texts("code")
@@ -236,7 +272,11 @@ async def test_the_topology_has_levels_coverage_and_a_map_of_nodes() -> None:
         "rack topology.kubernetes.io/rack 63 of 64 16",
         "host kubernetes.io/hostname 64 of 64 63",
     ]
-    cells = [element for element in parsed.all("i") if element.attributes.get("title", "").startswith("gpu-")]
+    cells = [
+        element
+        for element in parsed.all("i")
+        if element.attributes.get("title", "").startswith("gpu-")
+    ]
     assert len(cells) == 63
     titles = {cell.attributes["title"]: cell.attributes["class"] for cell in cells}
     assert titles["gpu-a-01: 0 of 8"] == "f0"
@@ -280,7 +320,11 @@ async def test_findings_are_examined_on_demand() -> None:
             "apiVersion": "scheduling.run.ai/v2alpha2",
             "kind": "PodGroup",
             "metadata": {"name": "Upper", "namespace": "research", "resourceVersion": "1"},
-            "spec": {"minMember": 1, "queue": "research", "subGroups": [{"name": "Upper", "minMember": 1}]},
+            "spec": {
+                "minMember": 1,
+                "queue": "research",
+                "subGroups": [{"name": "Upper", "minMember": 1}],
+            },
         }
     )
     async with console(lists, configuration=default_configuration()) as (client, made):
@@ -297,7 +341,10 @@ async def test_findings_are_examined_on_demand() -> None:
     assert not {"secrets", "configmaps"} & {resource for _, resource in lists.calls}
     assert {verb for verb, _ in lists.calls} <= {"get", "list", "read", "create"}
     created = {resource for verb, resource in lists.calls if verb == "create"}
-    assert {name.partition(".")[0] for name in created} <= {"subjectaccessreviews", "selfsubjectaccessreviews"}
+    assert {name.partition(".")[0] for name in created} <= {
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+    }
     assert "PodGroup research/Upper" in " ".join(parsed.texts("b"))
     texts = parsed.texts("tr")
     assert [text for text in texts if "leak" in text] == []
@@ -321,10 +368,18 @@ async def test_values_of_the_cluster_are_text(name: str) -> None:
         parsed = Parsed(answer.text)
     assert "<script>alert" not in answer.text
     assert "\u202e" not in answer.text
-    assert [element.attributes.get("src") for element in parsed.all("script")] == ["static/console.js"]
-    assert [e for e in parsed.elements if any(a.startswith("on") or a == "style" for a in e.attributes)] == []
+    assert [element.attributes.get("src") for element in parsed.all("script")] == [
+        "static/console.js"
+    ]
+    assert [
+        e for e in parsed.elements if any(a.startswith("on") or a == "style" for a in e.attributes)
+    ] == []
     for link in parsed.all("a"):
-        assert link.attributes["href"].split("?")[0].split(".")[0].strip("#") in (*PAGES, "main", "text")
+        assert link.attributes["href"].split("?")[0].split(".")[0].strip("#") in (
+            *PAGES,
+            "main",
+            "text",
+        )
     assert "\\u202e" in answer.text
 
 
@@ -335,7 +390,8 @@ async def test_static_files_are_few_and_small() -> None:
             for name in ("console.css", "console.js", "icon.svg")
         }
         missing = [
-            (await client.get(f"static/{name}")).status_code for name in ("other.css", "..%2fapp.py", "console.py", "")
+            (await client.get(f"static/{name}")).status_code
+            for name in ("other.css", "..%2fapp.py", "console.py", "")
         ]
         entry = Parsed((await client.get("")).text)
     assert all(0 < size < 10_000 for size in sizes.values())
@@ -345,7 +401,10 @@ async def test_static_files_are_few_and_small() -> None:
 
 async def test_paths_that_do_not_exist_say_nothing() -> None:
     async with console(Lists({})) as (client, _):
-        answers = [await client.get(path) for path in ("nothing", "docs", "openapi.json", "playground.json")]
+        answers = [
+            await client.get(path)
+            for path in ("nothing", "docs", "openapi.json", "playground.json")
+        ]
     assert {(answer.status_code, answer.content) for answer in answers} <= {(404, b""), (405, b"")}
 
 

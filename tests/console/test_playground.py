@@ -30,7 +30,9 @@ type: Opaque
 
 async def judge(text: str, path: str = "playground", **form: str) -> httpx.Response:
     async with console(Lists(objects()), configuration=default_configuration()) as (client, _):
-        return await client.post(path, data={"text": text, **form}, headers={"origin": f"http://{HOST}"})
+        return await client.post(
+            path, data={"text": text, **form}, headers={"origin": f"http://{HOST}"}
+        )
 
 
 async def test_a_refusal_names_path_and_line() -> None:
@@ -44,9 +46,13 @@ async def test_a_refusal_names_path_and_line() -> None:
     assert "14 ■" in " ".join(parsed.all("pre")[0].text.split())
 
 
-@pytest.mark.parametrize(("replicas", "words"), [(2, "● there is room for each replica"), (5, "■ not now")])
+@pytest.mark.parametrize(
+    ("replicas", "words"), [(2, "● there is room for each replica"), (5, "■ not now")]
+)
 async def test_an_allowed_set_is_tried_on_the_nodes_of_now(replicas: int, words: str) -> None:
-    text = EXAMPLE.replace("packDomain: zone", "packDomain: rack").replace("replicas: 4", f"replicas: {replicas}")
+    text = EXAMPLE.replace("packDomain: zone", "packDomain: rack").replace(
+        "replicas: 4", f"replicas: {replicas}"
+    )
     parsed = Parsed((await judge(text, cluster="on")).text)
     assert parsed.heading == "Allowed: 1 document"
     assert words in " ".join(parsed.texts("p"))
@@ -54,7 +60,8 @@ async def test_an_allowed_set_is_tried_on_the_nodes_of_now(replicas: int, words:
 
 async def test_a_patch_is_a_diff_and_says_what_would_be_made() -> None:
     text = "\n---\n".join(
-        (EXAMPLES / name).read_text() for name in ("facts/podcliquesets.yaml", "podclique-mnnvl.yaml")
+        (EXAMPLES / name).read_text()
+        for name in ("facts/podcliquesets.yaml", "podclique-mnnvl.yaml")
     )
     parsed = Parsed((await judge(text)).text)
     assert parsed.heading == "Allowed: 4 documents"

@@ -13,7 +13,11 @@ from tests.explain.fleet import NOW, SET_REF, facts
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
 
-CASES = [pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})") for row in ROWS for dialect in row.dialects]
+CASES = [
+    pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})")
+    for row in ROWS
+    for dialect in row.dialects
+]
 ENVIRONMENT = environment()
 OBJECT = f"PodCliqueSet/{SET_REF.namespace}/{SET_REF.name}"
 

@@ -1,5 +1,7 @@
-"""The console, `explain` and `topology` on an API server, with the rights of two people: one may view everything, one
-may view a namespace. On a real API server too, if its binaries are at hand (KUBEBUILDER_ASSETS)."""
+"""The console, `explain` and `topology` on an API server, with the rights of two people: one may
+view everything, one may view a namespace. On a real API server too, if its binaries are at hand
+(KUBEBUILDER_ASSETS).
+"""
 
 import asyncio
 import contextlib
@@ -40,7 +42,12 @@ RULES: list[Object] = [
         "kind": "ServiceAccount",
         "metadata": {"namespace": "grove-system", "name": "grove-admission"},
     },
-    {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "viewer"}, "rules": [RULE]},
+    {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "viewer"},
+        "rules": [RULE],
+    },
 ]
 EVERYTHING: Object = {
     "apiVersion": f"{RBAC}/v1",
@@ -60,7 +67,9 @@ NOT_SEEN = "nodes (no right to list)"
 
 
 class Seen(NamedTuple):
-    """What a person sees: pages by path, the text of the explanation, and (exit code, output) of the two commands."""
+    """What a person sees: pages by path, the text of the explanation, and (exit code, output) of
+    the two commands.
+    """
 
     pages: dict[str, Parsed]
     text: str
@@ -72,13 +81,17 @@ class Seen(NamedTuple):
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sandbox", "real"])
-async def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
+async def api(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ApiServer]:
     """The fleet of the sandbox, and no server of ours."""
     folder = tmp_path_factory.mktemp("api")
     server: ApiServer = Sandbox(state_dir=folder, rules=RULES)
     if request.param == "real":
         try:
-            server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=RULES)
+            server = RealApiServer(
+                binaries=find_binaries(os.environ), state_dir=folder, rules=RULES
+            )
         except FileNotFoundError as missing:
             pytest.skip(f"needs a real API server: {missing}")
     try:
@@ -92,8 +105,11 @@ async def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 async def _fill(server: ApiServer) -> None:
     by_plural = objects()
     for stored in (obj for items in by_plural.values() for obj in items):
-        stored["metadata"] = {k: v for k, v in stored["metadata"].items() if k not in ("uid", "resourceVersion")}
-    topologies, namespaces = by_plural.pop("topologies"), by_plural.pop("namespaces")
+        stored["metadata"] = {
+            k: v for k, v in stored["metadata"].items() if k not in ("uid", "resourceVersion")
+        }
+    topologies = by_plural.pop("topologies")
+    namespaces = by_plural.pop("namespaces")
     await server.apply([*namespaces, *by_plural.pop("clustertopologies")])
     async with await connect(server, "admin") as admin:
         owner = await admin.get(CLUSTER_TOPOLOGY, "grove-topology")
@@ -106,7 +122,11 @@ async def rights(server: ApiServer, binding: Object) -> AsyncIterator[None]:
     """The rights of `binding`, once the API server grants them, until the block ends."""
     await server.apply([binding])
     async with await connect(server, "operator") as person:
-        review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "inference"}}}
+        review = {
+            "spec": {
+                "resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "inference"}
+            }
+        }
 
         async def granted() -> bool:
             answer = await person.create(SELF_ACCESS_REVIEW, review)
@@ -121,8 +141,13 @@ async def rights(server: ApiServer, binding: Object) -> AsyncIterator[None]:
 
 
 async def seen(server: ApiServer, *namespaces: str) -> Seen:
-    settings = ConsoleSettings(default_configuration(), server.kubeconfig, "operator", "operator", namespaces)
-    async with opened(settings) as console, httpx.AsyncClient(base_url=console.url, timeout=60) as client:
+    settings = ConsoleSettings(
+        default_configuration(), server.kubeconfig, "operator", "operator", namespaces
+    )
+    async with (
+        opened(settings) as console,
+        httpx.AsyncClient(base_url=console.url, timeout=60) as client,
+    ):
         async with asyncio.timeout(60):
             await console.live.until_ready()
         paths = ("workloads", STUCK, "topology?pods=3&gpus=8&level=rack")
@@ -131,7 +156,9 @@ async def seen(server: ApiServer, *namespaces: str) -> Seen:
         verbs = {verb for verb, _, _ in console.calls}
     assert verbs <= {"get", "list", "watch"}
     explained = await printed(server, "explain", "podcliqueset/llm-serve", "-n", "inference")
-    return Seen(pages, text, explained, await printed(server, "topology", "--room", "3x8", "--in", "rack"))
+    return Seen(
+        pages, text, explained, await printed(server, "topology", "--room", "3x8", "--in", "rack")
+    )
 
 
 async def printed(server: ApiServer, *arguments: str) -> tuple[int, str]:
@@ -158,7 +185,9 @@ async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: Ap
     assert page.texts("div", cls="note") == []
     assert "Room, in pods" in view.main(STUCK)
     assert view.pages["topology?pods=3&gpus=8&level=rack"].heading.startswith("64 nodes in 4 zones")
-    assert "room for 3 pods of 8 GPUs in one rack: 9 of 16 racks" in view.main("topology?pods=3&gpus=8&level=rack")
+    assert "room for 3 pods of 8 GPUs in one rack: 9 of 16 racks" in view.main(
+        "topology?pods=3&gpus=8&level=rack"
+    )
     assert view.explain[0] == 1
     assert without_ages(view.explain[1]) == without_ages(view.text)
     assert (view.topology[0], "not seen" in view.topology[1]) == (1, False)
@@ -167,17 +196,28 @@ async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: Ap
 async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiServer) -> None:
     async with rights(api, ONE_NAMESPACE):
         view = await seen(api, "inference")
-    page, topology = view.pages[STUCK], "topology?pods=3&gpus=8&level=rack"
+    page = view.pages[STUCK]
+    topology = "topology?pods=3&gpus=8&level=rack"
     assert page.heading.startswith("llm-serve waits, 0 of 5 pods placed")
-    sets = [link.text for link in view.pages["workloads"].all("a") if link.attributes["href"].startswith("workloads?")]
-    assert [text.split()[0] for text in sets if "inference" in text] == ["llm-serve", "chat-70b", "embed"]
+    sets = [
+        link.text
+        for link in view.pages["workloads"].all("a")
+        if link.attributes["href"].startswith("workloads?")
+    ]
+    assert [text.split()[0] for text in sets if "inference" in text] == [
+        "llm-serve",
+        "chat-70b",
+        "embed",
+    ]
     notes = " ".join(page.texts("div", cls="note"))
     assert NOT_SEEN in notes
     assert "pods of all namespaces (no right to list pods of all namespaces)" in notes
     assert "NoDomainFits" in notes
     assert "Room, in pods" not in view.main(STUCK)
     assert view.pages[topology].heading == "The nodes can't be seen with your rights"
-    assert "room is not known: that needs the right to list all pods and nodes" in view.main(topology)
+    assert "room is not known: that needs the right to list all pods and nodes" in view.main(
+        topology
+    )
     assert "The levels of the topology can't be seen with your rights" in view.main(topology)
     assert re.findall(r"\b0 (?:nodes|of|GPUs|racks)", view.main(topology)) == []
     assert view.explain[0] == 2

@@ -11,13 +11,21 @@ Allows = Callable[[Object], bool]
 
 
 class AnsweringClient(MemoryClient):
-    """`allows` decides; `may_ask` is whether we may ask about others. `reviews` are the specs that were asked."""
+    """`allows` decides; `may_ask` is whether we may ask about others.
+
+    `reviews` are the specs that were asked.
+    """
 
     allows: Allows = staticmethod(lambda spec: True)
     may_ask = True
 
     async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Object:
         if resource not in (ACCESS_REVIEW, SELF_ACCESS_REVIEW):
             return await super().create(resource, obj, namespace, dry_run=dry_run)

@@ -21,8 +21,10 @@ from tests.doctor.answering import AnsweringClient
 
 Object = dict[str, Any]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
-BEGIN, END = NOW - timedelta(days=30), NOW + timedelta(days=60)
-CA, OTHER_CA = make_ca("ca", BEGIN, END), make_ca("another", BEGIN, END)
+BEGIN = NOW - timedelta(days=30)
+END = NOW + timedelta(days=60)
+CA = make_ca("ca", BEGIN, END)
+OTHER_CA = make_ca("another", BEGIN, END)
 SERVED_NAME = "grove-admission.grove-system.svc"
 LEAF = make_leaf(CA, [SERVED_NAME], BEGIN, END)
 EXPIRED = make_leaf(CA, [SERVED_NAME], BEGIN, NOW - timedelta(hours=1))
@@ -31,13 +33,19 @@ LEVELS = {"rack": "k/rack", "host": "kubernetes.io/hostname"}
 CONFIGURATION = {
     "apiVersion": "config.grove.io/v1alpha1",
     "kind": "OperatorConfiguration",
-    "clusterTopology": {"enabled": True, "levels": [{"domain": key, "key": value} for key, value in LEVELS.items()]},
+    "clusterTopology": {
+        "enabled": True,
+        "levels": [{"domain": key, "key": value} for key, value in LEVELS.items()],
+    },
     "certificates": {"mode": "self-managed"},
 }
 GROVE: Object = {
     "apiVersion": "operator.config.grove.io/v1alpha1",
     "kind": "OperatorConfiguration",
-    "topologyAwareScheduling": {"enabled": True, "levels": CONFIGURATION["clusterTopology"]["levels"]},  # type: ignore[index]
+    "topologyAwareScheduling": {
+        "enabled": True,
+        "levels": CONFIGURATION["clusterTopology"]["levels"],  # type: ignore[index]
+    },
 }
 
 
@@ -46,7 +54,9 @@ def encoded(pem: bytes) -> str:
 
 
 class Installation:
-    """What is stored in the cluster, by kind; the configuration of the server, and what RBAC denies it."""
+    """What is stored in the cluster, by kind; the configuration of the server, and what RBAC denies
+    it.
+    """
 
     def __init__(self) -> None:
         self.configuration: Object = copy.deepcopy(CONFIGURATION)
@@ -85,7 +95,11 @@ class Installation:
 
 async def shake(address: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
     assert (port, name) == (8443, SERVED_NAME)
-    return Handshake("trusted") if ca_bundle == CA.cert_pem else Handshake("refused", "unable to get issuer")
+    return (
+        Handshake("trusted")
+        if ca_bundle == CA.cert_pem
+        else Handshake("refused", "unable to get issuer")
+    )
 
 
 def ready(topology: Object) -> Object:
@@ -93,13 +107,26 @@ def ready(topology: Object) -> Object:
 
 
 def config_map(settings: Object, name: str = "grove-operator-cm-1") -> Object:
-    labels = {"app.kubernetes.io/component": "operator-configmap", "app.kubernetes.io/part-of": "grove"}
+    labels = {
+        "app.kubernetes.io/component": "operator-configmap",
+        "app.kubernetes.io/part-of": "grove",
+    }
     metadata = {"name": name, "namespace": "grove-system", "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": yaml.dump(settings)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"config.yaml": yaml.dump(settings)},
+    }
 
 
 def kai(uid: str) -> Object:
-    owner = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "name": "grove-topology", "uid": uid}
+    owner = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "name": "grove-topology",
+        "uid": uid,
+    }
     return {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
@@ -175,7 +202,9 @@ def with_ca_bundle(bundle: str) -> Change:
 
 def denying(**fields: str) -> Change:
     def change(installation: Installation) -> None:
-        installation.denied = lambda asked: all(asked.get(key) == value for key, value in fields.items())
+        installation.denied = lambda asked: all(
+            asked.get(key) == value for key, value in fields.items()
+        )
 
     return change
 
@@ -188,10 +217,15 @@ def with_grove(**sections: Any) -> Change:
 
 
 def with_authorizer(*exempt: str, settings: bool = True) -> Change:
-    """Grove's authorizer is on, with `exempt` in its configuration if the configuration can be found."""
+    """Grove's authorizer is on, with `exempt` in its configuration if the configuration can be
+    found.
+    """
 
     def change(installation: Installation) -> None:
-        rules = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+        rules = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+        }
         webhook = {"name": "authorizer.webhooks.grove.io", "clientConfig": {}}
         installation.objects["authorizer"] = {
             **rules,
@@ -199,7 +233,9 @@ def with_authorizer(*exempt: str, settings: bool = True) -> Change:
             "webhooks": [webhook],
         }
         if settings:
-            with_grove(authorizer={"enabled": True, "exemptServiceAccountUserNames": list(exempt)})(installation)
+            with_grove(authorizer={"enabled": True, "exemptServiceAccountUserNames": list(exempt)})(
+                installation
+            )
         else:
             del installation.objects["Grove"]
 
@@ -234,10 +270,17 @@ def unready_pods(installation: Installation) -> None:
     installation.objects["Pod"] = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "grove-admission-b", "namespace": "grove-system", "labels": {"app": "grove-admission"}},
+        "metadata": {
+            "name": "grove-admission-b",
+            "namespace": "grove-system",
+            "labels": {"app": "grove-admission"},
+        },
         "status": {
             "conditions": [{"type": "PodScheduled", "status": "True"}],
-            "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}, {"state": {"running": {}}}],
+            "containerStatuses": [
+                {"state": {"waiting": {"reason": "ImagePullBackOff"}}},
+                {"state": {"running": {}}},
+            ],
         },
     }
 
@@ -252,10 +295,23 @@ def unschedulable(installation: Installation) -> None:
 
 def definition(plural: str, kind: str, *short_names: str, taken: bool = False) -> Object:
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
-    accepted = {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"}
-    established = {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": "accepted"}
+    accepted = {
+        "type": "NamesAccepted",
+        "status": "True",
+        "reason": "NoConflicts",
+        "message": "no conflicts found",
+    }
+    established = {
+        "type": "Established",
+        "status": "True",
+        "reason": "InitialNamesAccepted",
+        "message": "accepted",
+    }
     if taken:
-        reason = {"reason": "ShortNamesConflict", "message": f'"{short_names[0]}" is already in use'}
+        reason = {
+            "reason": "ShortNamesConflict",
+            "message": f'"{short_names[0]}" is already in use',
+        }
         accepted = {**accepted, "status": "False", **reason}
         established = {
             **established,

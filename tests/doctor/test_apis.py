@@ -45,7 +45,9 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
     for resource in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD):
         client.served.pop(resource)
     checks = {check.message.partition(" ")[0]: check for check in await check_apis(client, read)}
-    missing, unknown, optional = (checks[str(one)] for one in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD))
+    missing, unknown, optional = (
+        checks[str(one)] for one in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, WORKLOAD)
+    )
     assert (missing.status, missing.message, missing.remedy) == (
         "problem",
         "clustertopologies.grove.io is not installed: topology constraints can't be checked",
@@ -84,7 +86,11 @@ async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
             ],
             id="too old",
         ),
-        pytest.param({"major": "1", "minor": "28"}, [Check("APIs", "ok", "Kubernetes 1.28")], id="just new enough"),
+        pytest.param(
+            {"major": "1", "minor": "28"},
+            [Check("APIs", "ok", "Kubernetes 1.28")],
+            id="just new enough",
+        ),
         pytest.param({"major": "", "minor": ""}, [], id="no numbers"),
         pytest.param({}, [], id="nothing"),
     ],

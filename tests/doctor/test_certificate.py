@@ -6,7 +6,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.certificates.issue import make_ca, make_leaf
-from app.doctor.certificate import Bundle, Handshake, Shown, Target, bundles_of, check_bundle, read_shown
+from app.doctor.certificate import (
+    Bundle,
+    Handshake,
+    Shown,
+    Target,
+    bundles_of,
+    check_bundle,
+    read_shown,
+)
 from app.doctor.service import Endpoint
 from app.kube.api import Forbidden
 from app.objects.resource import SECRET
@@ -17,13 +25,16 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 END = datetime(2026, 12, 31, tzinfo=UTC)
 SERVICE = "grove-admission.grove-system.svc"
-CA, OTHER = make_ca("ca", BEGIN, END), make_ca("ca", BEGIN, END)
+CA = make_ca("ca", BEGIN, END)
+OTHER = make_ca("ca", BEGIN, END)
 OLD = make_ca("old", BEGIN, NOW - timedelta(days=1))
 LEAF = make_leaf(CA, [SERVICE], BEGIN, END)
 WRONG_NAME = make_leaf(CA, ["other.svc"], BEGIN, END)
-HERE, THERE = Endpoint("10.0.0.1", 8443), Endpoint("10.0.0.2", 8443)
+HERE = Endpoint("10.0.0.1", 8443)
+THERE = Endpoint("10.0.0.2", 8443)
 SHOWN = Shown(LEAF.cert_pem)
-TRUSTED, SILENT = Handshake("trusted"), Handshake("unreachable", "no answer within 3 s")
+TRUSTED = Handshake("trusted")
+SILENT = Handshake("unreachable", "no answer within 3 s")
 REFUSED = Handshake("refused", "self-signed certificate in certificate chain")
 
 
@@ -45,7 +56,10 @@ class Network:
 
 
 async def said(
-    given: Bundle, answers: dict[str, Handshake], shown: Shown = SHOWN, places: tuple[Endpoint, ...] = (HERE, THERE)
+    given: Bundle,
+    answers: dict[str, Handshake],
+    shown: Shown = SHOWN,
+    places: tuple[Endpoint, ...] = (HERE, THERE),
 ) -> list[tuple[str, str]]:
     checks = await check_bundle(given, places, shown, Network(answers), NOW)
     assert {check.subject for check in checks} == {"certificate"}
@@ -59,7 +73,11 @@ UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer withi
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        pytest.param(Bundle("", Target(SERVICE), ("a", "b")), "is empty: API servers refuse to call", id="none"),
+        pytest.param(
+            Bundle("", Target(SERVICE), ("a", "b")),
+            "is empty: API servers refuse to call",
+            id="none",
+        ),
         pytest.param(
             Bundle("UEVN", Target(SERVICE), ("a", "b")),
             "is not base64 of PEM certificates: API servers refuse to call",
@@ -73,10 +91,16 @@ UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer withi
         pytest.param(bundle(OLD.cert_pem), "has no CA that is valid now", id="all expired"),
     ],
 )
-async def test_a_bundle_that_nobody_can_use_is_a_problem_and_nobody_is_called(given: Bundle, told: str) -> None:
+async def test_a_bundle_that_nobody_can_use_is_a_problem_and_nobody_is_called(
+    given: Bundle, told: str
+) -> None:
     network = Network({})
     (check,) = await check_bundle(given, (HERE,), SHOWN, network, NOW)
-    assert (check.status, check.message, network.asked) == ("problem", f"the caBundle of 2 webhooks {told}", [])
+    assert (check.status, check.message, network.asked) == (
+        "problem",
+        f"the caBundle of 2 webhooks {told}",
+        [],
+    )
     assert "cert-manager" in check.remedy
 
 
@@ -97,7 +121,10 @@ async def test_all_servers_are_asked() -> None:
 
 async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
     (first, *_) = await said(bundle(OLD.cert_pem, CA.cert_pem), {"10.0.0.1": TRUSTED})
-    assert first == ("ok", "the caBundle of 2 webhooks: 1 valid of 2, until 2026-12-31T00:00:00+00:00")
+    assert first == (
+        "ok",
+        "the caBundle of 2 webhooks: 1 valid of 2, until 2026-12-31T00:00:00+00:00",
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +169,9 @@ async def test_without_server_and_secret_it_is_not_known() -> None:
 
 async def test_a_url_is_called_itself() -> None:
     network = Network({"localhost": TRUSTED})
-    await check_bundle(bundle(CA.cert_pem, target=Target("localhost", 9443)), (HERE,), SHOWN, network, NOW)
+    await check_bundle(
+        bundle(CA.cert_pem, target=Target("localhost", 9443)), (HERE,), SHOWN, network, NOW
+    )
     assert network.asked == [("localhost", 9443, "localhost")]
 
 
@@ -163,12 +192,21 @@ def test_bundles_are_told_apart_by_what_they_are_and_where_they_lead() -> None:
     ("data", "shown"),
     [
         pytest.param({"tls.crt": "UEVN"}, Shown(b"PEM"), id="there"),
-        pytest.param({"tls.crt": "?"}, Shown(None, "Secret n/s has no tls.crt that can be read"), id="garbage"),
+        pytest.param(
+            {"tls.crt": "?"},
+            Shown(None, "Secret n/s has no tls.crt that can be read"),
+            id="garbage",
+        ),
         pytest.param(None, Shown(None, "Secret n/s has no tls.crt that can be read"), id="empty"),
     ],
 )
 async def test_the_secret(data: dict[str, str] | None, shown: Shown) -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}, "data": data}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "n"},
+        "data": data,
+    }
     assert await read_shown(MemoryClient([secret]), "n", "s") == shown
 
 
@@ -176,4 +214,6 @@ async def test_a_secret_that_is_not_there_or_not_ours_to_read() -> None:
     client = MemoryClient()
     assert await read_shown(client, "n", "s") == Shown(None, "Secret n/s does not exist")
     client.fail_next("get", SECRET, Forbidden("no", code=403))
-    assert await read_shown(client, "n", "s") == Shown(None, "Secret n/s can't be read: no", is_readable=False)
+    assert await read_shown(client, "n", "s") == Shown(
+        None, "Secret n/s can't be read: no", is_readable=False
+    )

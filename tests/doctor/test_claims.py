@@ -10,7 +10,8 @@ from app.rules.kinds import DEVICE_CLASS, RESOURCE_CLAIM
 from tests.kube.memory.client import MemoryClient
 
 Object = dict[str, Any]
-DESIGN, DRIVER = "compute-domain.nvidia.com", "compute-domain-default-channel.nvidia.com"
+DESIGN = "compute-domain.nvidia.com"
+DRIVER = "compute-domain-default-channel.nvidia.com"
 FINE = [("ok", "no ResourceClaim for MNNVL lacks its DeviceClass")]
 NEVER = f'ResourceClaims can never be allocated, because DeviceClass "{DESIGN}" does not exist: '
 MODE = (
@@ -30,7 +31,9 @@ def claim(name: str, *, ours: bool = True, allocated: bool = False) -> Object:
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": "ml", "labels": labels},
-        "spec": {"devices": {"requests": [{"name": "mnnvl", "exactly": {"deviceClassName": DESIGN}}]}},
+        "spec": {
+            "devices": {"requests": [{"name": "mnnvl", "exactly": {"deviceClassName": DESIGN}}]}
+        },
         "status": {"allocation": {"devices": {}}} if allocated else {},
     }
 
@@ -39,12 +42,24 @@ def claim(name: str, *, ours: bool = True, allocated: bool = False) -> Object:
     ("mode", "objects", "messages"),
     [
         pytest.param("shared", [], FINE, id="shared before a driver is installed"),
-        pytest.param("shared", [device_class(DESIGN)], FINE, id="shared with the class of the design"),
-        pytest.param("shared", [device_class(DRIVER)], [MODE], id="shared with NVIDIA's own classes only"),
-        pytest.param("auto", [device_class(DRIVER)], FINE, id="auto with NVIDIA's own classes only"),
+        pytest.param(
+            "shared", [device_class(DESIGN)], FINE, id="shared with the class of the design"
+        ),
+        pytest.param(
+            "shared", [device_class(DRIVER)], [MODE], id="shared with NVIDIA's own classes only"
+        ),
+        pytest.param(
+            "auto", [device_class(DRIVER)], FINE, id="auto with NVIDIA's own classes only"
+        ),
         pytest.param(
             "auto",
-            [device_class(DRIVER), claim("b"), claim("a"), claim("theirs", ours=False), claim("old", allocated=True)],
+            [
+                device_class(DRIVER),
+                claim("b"),
+                claim("a"),
+                claim("theirs", ours=False),
+                claim("old", allocated=True),
+            ],
             [("problem", f"{NEVER}ml/a, ml/b")],
             id="claims from before the driver was installed",
         ),
@@ -56,7 +71,9 @@ def claim(name: str, *, ours: bool = True, allocated: bool = False) -> Object:
         ),
     ],
 )
-async def test_which_claims_can_be_allocated(mode: str, objects: list[Object], messages: list[tuple[str, str]]) -> None:
+async def test_which_claims_can_be_allocated(
+    mode: str, objects: list[Object], messages: list[tuple[str, str]]
+) -> None:
     configuration = Configuration(mnnvl=Mnnvl.model_validate({"claimMode": mode}))
     checks = await check_claims(MemoryClient(objects), configuration)
     assert [(check.status, check.message) for check in checks] == messages

@@ -8,7 +8,8 @@ from app.doctor.apis import check_definitions
 from app.doctor.report import Check
 
 Object = dict[str, Any]
-ACCEPTED, ESTABLISHED = ("NamesAccepted", "True"), ("Established", "True")
+ACCEPTED = ("NamesAccepted", "True")
+ESTABLISHED = ("Established", "True")
 REASONS = {
     ("NamesAccepted", "False"): ("KindConflict", '"Gadget" is already in use'),
     ("Established", "False"): ("NotAccepted", "not all names are accepted"),
@@ -16,10 +17,17 @@ REASONS = {
 }
 
 
-def crd(plural: str, *conditions: tuple[str, str], group: str = "example.com", kind: str = "Gadget") -> Object:
+def crd(
+    plural: str, *conditions: tuple[str, str], group: str = "example.com", kind: str = "Gadget"
+) -> Object:
     names = {"plural": plural, "kind": kind}
     listed = [
-        {"type": name, "status": status, "reason": REASONS.get((name, status), ("", ""))[0], "message": text}
+        {
+            "type": name,
+            "status": status,
+            "reason": REASONS.get((name, status), ("", ""))[0],
+            "message": text,
+        }
         for name, status in conditions
         for text in [REASONS.get((name, status), ("", "fine"))[1]]
     ]
@@ -40,7 +48,11 @@ TAKEN = ("NamesAccepted", "False")
     [
         pytest.param([FIRST], [], id="all is well"),
         pytest.param([crd("tools")], [], id="one that has just been created"),
-        pytest.param([crd("tools", TAKEN, ("Established", "False"), group="other.com")], [], id="another group"),
+        pytest.param(
+            [crd("tools", TAKEN, ("Established", "False"), group="other.com")],
+            [],
+            id="another group",
+        ),
         pytest.param(
             [FIRST, crd("tools", TAKEN, ("Established", "False"))],
             [

@@ -19,13 +19,19 @@ def binding(status: str) -> Object:
         "kind": "ClusterTopologyBinding",
         "metadata": {"name": "gb200"},
         "spec": {"levels": []},
-        "status": {"conditions": [{"type": "LevelsCovered", "status": status, "message": "no node has it"}]},
+        "status": {
+            "conditions": [{"type": "LevelsCovered", "status": status, "message": "no node has it"}]
+        },
     }
 
 
 def domain(name: str, *finalizers: str) -> Object:
     metadata = {"name": name, "namespace": "ml", "finalizers": list(finalizers)}
-    return {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": metadata}
+    return {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": metadata,
+    }
 
 
 async def said(client: MemoryClient) -> list[tuple[str, str]]:
@@ -38,7 +44,10 @@ async def said(client: MemoryClient) -> list[tuple[str, str]]:
     ("bindings", "objects", "messages"),
     [
         pytest.param(
-            False, FORMER[:1], [("ok", 'Grove\'s topology API is read in the dialect "design"')], id="the design"
+            False,
+            FORMER[:1],
+            [("ok", 'Grove\'s topology API is read in the dialect "design"')],
+            id="the design",
         ),
         pytest.param(
             True,
@@ -61,7 +70,9 @@ async def said(client: MemoryClient) -> list[tuple[str, str]]:
         ),
     ],
 )
-async def test_what_is_said(bindings: bool, objects: list[Object], messages: list[tuple[str, str]]) -> None:
+async def test_what_is_said(
+    bindings: bool, objects: list[Object], messages: list[tuple[str, str]]
+) -> None:
     client = MemoryClient()
     if bindings:
         client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
@@ -77,7 +88,9 @@ async def test_nothing_installed() -> None:
 
 
 async def test_compute_domains_that_groves_finalizer_holds() -> None:
-    client = MemoryClient([domain("ours", "a/b"), domain("theirs", "grove.io/computedomain-finalizer")])
+    client = MemoryClient(
+        [domain("ours", "a/b"), domain("theirs", "grove.io/computedomain-finalizer")]
+    )
     assert len(await said(client)) == 1
     for name in ("ours", "theirs"):
         await client.delete(COMPUTE_DOMAIN, name, "ml")

@@ -39,7 +39,9 @@ def installed() -> AnsweringClient:
 
 
 async def examined(client: AnsweringClient) -> list[Check]:
-    return await examine(Patient(client, read, shake, Configuration(), True, datetime(2026, 6, 1, tzinfo=UTC)))
+    return await examine(
+        Patient(client, read, shake, Configuration(), True, datetime(2026, 6, 1, tzinfo=UTC))
+    )
 
 
 async def test_everything_is_looked_at_in_order() -> None:
@@ -53,7 +55,9 @@ README = Path(__file__).parents[2] / "app" / "doctor" / "README.md"
 
 
 async def test_the_readme_has_a_row_for_each_subject() -> None:
-    rows = [line.split("`")[1] for line in README.read_text().splitlines() if line.startswith("- `")]
+    rows = [
+        line.split("`")[1] for line in README.read_text().splitlines() if line.startswith("- `")
+    ]
     subjects = list(dict.fromkeys(check.subject for check in await examined(installed())))
     assert [subject for subject in rows if subject not in ("configuration", "replicas")] == subjects
 
@@ -69,9 +73,21 @@ async def test_the_readme_has_a_row_for_each_subject() -> None:
             "MutatingWebhookConfiguration grove-admission could not be read: not yours to read",
             id="a configuration",
         ),
-        pytest.param("get", SERVICE, REFUSED, "service", "could not be looked at: not yours to read", id="the Service"),
         pytest.param(
-            "list", ENDPOINT_SLICE, REFUSED, "service", "could not be looked at: not yours to read", id="its endpoints"
+            "get",
+            SERVICE,
+            REFUSED,
+            "service",
+            "could not be looked at: not yours to read",
+            id="the Service",
+        ),
+        pytest.param(
+            "list",
+            ENDPOINT_SLICE,
+            REFUSED,
+            "service",
+            "could not be looked at: not yours to read",
+            id="its endpoints",
         ),
         pytest.param(
             "get",
@@ -89,7 +105,9 @@ async def test_what_cannot_be_read_is_unknown_and_the_rest_goes_on(
     client = installed()
     client.fail_next(verb, resource, error)  # type: ignore[arg-type]
     checks = await examined(client)
-    assert [(one.subject, one.message) for one in checks if one.status == "unknown"] == [(subject, said)]
+    assert [(one.subject, one.message) for one in checks if one.status == "unknown"] == [
+        (subject, said)
+    ]
     assert [name for name in SUBJECTS if name not in {check.subject for check in checks}] == []
     assert exit_code(checks) == 2
 
@@ -101,7 +119,11 @@ async def test_nothing_is_written() -> None:
 
 
 def test_the_text_groups_by_subject_and_counts() -> None:
-    checks = [Check("a", "ok", "fine"), Check("a", "problem", "broken", "Mend it."), Check("b", "unknown", "dark")]
+    checks = [
+        Check("a", "ok", "fine"),
+        Check("a", "problem", "broken", "Mend it."),
+        Check("b", "unknown", "dark"),
+    ]
     assert list(lines(checks)) == [
         "a",
         "  ok       fine",

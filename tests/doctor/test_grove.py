@@ -1,4 +1,6 @@
-"""What is said of Grove's settings if they can't be read, are spread over several ConfigMaps, or are odd."""
+"""What is said of Grove's settings if they can't be read, are spread over several ConfigMaps, or
+are odd.
+"""
 
 from typing import Any
 
@@ -20,9 +22,7 @@ CHECKS = (
     "its topologyAwareScheduling.enabled must be true, and if its authorizer.enabled is true, its "
     f"authorizer.exemptServiceAccountUserNames must have {ACCOUNT}"
 )
-LOOK = (
-    f"Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
-)
+LOOK = f"Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,9 @@ LOOK = (
         ),
     ],
 )
-async def test_what_may_not_be_read_says_what_to_look_for(resource: Resource, checks: list[Check]) -> None:
+async def test_what_may_not_be_read_says_what_to_look_for(
+    resource: Resource, checks: list[Check]
+) -> None:
     client = MemoryClient()
     client.fail_next("list", resource, Forbidden("not yours", code=403))
     assert await check_grove(client, CONFIGURATION) == checks
@@ -55,9 +57,22 @@ async def test_without_grove_it_is_said_what_to_look_for() -> None:
 
 
 def config_map(name: str, created: str, text: Any, namespace: str = "grove-system") -> Object:
-    labels = {"app.kubernetes.io/component": "operator-configmap", "app.kubernetes.io/part-of": "grove"}
-    metadata = {"name": name, "namespace": namespace, "labels": labels, "creationTimestamp": created}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": text}}
+    labels = {
+        "app.kubernetes.io/component": "operator-configmap",
+        "app.kubernetes.io/part-of": "grove",
+    }
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels,
+        "creationTimestamp": created,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"config.yaml": text},
+    }
 
 
 def settings(**sections: Any) -> str:
@@ -70,7 +85,9 @@ ON = {"topologyAwareScheduling": {"enabled": True}}
 async def test_the_newest_configuration_that_can_be_read_counts() -> None:
     client = MemoryClient(
         [
-            config_map("a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling={"enabled": False})),
+            config_map(
+                "a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling={"enabled": False})
+            ),
             config_map("b", "2026-02-01T00:00:00Z", settings(**ON), namespace="other"),
             config_map("c", "2026-03-01T00:00:00Z", "kind: Other"),
             config_map("d", "2026-03-02T00:00:00Z", "[not: closed"),
@@ -102,7 +119,9 @@ async def test_the_account_that_grove_names_is_the_one_that_is_looked_for() -> N
 
 @pytest.mark.parametrize("odd", [None, "on", [], {"enabled": "yes"}])
 async def test_an_odd_section_counts_as_off(odd: Any) -> None:
-    client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling=odd))])
+    client = MemoryClient(
+        [config_map("a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling=odd))]
+    )
     checks = await check_grove(client, CONFIGURATION)
     assert [check.message.partition(":")[0] for check in checks if check.status == "problem"] == [
         "its topology feature is off"

@@ -30,9 +30,7 @@ from tests.doctor.installation import (
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
 INSTALL = "Apply the manifests of this version (or the output of `grove-admission webhooks`)."
 RULES = "Apply manifests/base/rbac.yaml."
-KEEPER = (
-    "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
-)
+KEEPER = "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
 STORED_CERTIFICATE = (
     f"A running replica creates and renews it: see {LOGS}. To have it created anew: kubectl -n grove-system "
     "delete secret "
@@ -85,7 +83,9 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
         ],
     ),
     "a webhook calls another path": (
-        with_field("validating", "webhooks", 0, "clientConfig", "service", "path", value="/validate"),
+        with_field(
+            "validating", "webhooks", 0, "clientConfig", "service", "path", value="/validate"
+        ),
         [
             Check(
                 "webhooks",
@@ -172,7 +172,14 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
     ),
     "the Service has no endpoints": (
         with_field("EndpointSlice", "endpoints", value=[]),
-        [Check("service", "problem", "Service grove-system/grove-admission has no ready endpoint", UNREADY)],
+        [
+            Check(
+                "service",
+                "problem",
+                "Service grove-system/grove-admission has no ready endpoint",
+                UNREADY,
+            )
+        ],
     ),
     "one replica is not ready": (
         unready_pods,
@@ -215,7 +222,9 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
             "template",
             "spec",
             "containers",
-            value=[{"name": "grove-admission", "image": "registry.example:5000/grove-admission:0.1.0"}],
+            value=[
+                {"name": "grove-admission", "image": "registry.example:5000/grove-admission:0.1.0"}
+            ],
         ),
         [
             Check(
@@ -248,10 +257,16 @@ async def test_an_installation_that_is_well_has_no_finding() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(both(configured("leaderElection", enabled=False), without("Lease")), id="no leader election"),
+        pytest.param(
+            both(configured("leaderElection", enabled=False), without("Lease")),
+            id="no leader election",
+        ),
         pytest.param(without("Deployment"), id="no Deployment of this name"),
         pytest.param(with_authorizer(ACCOUNT), id="an exemption from Grove's authorizer"),
-        pytest.param(with_grove(topologyAwareScheduling={"enabled": True}), id="a Grove whose levels are objects"),
+        pytest.param(
+            with_grove(topologyAwareScheduling={"enabled": True}),
+            id="a Grove whose levels are objects",
+        ),
         pytest.param(
             with_field(
                 "Deployment",
@@ -259,7 +274,12 @@ async def test_an_installation_that_is_well_has_no_finding() -> None:
                 "template",
                 "spec",
                 "containers",
-                value=[{"name": "grove-admission", "image": "registry.example/grove-admission@sha256:1"}],
+                value=[
+                    {
+                        "name": "grove-admission",
+                        "image": "registry.example/grove-admission@sha256:1",
+                    }
+                ],
             ),
             id="an image without a version",
         ),

@@ -1,4 +1,6 @@
-"""One mistake at a time in the cluster, its leader, or Grove's settings: the doctor names it, and nothing else."""
+"""One mistake at a time in the cluster, its leader, or Grove's settings: the doctor names it, and
+nothing else.
+"""
 
 from collections.abc import Mapping
 
@@ -20,7 +22,8 @@ from tests.doctor.installation import (
     without,
 )
 
-OURS, BINDINGS = ("clustertopologies", "ClusterTopology"), ("clustertopologybindings", "ClusterTopologyBinding")
+OURS = ("clustertopologies", "ClusterTopology")
+BINDINGS = ("clustertopologybindings", "ClusterTopologyBinding")
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
 LEADER = (
     f"See why no replica leads: {LOGS}. Its rules must allow create, get and patch of leases, with resourceNames: "
@@ -147,7 +150,12 @@ MISTAKES: Mapping[str, tuple[Change, list[Check]]] = {
         ],
     ),
     "Grove has other levels": (
-        with_grove(topologyAwareScheduling={"enabled": True, "levels": [{"domain": "zone", "key": "k/zone"}]}),
+        with_grove(
+            topologyAwareScheduling={
+                "enabled": True,
+                "levels": [{"domain": "zone", "key": "k/zone"}],
+            }
+        ),
         [
             Check(
                 "Grove",

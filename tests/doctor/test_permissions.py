@@ -14,7 +14,9 @@ from tests.rendered import OVERLAYS, Permission, configuration, permissions, ren
 
 NAMESPACE = "grove-system"
 SELF_MANAGED = Configuration().model_copy(
-    update={"certificates": Configuration().certificates.model_copy(update={"mode": "self-managed"})}
+    update={
+        "certificates": Configuration().certificates.model_copy(update={"mode": "self-managed"})
+    }
 )
 REMEDY = "Apply manifests/base/rbac.yaml."
 
@@ -29,7 +31,9 @@ def needed(configuration: Configuration) -> set[Permission]:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_rules_of_every_overlay_allow_what_is_called_and_nothing_else(overlay: str) -> None:
-    """With cert-manager the same, so that a change from one overlay to the other leaves no role behind."""
+    """With cert-manager the same, so that a change from one overlay to the other leaves no role
+    behind.
+    """
     objects = rendered(f"overlays/{overlay}")
     used = configuration(objects)
     certificates = used.certificates.model_copy(update={"mode": "self-managed"})
@@ -66,20 +70,29 @@ def test_a_question_about_a_service_account_names_its_groups() -> None:
         "spec": {
             "resourceAttributes": attributes,
             "user": "system:serviceaccount:grove-system:grove-admission",
-            "groups": ["system:serviceaccounts", "system:serviceaccounts:grove-system", "system:authenticated"],
+            "groups": [
+                "system:serviceaccounts",
+                "system:serviceaccounts:grove-system",
+                "system:authenticated",
+            ],
         }
     }
 
 
-async def said(allows: Any, namespace: str | None = NAMESPACE, *, may_ask: bool = True) -> list[Check]:
+async def said(
+    allows: Any, namespace: str | None = NAMESPACE, *, may_ask: bool = True
+) -> list[Check]:
     client = AnsweringClient()
-    client.allows, client.may_ask = allows, may_ask
+    client.allows = allows
+    client.may_ask = may_ask
     return await check_permissions(client, needs_of(SELF_MANAGED), namespace)
 
 
 async def test_all_there() -> None:
     count = sum(len(need.verbs) for need in needs_of(SELF_MANAGED))
-    message = f"service account grove-system/grove-admission may do all that is needed ({count} verbs)"
+    message = (
+        f"service account grove-system/grove-admission may do all that is needed ({count} verbs)"
+    )
     assert await said(lambda spec: True) == [Check("permissions", "ok", message)]
 
 

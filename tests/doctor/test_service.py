@@ -21,7 +21,9 @@ def service(port: int = 443, name: str = "https") -> Object:
     }
 
 
-def endpoints(*conditions: dict[str, bool] | None, service: str = "grove-admission", port: str = "https") -> Object:
+def endpoints(
+    *conditions: dict[str, bool] | None, service: str = "grove-admission", port: str = "https"
+) -> Object:
     listed = [
         {"addresses": [f"10.0.0.{number}"], **({} if one is None else {"conditions": one})}
         for number, one in enumerate(conditions, 1)
@@ -51,7 +53,9 @@ NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", UNREADY)
 @pytest.mark.parametrize(
     ("objects", "check", "ready"),
     [
-        pytest.param([], Check("service", "problem", f"{WHAT} does not exist", ABSENT), [], id="no Service"),
+        pytest.param(
+            [], Check("service", "problem", f"{WHAT} does not exist", ABSENT), [], id="no Service"
+        ),
         pytest.param(
             [service(8443)],
             Check(
@@ -65,8 +69,15 @@ NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", UNREADY)
         ),
         pytest.param([service()], NOBODY, [], id="no endpoints"),
         pytest.param([service(), endpoints({"ready": False})], NOBODY, [], id="none ready"),
-        pytest.param([service(), endpoints({"ready": True}, service="other")], NOBODY, [], id="another Service's"),
-        pytest.param([service(), endpoints({"ready": True}, port="metrics")], NOBODY, [], id="another port's"),
+        pytest.param(
+            [service(), endpoints({"ready": True}, service="other")],
+            NOBODY,
+            [],
+            id="another Service's",
+        ),
+        pytest.param(
+            [service(), endpoints({"ready": True}, port="metrics")], NOBODY, [], id="another port's"
+        ),
         pytest.param(
             [service(), endpoints({"ready": True}, {"ready": False})],
             Check(
@@ -87,12 +98,19 @@ NOBODY = Check("service", "problem", f"{WHAT} has no ready endpoint", UNREADY)
     ],
 )
 async def test_a_service(objects: list[Object], check: Check, ready: list[Endpoint]) -> None:
-    assert await check_service(MemoryClient(objects), "grove-system", "grove-admission") == ([check], ready)
+    assert await check_service(MemoryClient(objects), "grove-system", "grove-admission") == (
+        [check],
+        ready,
+    )
 
 
 @pytest.mark.parametrize(
     ("client_config", "called"),
-    [({"service": {"name": "a", "namespace": "b"}}, True), ({"url": "https://a"}, False), ({}, False)],
+    [
+        ({"service": {"name": "a", "namespace": "b"}}, True),
+        ({"url": "https://a"}, False),
+        ({}, False),
+    ],
 )
 def test_whether_a_service_is_called(client_config: Object, called: bool) -> None:
     assert is_called([{"webhooks": [{"name": "x", "clientConfig": client_config}]}]) is called

@@ -24,11 +24,16 @@ def topology(status: str | None = "True", message: str = "m") -> Object:
 
 
 def kai(owner: str = "uid-topology", key: str = "k/rack") -> Object:
-    references = [{"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "name": NAME, "uid": owner}]
+    references = [
+        {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "name": NAME, "uid": owner}
+    ]
     return {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
-        "metadata": {"name": NAME, "ownerReferences": [{**one, "controller": True} for one in references]},
+        "metadata": {
+            "name": NAME,
+            "ownerReferences": [{**one, "controller": True} for one in references],
+        },
         "spec": {"levels": [{"nodeLabel": key}]},
     }
 
@@ -42,7 +47,9 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
     ("objects", "levels", "said"),
     [
         pytest.param([topology(), kai()], LEVELS, [HELD, READY, SAME], id="all well"),
-        pytest.param([topology(), kai()], (), [HELD, READY, SAME], id="well, whatever the configuration has"),
+        pytest.param(
+            [topology(), kai()], (), [HELD, READY, SAME], id="well, whatever the configuration has"
+        ),
         pytest.param(
             [],
             LEVELS,
@@ -58,7 +65,14 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
         pytest.param(
             [topology(), kai()],
             (Level("host", "k/host"),),
-            [("problem", "ClusterTopology grove-topology: rack; the configuration has host=k/host"), READY, SAME],
+            [
+                (
+                    "problem",
+                    "ClusterTopology grove-topology: rack; the configuration has host=k/host",
+                ),
+                READY,
+                SAME,
+            ],
             id="other levels than configured",
         ),
         pytest.param(
@@ -72,7 +86,10 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
             LEVELS,
             [
                 HELD,
-                ("warning", "ClusterTopology grove-topology is not Ready: nothing has been said of it yet"),
+                (
+                    "warning",
+                    "ClusterTopology grove-topology is not Ready: nothing has been said of it yet",
+                ),
                 SAME,
             ],
             id="without a status",
@@ -100,7 +117,14 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
         pytest.param(
             [topology(), kai(key="k/host")],
             LEVELS,
-            [HELD, READY, ("problem", "KAI Topology grove-topology has other levels than the ClusterTopology")],
+            [
+                HELD,
+                READY,
+                (
+                    "problem",
+                    "KAI Topology grove-topology has other levels than the ClusterTopology",
+                ),
+            ],
             id="drift",
         ),
     ],
@@ -138,7 +162,10 @@ async def test_without_topology_support(objects: list[Object], said: tuple[str, 
 
 def binding(*levels: tuple[str, str]) -> Object:
     listed = [{"domain": domain, "key": key} for domain, key in levels]
-    head = {"apiVersion": CLUSTER_TOPOLOGY_BINDING.api_version(), "kind": CLUSTER_TOPOLOGY_BINDING.kind}
+    head = {
+        "apiVersion": CLUSTER_TOPOLOGY_BINDING.api_version(),
+        "kind": CLUSTER_TOPOLOGY_BINDING.kind,
+    }
     return {**head, "metadata": {"name": NAME}, "spec": {"levels": listed}}
 
 
@@ -148,7 +175,10 @@ def binding(*levels: tuple[str, str]) -> Object:
         pytest.param(
             [],
             False,
-            ("ok", "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them"),
+            (
+                "ok",
+                "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them",
+            ),
             id="off",
         ),
         pytest.param(
@@ -170,12 +200,17 @@ def binding(*levels: tuple[str, str]) -> Object:
         pytest.param(
             [binding()],
             True,
-            ("problem", "ClusterTopologyBinding grove-topology: no levels; the configuration has rack=k/rack"),
+            (
+                "problem",
+                "ClusterTopologyBinding grove-topology: no levels; the configuration has rack=k/rack",
+            ),
             id="other levels",
         ),
     ],
 )
-async def test_a_grove_with_bindings(objects: list[Object], enabled: bool, check: tuple[str, str]) -> None:
+async def test_a_grove_with_bindings(
+    objects: list[Object], enabled: bool, check: tuple[str, str]
+) -> None:
     client = MemoryClient(objects, served={CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
     checks = await check_topology(client, NAME, enabled=enabled, levels=LEVELS)
     assert [(one.status, one.message) for one in checks] == [check]

@@ -28,8 +28,13 @@ HOLD = ", where its matchConditions hold (not-being-deleted)"
 
 
 def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server() -> None:
-    checks = [*check_webhooks(stored(MUTATING), MUTATING), *check_webhooks(stored(VALIDATING), VALIDATING)]
-    assert {(check.subject, check.status, check.remedy) for check in checks} == {("webhooks", "ok", "")}
+    checks = [
+        *check_webhooks(stored(MUTATING), MUTATING),
+        *check_webhooks(stored(VALIDATING), VALIDATING),
+    ]
+    assert {(check.subject, check.status, check.remedy) for check in checks} == {
+        ("webhooks", "ok", "")
+    }
     assert [check.message for check in checks] == [
         "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io "
         "are refused, except in grove-system, kube-system, where its matchConditions hold "
@@ -70,8 +75,15 @@ def test_webhooks_may_be_missing_or_left_over() -> None:
     rest = [check for check in check_webhooks(found, VALIDATING) if check.status != "ok"]
     what = "ValidatingWebhookConfiguration grove-admission has"
     assert rest == [
-        Check("webhooks", "problem", f"{what} no podgroup.validate.grove-admission.grove.io", INSTALL),
-        Check("webhooks", "warning", f"{what} old.grove-admission.grove.io, which this version doesn't serve", INSTALL),
+        Check(
+            "webhooks", "problem", f"{what} no podgroup.validate.grove-admission.grove.io", INSTALL
+        ),
+        Check(
+            "webhooks",
+            "warning",
+            f"{what} old.grove-admission.grove.io, which this version doesn't serve",
+            INSTALL,
+        ),
     ]
 
 
@@ -112,7 +124,9 @@ def without(key: str) -> Callable[[Object], None]:
             id="another failure policy",
         ),
         pytest.param(
-            field("timeoutSeconds", 30), ["timeoutSeconds is 30; this version installs 5"], id="a longer time"
+            field("timeoutSeconds", 30),
+            ["timeoutSeconds is 30; this version installs 5"],
+            id="a longer time",
         ),
         pytest.param(
             field("objectSelector", {"matchLabels": {"a": "b"}}),
@@ -148,17 +162,23 @@ def without(key: str) -> Callable[[Object], None]:
         pytest.param(url("/mutate/podgang"), [], id="a server outside the cluster"),
         pytest.param(
             url("/v1"),
-            ["clientConfig.url is https://127.0.0.1:9443/v1; this version serves it at /mutate/podgang"],
+            [
+                "clientConfig.url is https://127.0.0.1:9443/v1; this version serves it at /mutate/podgang"
+            ],
             id="another path",
         ),
     ],
 )
-def test_differences_are_told_one_by_one(change: Callable[[Object], None], differences: list[str]) -> None:
+def test_differences_are_told_one_by_one(
+    change: Callable[[Object], None], differences: list[str]
+) -> None:
     found = stored(MUTATING)
     change(found["webhooks"][1])
     told = [check for check in check_webhooks(found, MUTATING) if check.status != "ok"]
     name = "podgang.mutate.grove-admission.grove.io"
-    assert [(check.message, check.remedy) for check in told] == [(f"{name}: {one}", INSTALL) for one in differences]
+    assert [(check.message, check.remedy) for check in told] == [
+        (f"{name}: {one}", INSTALL) for one in differences
+    ]
     assert [check.status for check in told] == [
         "problem" if one.startswith("clientConfig") else "warning" for one in differences
     ]
@@ -168,9 +188,13 @@ def test_differences_are_told_one_by_one(change: Callable[[Object], None], diffe
     ("change", "told"),
     [
         pytest.param(
-            field("failurePolicy", "Ignore"), "pass unchanged, except in grove-system, kube-system", id="open"
+            field("failurePolicy", "Ignore"),
+            "pass unchanged, except in grove-system, kube-system",
+            id="open",
         ),
-        pytest.param(without("namespaceSelector"), "podgangs.scheduler.grove.io are refused", id="everywhere"),
+        pytest.param(
+            without("namespaceSelector"), "podgangs.scheduler.grove.io are refused", id="everywhere"
+        ),
         pytest.param(
             field("namespaceSelector", {"matchLabels": {"team": "a"}}),
             'are refused, in namespaces that {"matchLabels": {"team": "a"}} selects',
@@ -181,7 +205,9 @@ def test_differences_are_told_one_by_one(change: Callable[[Object], None], diffe
             'kube-system, where the objectSelector {"matchLabels": {"a": "b"}} matches',
             id="for some objects",
         ),
-        pytest.param(field("rules", []), "while the server is down, no requests are refused", id="nothing"),
+        pytest.param(
+            field("rules", []), "while the server is down, no requests are refused", id="nothing"
+        ),
     ],
 )
 def test_what_is_refused_without_a_server_is_read_from_what_is_installed(

@@ -33,13 +33,30 @@ spec: {levels: [{domain: rack, key: example.com/rack}, {domain: host, key: kuber
 
 
 def pod_group(*names: str, name: str = "a") -> dict[str, Any]:
-    spec = {"minMember": 1, "queue": "q", "subGroups": [{"name": one, "minMember": 1} for one in names]}
+    spec = {
+        "minMember": 1,
+        "queue": "q",
+        "subGroups": [{"name": one, "minMember": 1} for one in names],
+    }
     metadata = {"name": name, "namespace": "team"}
-    return {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
-def event(verb: str = "create", obj: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    ref = {"resource": "podgroups", "namespace": "team", "name": "a", "apiGroup": GROUP[0], "apiVersion": "v2alpha2"}
+def event(
+    verb: str = "create", obj: dict[str, Any] | None = None, **changes: Any
+) -> dict[str, Any]:
+    ref = {
+        "resource": "podgroups",
+        "namespace": "team",
+        "name": "a",
+        "apiGroup": GROUP[0],
+        "apiVersion": "v2alpha2",
+    }
     made: dict[str, Any] = {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
@@ -57,7 +74,8 @@ def event(verb: str = "create", obj: dict[str, Any] | None = None, **changes: An
     return {**made, **changes}
 
 
-GOOD, BAD = pod_group("workers"), pod_group("Workers")
+GOOD = pod_group("workers")
+BAD = pod_group("Workers")
 STATUS = {"kind": "Status", "metadata": {}, "status": "Success"}
 
 
@@ -72,7 +90,10 @@ STATUS = {"kind": "Status", "metadata": {}, "status": "Success"}
         ([event(obj=GOOD), event("patch")], ["", NO_OBJECT]),
         ([event("patch", {"spec": {}}, responseObject=GOOD)], [NO_OLD_OBJECT]),
         ([event("patch", {"spec": {}}, responseObject=GOOD, responseStatus={"code": 201})], [""]),
-        ([event(obj=GOOD), event("delete", responseObject=STATUS), event("update", GOOD)], ["", "", NO_OLD_OBJECT]),
+        (
+            [event(obj=GOOD), event("delete", responseObject=STATUS), event("update", GOOD)],
+            ["", "", NO_OLD_OBJECT],
+        ),
         ([event()], [NO_OBJECT]),
         ([event(annotations={"audit.k8s.io/truncated": "true"})], [TRUNCATED]),
         ([event(obj=GOOD, responseStatus={"code": 403})], [REJECTED_THEN]),
@@ -80,12 +101,17 @@ STATUS = {"kind": "Status", "metadata": {}, "status": "Success"}
         ([event("deletecollection")], [COLLECTION]),
         ([event("get")], []),
         ([event(obj=GOOD, stage="RequestReceived")], []),
-        ([event(obj=GOOD, objectRef={"resource": "secrets", "namespace": "team", "name": "a"})], []),
+        (
+            [event(obj=GOOD, objectRef={"resource": "secrets", "namespace": "team", "name": "a"})],
+            [],
+        ),
         ([event(obj=GOOD, objectRef={**event()["objectRef"], "namespace": "kube-system"})], []),
         ([{"kind": "Event", "objectRef": [], "user": 3}], []),
     ],
 )
-def test_what_can_be_judged_and_why_not(events: Sequence[dict[str, Any]], problems: list[str]) -> None:
+def test_what_can_be_judged_and_why_not(
+    events: Sequence[dict[str, Any]], problems: list[str]
+) -> None:
     history = History(TARGETS, ("kube-system",))
     writes = [write for item in events if (write := history.write_of(item)) is not None]
     assert [write.problem for write in writes] == problems
@@ -115,7 +141,9 @@ def test_a_review_has_what_the_api_server_would_have_sent() -> None:
 
 
 def test_a_patch_that_creates_its_object_is_a_creation() -> None:
-    write = History(TARGETS).write_of(event("patch", {}, responseObject=BAD, responseStatus={"code": 201}))
+    write = History(TARGETS).write_of(
+        event("patch", {}, responseObject=BAD, responseStatus={"code": 201})
+    )
     assert write is not None
     assert write.review is not None
     request = write.review["request"]
@@ -130,14 +158,28 @@ def test_an_object_that_was_sent_without_its_namespace_is_stored_in_that_of_the_
 
 
 def pcs_event(domain: str, user: str, code: int = 201) -> dict[str, Any]:
-    template = {"topologyConstraint": {"packDomain": domain}, "cliques": [{"name": "w", "spec": {"replicas": 1}}]}
+    template = {
+        "topologyConstraint": {"packDomain": domain},
+        "cliques": [{"name": "w", "spec": {"replicas": 1}}],
+    }
     metadata = {"generateName": "llm-", "namespace": "team"}
     obj = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": metadata}
     obj |= {"spec": {"replicas": 1, "template": template}}
-    ref = {"resource": "podcliquesets", "namespace": "team", "apiGroup": "grove.io", "apiVersion": "v1alpha1"}
+    ref = {
+        "resource": "podcliquesets",
+        "namespace": "team",
+        "apiGroup": "grove.io",
+        "apiVersion": "v1alpha1",
+    }
     response = {**obj, "metadata": {**metadata, "name": "llm-x"}}
     status = {"code": code}
-    return event(obj=obj, objectRef=ref, responseObject=response, user={"username": user}, responseStatus=status)
+    return event(
+        obj=obj,
+        objectRef=ref,
+        responseObject=response,
+        user={"username": user},
+        responseStatus=status,
+    )
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
@@ -153,7 +195,8 @@ def test_the_report_counts_by_user_and_namespace(
         event(),
         event("get"),
     ]
-    log, facts = tmp_path / "audit.log", tmp_path / "facts.yaml"
+    log = tmp_path / "audit.log"
+    facts = tmp_path / "facts.yaml"
     text = "\n".join([*map(json.dumps, events), "{not json", ""]).encode()
     log.write_bytes(gzip.compress(text) if packed else text)
     facts.write_text(TOPOLOGY)
@@ -161,7 +204,14 @@ def test_the_report_counts_by_user_and_namespace(
     report = json.loads(capsys.readouterr().out)
     assert (report["events"], report["unreadable"], report["judged"]) == (7, 1, 4)
     assert report["users"] == [
-        {"user": "alice", "namespace": "team", "judged": 2, "rejected": 1, "changed": 0, "warned": 0},
+        {
+            "user": "alice",
+            "namespace": "team",
+            "judged": 2,
+            "rejected": 1,
+            "changed": 0,
+            "warned": 0,
+        },
         {"user": "bob", "namespace": "team", "judged": 2, "rejected": 1, "changed": 0, "warned": 0},
     ]
     assert report["notJudged"] == {REJECTED_THEN: 1, NO_OBJECT: 1}
@@ -169,22 +219,33 @@ def test_the_report_counts_by_user_and_namespace(
         ("rejected", "PodGroup"),
         ("rejected", "PodCliqueSet"),
     }
-    assert "CREATE team/llm-x by bob at 2026-11-21T10:00:00.000000Z" in [f["example"] for f in report["findings"]]
+    assert "CREATE team/llm-x by bob at 2026-11-21T10:00:00.000000Z" in [
+        f["example"] for f in report["findings"]
+    ]
     assert main(["check", str(log), str(facts)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "7 events, 6 writes that a webhook looks at, 4 of them judged"
     assert "alice  team            2         1        0       0" in lines
 
 
-def test_facts_of_the_log_count_for_what_follows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ref = {"resource": "clustertopologies", "name": "grove-topology", "apiGroup": "grove.io", "apiVersion": "v1alpha1"}
+def test_facts_of_the_log_count_for_what_follows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ref = {
+        "resource": "clustertopologies",
+        "name": "grove-topology",
+        "apiGroup": "grove.io",
+        "apiVersion": "v1alpha1",
+    }
     levels = [{"domain": "rack", "key": "example.com/rack"}]
     metadata = {"name": "grove-topology"}
     topology = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": metadata}
     operator = {"username": "system:serviceaccount:grove-system:grove-admission"}
     made = event(obj={**topology, "spec": {"levels": levels}}, objectRef=ref, user=operator)
     log = tmp_path / "audit.log"
-    log.write_text("\n".join(map(json.dumps, [pcs_event("rack", "eve"), made, pcs_event("rack", "bob")])))
+    log.write_text(
+        "\n".join(map(json.dumps, [pcs_event("rack", "eve"), made, pcs_event("rack", "bob")]))
+    )
     main(["check", str(log), "--output", "json"])
     report = json.loads(capsys.readouterr().out)
     bob = [row for row in report["users"] if row["user"] == "bob"]
@@ -195,7 +256,12 @@ def test_facts_of_the_log_count_for_what_follows(tmp_path: Path, capsys: pytest.
 def made(verb: str, plural: str, obj: dict[str, Any]) -> dict[str, Any]:
     """The event of a write of `obj`, an object of grove.io."""
     metadata = obj["metadata"]
-    ref = {"resource": plural, "name": metadata["name"], "apiGroup": "grove.io", "apiVersion": "v1alpha1"}
+    ref = {
+        "resource": plural,
+        "name": metadata["name"],
+        "apiGroup": "grove.io",
+        "apiVersion": "v1alpha1",
+    }
     ref |= {"namespace": metadata["namespace"]} if "namespace" in metadata else {}
     sent = {"kind": "DeleteOptions", "apiVersion": "v1"} if verb == "delete" else obj
     return event(verb, sent, objectRef=ref)
@@ -211,7 +277,9 @@ USER_OF_BINDING = {
     "apiVersion": "grove.io/v1alpha1",
     "kind": "PodCliqueSet",
     "metadata": {"name": "llm", "namespace": "team"},
-    "spec": {"template": {"topologyConstraint": {"topologyName": "topo", "pack": {"required": "rack"}}}},
+    "spec": {
+        "template": {"topologyConstraint": {"topologyName": "topo", "pack": {"required": "rack"}}}
+    },
 }
 
 
@@ -246,11 +314,15 @@ def test_the_deletion_of_a_binding(
     log.write_text("\n".join(map(json.dumps, events)))
     main(["check", str(log), "--output", "json"])
     report = json.loads(capsys.readouterr().out)
-    assert [(each["kind"], each["message"].partition(" Change")[0]) for each in report["findings"]] == findings
+    assert [
+        (each["kind"], each["message"].partition(" Change")[0]) for each in report["findings"]
+    ] == findings
     assert report["judged"] == 3
 
 
-def test_a_log_of_which_nothing_can_be_judged_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_which_nothing_can_be_judged_is_unusable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "audit.log"
     log.write_text(json.dumps(event()))
     assert main(["check", str(log)]) == 2
@@ -288,7 +360,9 @@ def test_a_log_that_is_cut_off_is_said(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_log_on_standard_input(
-    pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pack: Callable[[bytes], bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     log = "\n".join(map(json.dumps, [event(obj=BAD), event(obj=GOOD)] * 20)).encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(pack(log)))))
@@ -303,16 +377,25 @@ def test_a_log_on_standard_input(
 def test_documents_on_standard_input_are_no_log(
     document: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(document.encode()))))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(document.encode())))
+    )
     assert main(["check", "-"]) == 0
     assert "judged, 0 refused" in capsys.readouterr().out
 
 
-def test_logs_in_a_directory_are_read_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_in_a_directory_are_read_in_their_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     levels = [{"domain": "rack", "key": "example.com/rack"}]
-    topology = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": {"name": "grove-topology"}}
+    topology = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "metadata": {"name": "grove-topology"},
+    }
     (tmp_path / "facts.yaml").write_text(yaml.safe_dump({**topology, "spec": {"levels": levels}}))
-    create, update = event(obj=GOOD), event("update", obj=BAD, user={"username": "bob"})
+    create = event(obj=GOOD)
+    update = event("update", obj=BAD, user={"username": "bob"})
     (tmp_path / "audit-2026-11-20.log.gz").write_bytes(gzip.compress(json.dumps(create).encode()))
     (tmp_path / "audit.log").write_text(json.dumps(update))
     (tmp_path / "notes.txt").write_text("nothing of this")

@@ -19,14 +19,28 @@ DOCUMENTS: list[Any] = [
     pytest.param("{a: 1}", [{"a": 1}], id="YAML that begins like JSON"),
     pytest.param('[{"a": 1}, {"b": 2}]', [{"a": 1}, {"b": 2}], id="a JSON list"),
     pytest.param("a: 1\n---\n---\nb: 2\n", [{"a": 1}, {"b": 2}], id="several documents, one empty"),
-    pytest.param("kind: ThingList\nitems: [{a: 1}, 2, {b: 2}]", [{"a": 1}, {"b": 2}], id="the items of a list"),
-    pytest.param("kind: Listing\nitems: [{a: 1}]", [{"kind": "Listing", "items": [{"a": 1}]}], id="items of its own"),
+    pytest.param(
+        "kind: ThingList\nitems: [{a: 1}, 2, {b: 2}]",
+        [{"a": 1}, {"b": 2}],
+        id="the items of a list",
+    ),
+    pytest.param(
+        "kind: Listing\nitems: [{a: 1}]",
+        [{"kind": "Listing", "items": [{"a": 1}]}],
+        id="items of its own",
+    ),
     pytest.param("kind: List\nitems: 7", [{"kind": "List", "items": 7}], id="a list without items"),
     pytest.param("a: &x {b: 1}\nc: *x", [{"a": {"b": 1}, "c": {"b": 1}}], id="an alias"),
     pytest.param(
-        "a: 2026-01-01\nb: 2026-01-01T00:00:00Z", [{"a": "2026-01-01", "b": "2026-01-01T00:00:00Z"}], id="dates"
+        "a: 2026-01-01\nb: 2026-01-01T00:00:00Z",
+        [{"a": "2026-01-01", "b": "2026-01-01T00:00:00Z"}],
+        id="dates",
     ),
-    pytest.param('a: "on"\nb: null\nc: ~', [{"a": "on", "b": None, "c": None}], id="nothing in three spellings"),
+    pytest.param(
+        'a: "on"\nb: null\nc: ~',
+        [{"a": "on", "b": None, "c": None}],
+        id="nothing in three spellings",
+    ),
 ]
 
 
@@ -38,13 +52,31 @@ def test_documents_are_read(text: str, documents: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        pytest.param("a: 1\n---\n- b", "document 2 is not a map with apiVersion and kind", id="which document"),
-        pytest.param('[{"a": 1}, 7]', "document 2 is not a map with apiVersion and kind", id="which item"),
+        pytest.param(
+            "a: 1\n---\n- b",
+            "document 2 is not a map with apiVersion and kind",
+            id="which document",
+        ),
+        pytest.param(
+            '[{"a": 1}, 7]', "document 2 is not a map with apiVersion and kind", id="which item"
+        ),
         pytest.param("kind: List\nitems: []", "there is no document in it", id="an empty list"),
-        pytest.param("a: {true: 1}", "the key True is not a string; put it in quotes", id="a boolean as key"),
-        pytest.param("a: 1\na: [", "not YAML or JSON that can be read: while parsing", id="on one line"),
-        pytest.param("x: " + "[" * 201 + "]" * 201, "it is nested too deeply: more than 200 levels", id="deep YAML"),
-        pytest.param('{"x":' + "[" * 201 + "]" * 201 + "}", "it is nested too deeply: more than 200", id="deep JSON"),
+        pytest.param(
+            "a: {true: 1}", "the key True is not a string; put it in quotes", id="a boolean as key"
+        ),
+        pytest.param(
+            "a: 1\na: [", "not YAML or JSON that can be read: while parsing", id="on one line"
+        ),
+        pytest.param(
+            "x: " + "[" * 201 + "]" * 201,
+            "it is nested too deeply: more than 200 levels",
+            id="deep YAML",
+        ),
+        pytest.param(
+            '{"x":' + "[" * 201 + "]" * 201 + "}",
+            "it is nested too deeply: more than 200",
+            id="deep JSON",
+        ),
     ],
 )
 def test_unusable_text_is_said_why(text: str, reason: str) -> None:
@@ -63,20 +95,26 @@ def test_nesting_up_to_the_limit_is_read() -> None:
     ("document", "identity"),
     [
         ({}, ("", "", "", "")),
-        ({"apiVersion": "v1", "kind": "A", "metadata": {"name": "n", "namespace": "s"}}, ("v1", "A", "s", "n")),
+        (
+            {"apiVersion": "v1", "kind": "A", "metadata": {"name": "n", "namespace": "s"}},
+            ("v1", "A", "s", "n"),
+        ),
         ({"kind": "A", "metadata": ["n"]}, ("", "A", "", "")),
         ({"kind": "AdmissionReview", "request": {"oldObject": {"kind": "A"}}}, ("", "A", "", "")),
         ({"kind": "AdmissionReview", "request": []}, ("", "AdmissionReview", "", "")),
     ],
 )
-def test_a_document_is_known_by_four_things(document: dict[str, Any], identity: tuple[str, ...]) -> None:
+def test_a_document_is_known_by_four_things(
+    document: dict[str, Any], identity: tuple[str, ...]
+) -> None:
     assert identify(document) == identity
 
 
 async def test_every_webhook_is_reached_by_its_document() -> None:
     routes = default_routes(cluster())
     for webhook in WEBHOOKS:
-        resource, kind = webhook.resource, webhook.kind or webhook.resource.kind
+        resource = webhook.resource
+        kind = webhook.kind or webhook.resource.kind
         document = {"apiVersion": resource.api_version(), "kind": kind, "metadata": {"name": "a"}}
         assert (await judge(routes, document, Asker("me"))).path == webhook.path
     others = {item.kind for item in ALL} - {item.resource.kind for item in WEBHOOKS}
@@ -88,15 +126,32 @@ async def test_every_webhook_is_reached_by_its_document() -> None:
 ASKED: list[Any] = [
     pytest.param("CREATE", (), None, id="a creation has no old object"),
     pytest.param("UPDATE", (), "itself", id="an update replaces its like"),
-    pytest.param("UPDATE", ({"metadata": {"name": "other"}},), "itself", id="another object is not its old one"),
-    pytest.param("UPDATE", ({"metadata": {"name": "a", "namespace": "default"}},), "given", id="by its namespace"),
-    pytest.param("UPDATE", ({"metadata": {"name": "a", "namespace": "x"}},), "itself", id="of another namespace"),
+    pytest.param(
+        "UPDATE",
+        ({"metadata": {"name": "other"}},),
+        "itself",
+        id="another object is not its old one",
+    ),
+    pytest.param(
+        "UPDATE",
+        ({"metadata": {"name": "a", "namespace": "default"}},),
+        "given",
+        id="by its namespace",
+    ),
+    pytest.param(
+        "UPDATE",
+        ({"metadata": {"name": "a", "namespace": "x"}},),
+        "itself",
+        id="of another namespace",
+    ),
     pytest.param("UPDATE", ({"metadata": {"name": "a"}},), "given", id="without a namespace"),
 ]
 
 
 @pytest.mark.parametrize(("operation", "old", "seen"), ASKED)
-async def test_what_a_webhook_is_asked(operation: str, old: tuple[dict[str, Any], ...], seen: str | None) -> None:
+async def test_what_a_webhook_is_asked(
+    operation: str, old: tuple[dict[str, Any], ...], seen: str | None
+) -> None:
     taken: list[Request] = []
 
     def take(request: Request) -> Verdict:
@@ -104,25 +159,46 @@ async def test_what_a_webhook_is_asked(operation: str, old: tuple[dict[str, Any]
         return ALLOWED
 
     (webhook,) = (item for item in WEBHOOKS if item.path == "/validate/podgroup")
-    document = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "a"}}
+    document = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "a"},
+    }
     before = tuple({**document, **item, "marked": True} for item in old)
-    await judge({webhook.path: webhook.route(take)}, document, Asker("me", ("g",), operation, before))
+    await judge(
+        {webhook.path: webhook.route(take)}, document, Asker("me", ("g",), operation, before)
+    )
     (request,) = taken
     assert request.dry_run is True
-    assert (request.username, request.namespace, request.name, request.operation) == ("me", "default", "a", operation)
+    assert (request.username, request.namespace, request.name, request.operation) == (
+        "me",
+        "default",
+        "a",
+        operation,
+    )
     assert request.object == document
-    assert request.old == {None: None, "itself": document, "given": before[0] if before else None}[seen]
+    assert (
+        request.old
+        == {None: None, "itself": document, "given": before[0] if before else None}[seen]
+    )
 
 
 async def test_a_recorded_review_is_never_more_than_a_dry_run() -> None:
     offline = cluster()
-    judgement = await judge(default_routes(offline), load("podclique.replica-scope-0-worker"), Asker("me"))
+    judgement = await judge(
+        default_routes(offline), load("podclique.replica-scope-0-worker"), Asker("me")
+    )
     assert judgement.path == "/mutate/podclique"
     assert judgement.document == load("podclique.replica-scope-0-worker")["request"]["object"]
     assert offline.client.writes() == []
 
 
-OBJECT = {"apiVersion": "g/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "ns"}, "spec": {}}
+OBJECT = {
+    "apiVersion": "g/v1",
+    "kind": "Thing",
+    "metadata": {"name": "a", "namespace": "ns"},
+    "spec": {},
+}
 IDENTITY = {"apiVersion": "g/v1", "kind": "Thing", "namespace": "ns", "name": "a"}
 MADE = {"kind": "Made", "metadata": {"name": "m", "namespace": "ns"}}
 OPERATIONS: list[dict[str, Any]] = [
@@ -137,7 +213,9 @@ FINDING = FieldError("spec.a", "FieldValueInvalid", "Invalid value: 1: no")
 
 
 def test_a_patch_is_shown_with_what_it_makes() -> None:
-    verdict = patched(OPERATIONS, warnings=["mind"], effects=[Effect("create", MADE), Effect("adopt", MADE)])
+    verdict = patched(
+        OPERATIONS, warnings=["mind"], effects=[Effect("create", MADE), Effect("adopt", MADE)]
+    )
     judgement = Judgement(OBJECT, "/path", verdict)
     assert judgement.report() == {
         "object": IDENTITY,
@@ -171,8 +249,15 @@ def test_a_patch_is_shown_with_what_it_makes() -> None:
 @pytest.mark.parametrize(
     ("verdict", "report", "lines"),
     [
-        pytest.param(None, {"webhook": None, "allowed": True, "code": 200}, ["-        "], id="nobody's"),
-        pytest.param(ALLOWED, {"webhook": "/p", "allowed": True, "code": 200}, ["ALLOWED  Thing ns/a"], id="allowed"),
+        pytest.param(
+            None, {"webhook": None, "allowed": True, "code": 200}, ["-        "], id="nobody's"
+        ),
+        pytest.param(
+            ALLOWED,
+            {"webhook": "/p", "allowed": True, "code": 200},
+            ["ALLOWED  Thing ns/a"],
+            id="allowed",
+        ),
         pytest.param(
             Verdict(False, 422, "Invalid", "all of it", (FINDING, FINDING)),
             {
@@ -180,7 +265,10 @@ def test_a_patch_is_shown_with_what_it_makes() -> None:
                 "allowed": False,
                 "code": 422,
                 "message": "all of it",
-                "causes": [{"field": FINDING.field, "reason": FINDING.reason, "message": FINDING.message}] * 2,
+                "causes": [
+                    {"field": FINDING.field, "reason": FINDING.reason, "message": FINDING.message}
+                ]
+                * 2,
             },
             ["REFUSED  Thing ns/a (422 Invalid)", *["           spec.a: Invalid value: 1: no"] * 2],
             id="refused for reasons",
@@ -193,7 +281,9 @@ def test_a_patch_is_shown_with_what_it_makes() -> None:
         ),
     ],
 )
-def test_a_verdict_is_shown(verdict: Verdict | None, report: dict[str, Any], lines: list[str]) -> None:
+def test_a_verdict_is_shown(
+    verdict: Verdict | None, report: dict[str, Any], lines: list[str]
+) -> None:
     judgement = Judgement(OBJECT, "/p" if verdict else "", verdict)
     assert judgement.report() == {"object": IDENTITY, **report}
     if verdict is not None:

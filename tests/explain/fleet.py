@@ -1,7 +1,8 @@
 """A small fleet and a gang on it, as facts: a healthy start that each test changes in one place.
 
-Two zones of two racks of four nodes with 8 GPUs each. The set `llm` asks for one zone, and its workers for one rack
-for each replica: a router without GPUs and three workers of 8 GPUs. Both dialects are at hand.
+Two zones of two racks of four nodes with 8 GPUs each. The set `llm` asks for one zone, and its
+workers for one rack for each replica: a router without GPUs and three workers of 8 GPUs. Both
+dialects are at hand.
 """
 
 from collections.abc import Iterable
@@ -29,19 +30,30 @@ from app.explain.facts.pods import Pod, Shape
 from app.explain.index import Index
 from app.rules.topology.levels import Level
 
-ZONE, RACK, HOST = "topology.kubernetes.io/zone", "example.com/rack", "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+RACK = "example.com/rack"
+HOST = "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
 KEYS = (ZONE, RACK, HOST)
-NAMESPACE, SET, GANG = "inference", "llm", "llm-0"
-ROUTER, WORKERS, GROUP = "llm-0-router", "llm-0-pool-0-workers", "llm-0-pool-0"
+NAMESPACE = "inference"
+SET = "llm"
+GANG = "llm-0"
+ROUTER = "llm-0-router"
+WORKERS = "llm-0-pool-0-workers"
+GROUP = "llm-0-pool-0"
 NOW = 1_800_000_000.0
 LEVELS = (Level("zone", ZONE), Level("rack", RACK), Level("host", HOST))
-SET_REF, GANG_REF = Ref("PodCliqueSet", NAMESPACE, SET), Ref("PodGang", NAMESPACE, GANG)
+SET_REF = Ref("PodCliqueSet", NAMESPACE, SET)
+GANG_REF = Ref("PodGang", NAMESPACE, GANG)
 
 
 def shape(gpus: int = 8, **requests: int) -> Shape:
     """`requests` in whole units; a pod asks for one CPU unless told."""
-    asked = {"cpu": 1000, "pods": 1000, **{name: amount * 1000 for name, amount in requests.items()}}
+    asked = {
+        "cpu": 1000,
+        "pods": 1000,
+        **{name: amount * 1000 for name, amount in requests.items()},
+    }
     if gpus:
         asked[GPU] = gpus * 1000
     return Shape(tuple(sorted(asked.items())))
@@ -84,14 +96,23 @@ def placed(*names: str, first: int = 0, **changes: Any) -> tuple[Pod, ...]:
     """The pods, on these nodes in order."""
     waiting = pods()
     return tuple(
-        replace(pod, node=name, phase="Running", **changes) for pod, name in zip(waiting[first:], names, strict=False)
+        replace(pod, node=name, phase="Running", **changes)
+        for pod, name in zip(waiting[first:], names, strict=False)
     )
 
 
 def occupant(node: str, number: int = 0, gpus: int = 8, **changes: Any) -> Pod:
     """A pod of somebody else on a node."""
     name = f"batch-{node}-{number}"
-    made = Pod("research", name, f"uid-{name}", node=node, phase="Running", shape=shape(gpus), group="batch-eval")
+    made = Pod(
+        "research",
+        name,
+        f"uid-{name}",
+        node=node,
+        phase="Running",
+        shape=shape(gpus),
+        group="batch-eval",
+    )
     return replace(made, **changes)
 
 
@@ -101,7 +122,9 @@ def fill(*racks: str, but: Iterable[str] = ()) -> tuple[Pod, ...]:
 
 
 def cliques(**changes: Any) -> tuple[PodClique, ...]:
-    router = PodClique(NAMESPACE, ROUTER, "uid-router", Place(SET, "0", "", "", GANG), 1, 1, 0, shape(0))
+    router = PodClique(
+        NAMESPACE, ROUTER, "uid-router", Place(SET, "0", "", "", GANG), 1, 1, 0, shape(0)
+    )
     place = Place(SET, "0", "", GROUP, GANG)
     workers = PodClique(NAMESPACE, WORKERS, "uid-workers", place, 3, 3, 0, shape(8))
     return (router, replace(workers, **changes))
@@ -161,8 +184,14 @@ def pcs(**changes: Any) -> PodCliqueSet:
 def design() -> dict[str, Any]:
     """The topology as the designs have it."""
     return {
-        "topologies": (ClusterTopology("ClusterTopology", "grove-topology", "uid-ct", LEVELS, "grove-topology"),),
-        "kai_topologies": (KaiTopology("grove-topology", KEYS, (("ClusterTopology", "grove-topology", "uid-ct"),)),),
+        "topologies": (
+            ClusterTopology(
+                "ClusterTopology", "grove-topology", "uid-ct", LEVELS, "grove-topology"
+            ),
+        ),
+        "kai_topologies": (
+            KaiTopology("grove-topology", KEYS, (("ClusterTopology", "grove-topology", "uid-ct"),)),
+        ),
     }
 
 
@@ -170,8 +199,12 @@ def today() -> dict[str, Any]:
     """The topology and the set as today's Grove has them."""
     kind = "ClusterTopologyBinding"
     return {
-        "topologies": (ClusterTopology(kind, "grove-topology", "uid-ctb", LEVELS, "grove-topology"),),
-        "kai_topologies": (KaiTopology("grove-topology", KEYS, ((kind, "grove-topology", "uid-ctb"),)),),
+        "topologies": (
+            ClusterTopology(kind, "grove-topology", "uid-ctb", LEVELS, "grove-topology"),
+        ),
+        "kai_topologies": (
+            KaiTopology("grove-topology", KEYS, ((kind, "grove-topology", "uid-ctb"),)),
+        ),
         "sets": (pcs(asked=Asked("zone", "", "grove-topology", "pack.required")),),
     }
 

@@ -1,4 +1,6 @@
-"""Facts as the objects that they are read from: to read them back, from files and from an API server."""
+"""Facts as the objects that they are read from: to read them back, from files and from an API
+server.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -6,7 +8,14 @@ from typing import Any
 
 from app.explain.facts import Facts
 from app.explain.facts.common import Place, Told
-from app.explain.facts.devices import ClaimTemplate, ComputeDomain, DeviceClass, Event, ResourceClaim, ResourceSlice
+from app.explain.facts.devices import (
+    ClaimTemplate,
+    ComputeDomain,
+    DeviceClass,
+    Event,
+    ResourceClaim,
+    ResourceSlice,
+)
 from app.explain.facts.grove import Asked, ClusterTopology, PodClique, PodCliqueSet, PodGang
 from app.explain.facts.kai import KaiPodGroup, KaiTopology, Queue, Said, Workload, WorkloadGroup
 from app.explain.facts.nodes import Node
@@ -18,8 +27,9 @@ SOME_TIME = "2026-11-21T12:00:00Z"
 
 
 def objects_of(facts: Facts, *, today: bool = False) -> list[Object]:
-    """All facts as objects, owners before what they own; with `today`, without fields that today's Grove rejects in new
-    objects."""
+    """All facts as objects, owners before what they own; with `today`, without fields that today's
+    Grove rejects in new objects.
+    """
     return list(_objects(facts, today))
 
 
@@ -43,8 +53,14 @@ def _objects(facts: Facts, today: bool) -> Iterator[Object]:
     yield from (event(number, fact) for number, fact in enumerate(facts.events))
 
 
-def made(version: str, kind: str, namespace: str, name: str, uid: str = "", **fields: Any) -> Object:
-    metadata: Object = {"name": name} | ({"namespace": namespace} if namespace else {}) | ({"uid": uid} if uid else {})
+def made(
+    version: str, kind: str, namespace: str, name: str, uid: str = "", **fields: Any
+) -> Object:
+    metadata: Object = (
+        {"name": name}
+        | ({"namespace": namespace} if namespace else {})
+        | ({"uid": uid} if uid else {})
+    )
     metadata |= fields.pop("metadata", {})
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
 
@@ -53,7 +69,9 @@ def time_of(seconds: float | None) -> Object:
     """`creationTimestamp` of metadata; nothing for None."""
     if seconds is None:
         return {}
-    return {"creationTimestamp": datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return {
+        "creationTimestamp": datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    }
 
 
 def topology(fact: ClusterTopology) -> Object:
@@ -61,10 +79,17 @@ def topology(fact: ClusterTopology) -> Object:
     spec: Object = {"levels": levels}
     status: Object = {}
     if fact.external:
-        spec["schedulerTopologyBindings"] = [{"schedulerName": "kai-scheduler", "topologyReference": fact.kai}]
+        spec["schedulerTopologyBindings"] = [
+            {"schedulerName": "kai-scheduler", "topologyReference": fact.kai}
+        ]
     if fact.drift:
         statuses = [
-            {"schedulerName": "kai-scheduler", "topologyReference": fact.kai, "inSync": False, "message": fact.drift}
+            {
+                "schedulerName": "kai-scheduler",
+                "topologyReference": fact.kai,
+                "inSync": False,
+                "message": fact.drift,
+            }
         ]
         status = {"status": {"schedulerTopologyStatuses": statuses}}
     return made("grove.io/v1alpha1", fact.kind, "", fact.name, fact.uid, spec=spec, **status)
@@ -72,7 +97,13 @@ def topology(fact: ClusterTopology) -> Object:
 
 def kai_topology(fact: KaiTopology) -> Object:
     owners = [
-        {"apiVersion": "grove.io/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": True}
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": kind,
+            "name": name,
+            "uid": uid,
+            "controller": True,
+        }
         for kind, name, uid in fact.owners
     ]
     metadata: Object = {"ownerReferences": owners} if owners else {}
@@ -81,28 +112,48 @@ def kai_topology(fact: KaiTopology) -> Object:
 
 
 def quantities(amounts: Iterable[tuple[str, int]]) -> dict[str, str]:
-    return {name: f"{amount}m" if amount % 1000 else str(amount // 1000) for name, amount in amounts if name != "pods"}
+    return {
+        name: f"{amount}m" if amount % 1000 else str(amount // 1000)
+        for name, amount in amounts
+        if name != "pods"
+    }
 
 
 def node(fact: Node) -> Object:
     taints = [{"key": taint.key, "effect": taint.effect} for taint in fact.taints]
-    spec: Object = ({"taints": taints} if taints else {}) | ({"unschedulable": True} if fact.unschedulable else {})
-    allocatable = quantities(fact.allocatable.items()) | {"pods": str(fact.allocatable["pods"] // 1000)}
+    spec: Object = ({"taints": taints} if taints else {}) | (
+        {"unschedulable": True} if fact.unschedulable else {}
+    )
+    allocatable = quantities(fact.allocatable.items()) | {
+        "pods": str(fact.allocatable["pods"] // 1000)
+    }
     ready = {"type": "Ready", "status": "True" if fact.ready else "False"}
     status = {"allocatable": allocatable, "capacity": allocatable, "conditions": [ready]}
-    return made("v1", "Node", "", fact.name, metadata={"labels": dict(fact.labels)}, spec=spec, status=status)
+    return made(
+        "v1",
+        "Node",
+        "",
+        fact.name,
+        metadata={"labels": dict(fact.labels)},
+        spec=spec,
+        status=status,
+    )
 
 
 def queue(fact: Queue) -> Object:
     bounds = {"quota": fact.quota, "limit": fact.limit}
     gpu = {name: -1 if value is None else value // 1000 for name, value in bounds.items()}
-    spec: Object = {"resources": {"gpu": gpu}} | ({"parentQueue": fact.parent} if fact.parent else {})
+    spec: Object = {"resources": {"gpu": gpu}} | (
+        {"parentQueue": fact.parent} if fact.parent else {}
+    )
     status = {
         "allocated": {"nvidia.com/gpu": str(fact.allocated // 1000)},
         "allocatedNonPreemptible": {"nvidia.com/gpu": str(fact.allocated_fixed // 1000)},
     }
     metadata: Object = {"labels": {"kai.scheduler/node-pool": fact.pool}} if fact.pool else {}
-    return made("scheduling.run.ai/v2", "Queue", "", fact.name, metadata=metadata, spec=spec, status=status)
+    return made(
+        "scheduling.run.ai/v2", "Queue", "", fact.name, metadata=metadata, spec=spec, status=status
+    )
 
 
 def asked(fact: Asked, today: bool = False) -> Object:
@@ -110,7 +161,11 @@ def asked(fact: Asked, today: bool = False) -> Object:
         return {}
     if not today and not fact.field.startswith("pack.") and not fact.topology:
         return {"topologyConstraint": {"packDomain": fact.required}}
-    pack = {name: value for name, value in (("required", fact.required), ("preferred", fact.preferred)) if value}
+    pack = {
+        name: value
+        for name, value in (("required", fact.required), ("preferred", fact.preferred))
+        if value
+    }
     name: Object = {"topologyName": fact.topology} if fact.topology else {}
     return {"topologyConstraint": {**name, "pack": pack}}
 
@@ -120,7 +175,12 @@ def pod_clique_set(fact: PodCliqueSet, today: bool = False) -> Object:
     cliques = [
         {
             "name": item.name,
-            "spec": {"roleName": item.name, "replicas": item.replicas, "minAvailable": item.minimum, "podSpec": empty},
+            "spec": {
+                "roleName": item.name,
+                "replicas": item.replicas,
+                "minAvailable": item.minimum,
+                "podSpec": empty,
+            },
             **asked(item.asked, today),
         }
         for item in fact.cliques
@@ -137,13 +197,27 @@ def pod_clique_set(fact: PodCliqueSet, today: bool = False) -> Object:
     ]
     template = {"cliques": cliques, "podCliqueScalingGroups": groups, **asked(fact.asked, today)}
     conditions = [
-        {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message, "lastTransitionTime": SOME_TIME}
+        {
+            "type": c.type,
+            "status": c.status,
+            "reason": c.reason,
+            "message": c.message,
+            "lastTransitionTime": SOME_TIME,
+        }
         for c in fact.conditions
     ]
     status: Object = {"status": {"conditions": conditions}} if conditions else {}
     spec = {"replicas": fact.replicas, "template": template}
     metadata = time_of(fact.created)
-    return made("grove.io/v1alpha1", "PodCliqueSet", fact.namespace, fact.name, metadata=metadata, spec=spec, **status)
+    return made(
+        "grove.io/v1alpha1",
+        "PodCliqueSet",
+        fact.namespace,
+        fact.name,
+        metadata=metadata,
+        spec=spec,
+        **status,
+    )
 
 
 def labels(place: Place) -> dict[str, str]:
@@ -161,7 +235,10 @@ def labels(place: Place) -> dict[str, str]:
 
 def term(requirements: Term) -> Object:
     def expressions(items: Iterable[Requirement]) -> list[Object]:
-        return [{"key": item.key, "operator": item.operator, "values": list(item.values)} for item in items]
+        return [
+            {"key": item.key, "operator": item.operator, "values": list(item.values)}
+            for item in items
+        ]
 
     fields = [item for item in requirements if item.key == "metadata.name"]
     rest = [item for item in requirements if item.key != "metadata.name"]
@@ -183,13 +260,21 @@ def pod_spec(shape: Shape, claims: Iterable[PodClaim] = ()) -> Object:
         spec["nodeSelector"] = {item.key: item.values[0] for item in shape.selector}
     if shape.affinity:
         terms = {"nodeSelectorTerms": [term(fact) for fact in shape.affinity]}
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        }
     if shape.tolerations:
         keys = ("key", "operator", "value", "effect")
-        spec["tolerations"] = [{key: v for key in keys if (v := getattr(item, key))} for item in shape.tolerations]
+        spec["tolerations"] = [
+            {key: v for key in keys if (v := getattr(item, key))} for item in shape.tolerations
+        ]
     named = [
         {"name": item.name}
-        | ({"resourceClaimTemplateName": item.template} if item.template else {"resourceClaimName": item.claim})
+        | (
+            {"resourceClaimTemplateName": item.template}
+            if item.template
+            else {"resourceClaimName": item.claim}
+        )
         for item in claims
     ]
     return spec | ({"resourceClaims": named} if named else {})
@@ -202,7 +287,9 @@ def pod_clique(fact: PodClique) -> Object:
         "minAvailable": fact.minimum,
         "podSpec": pod_spec(fact.shape, fact.claims),
     }
-    errors = [{"code": "ERR", "description": error, "observedAt": SOME_TIME} for error in fact.errors]
+    errors = [
+        {"code": "ERR", "description": error, "observedAt": SOME_TIME} for error in fact.errors
+    ]
     status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
     metadata = {"labels": labels(fact.place)}
     return made(
@@ -218,7 +305,11 @@ def pod_clique(fact: PodClique) -> Object:
 
 
 def told(fact: Told) -> Object:
-    pack = {name: value for name, value in (("required", fact.required), ("preferred", fact.preferred)) if value}
+    pack = {
+        name: value
+        for name, value in (("required", fact.required), ("preferred", fact.preferred))
+        if value
+    }
     return {"topologyConstraint": {"packConstraint": pack}} if pack else {}
 
 
@@ -227,17 +318,30 @@ def pod_gang(fact: PodGang) -> Object:
         {
             "name": part.name,
             "minReplicas": part.minimum,
-            "podReferences": [{"namespace": fact.namespace, "name": name} for name in sorted(part.pods)],
+            "podReferences": [
+                {"namespace": fact.namespace, "name": name} for name in sorted(part.pods)
+            ],
             **told(part.told),
         }
         for part in fact.parts
     ]
-    groups = [{"name": group.name, "podGroupNames": list(group.parts), **told(group.told)} for group in fact.groups]
-    spec = {"podgroups": podgroups, **told(fact.told)} | ({"topologyConstraintGroupConfigs": groups} if groups else {})
+    groups = [
+        {"name": group.name, "podGroupNames": list(group.parts), **told(group.told)}
+        for group in fact.groups
+    ]
+    spec = {"podgroups": podgroups, **told(fact.told)} | (
+        {"topologyConstraintGroupConfigs": groups} if groups else {}
+    )
     metadata: Object = {"labels": labels(fact.place), **time_of(fact.created)}
     metadata |= {"annotations": {"grove.io/topology-name": fact.topology}} if fact.topology else {}
     return made(
-        "scheduler.grove.io/v1alpha1", "PodGang", fact.namespace, fact.name, fact.uid, metadata=metadata, spec=spec
+        "scheduler.grove.io/v1alpha1",
+        "PodGang",
+        fact.namespace,
+        fact.name,
+        fact.uid,
+        metadata=metadata,
+        spec=spec,
     )
 
 
@@ -255,16 +359,32 @@ def pod_group(fact: KaiPodGroup) -> Object:
         | bound(sub.told, fact.topology)
         for sub in fact.subgroups
     ]
-    spec: Object = {"minMember": fact.minimum, "queue": fact.queue, **bound(fact.told, fact.topology)}
+    spec: Object = {
+        "minMember": fact.minimum,
+        "queue": fact.queue,
+        **bound(fact.told, fact.topology),
+    }
     spec |= {"subGroups": subgroups} if subgroups else {}
     spec |= {"preemptionDelay": f"{fact.delay:.0f}s"} if fact.delay else {}
     reasons = [said(item) for item in fact.said]
     status: Object = {}
     if reasons:
-        conditions = [{"type": "UnschedulableOnNodePool", "nodePool": "default", "status": "True", "reasons": reasons}]
+        conditions = [
+            {
+                "type": "UnschedulableOnNodePool",
+                "nodePool": "default",
+                "status": "True",
+                "reasons": reasons,
+            }
+        ]
         status = {"status": {"schedulingConditions": conditions}}
     owners = [
-        {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": fact.name, "uid": uid}
+        {
+            "apiVersion": "scheduler.grove.io/v1alpha1",
+            "kind": "PodGang",
+            "name": fact.name,
+            "uid": uid,
+        }
         for uid in fact.owners
     ]
     metadata: Object = {"ownerReferences": owners, "labels": {}, **time_of(fact.created)}
@@ -294,7 +414,13 @@ def said(fact: Said) -> Object:
 
 def workload(fact: Workload) -> Object:
     groups = [{"name": name, "schedulingPolicy": {"basic": {}}} for name in fact.groups]
-    return made("scheduling.k8s.io/v1alpha2", "Workload", fact.namespace, fact.name, spec={"podGroupTemplates": groups})
+    return made(
+        "scheduling.k8s.io/v1alpha2",
+        "Workload",
+        fact.namespace,
+        fact.name,
+        spec={"podGroupTemplates": groups},
+    )
 
 
 def workload_group(fact: WorkloadGroup) -> Object:
@@ -306,7 +432,11 @@ def workload_group(fact: WorkloadGroup) -> Object:
 
 def requests(classes: Iterable[str]) -> Object:
     return {
-        "devices": {"requests": [{"name": f"r{n}", "exactly": {"deviceClassName": c}} for n, c in enumerate(classes)]}
+        "devices": {
+            "requests": [
+                {"name": f"r{n}", "exactly": {"deviceClassName": c}} for n, c in enumerate(classes)
+            ]
+        }
     }
 
 
@@ -318,10 +448,16 @@ def claim(fact: ResourceClaim) -> Object:
             for device in fact.devices
         ]
         allocation: Object = {"devices": {"results": results}}
-        allocation |= {"nodeSelector": {"nodeSelectorTerms": [term(t) for t in fact.nodes]}} if fact.nodes else {}
+        allocation |= (
+            {"nodeSelector": {"nodeSelectorTerms": [term(t) for t in fact.nodes]}}
+            if fact.nodes
+            else {}
+        )
         status["allocation"] = allocation
     if fact.consumers:
-        status["reservedFor"] = [{"resource": "pods", "name": c.name, "uid": c.uid} for c in fact.consumers]
+        status["reservedFor"] = [
+            {"resource": "pods", "name": c.name, "uid": c.uid} for c in fact.consumers
+        ]
     return made(
         "resource.k8s.io/v1",
         "ResourceClaim",
@@ -345,9 +481,13 @@ def resource_slice(fact: ResourceSlice) -> Object:
         "driver": fact.driver,
         "pool": {"name": fact.pool, "generation": fact.generation, "resourceSliceCount": 1},
         "nodeName": fact.node,
-        "devices": [{"name": name, "attributes": {"type": {"string": kind}}} for name, kind in kinds.items()],
+        "devices": [
+            {"name": name, "attributes": {"type": {"string": kind}}} for name, kind in kinds.items()
+        ],
     }
-    return made("resource.k8s.io/v1", "ResourceSlice", "", f"{fact.node}-{fact.generation}", spec=spec)
+    return made(
+        "resource.k8s.io/v1", "ResourceSlice", "", f"{fact.node}-{fact.generation}", spec=spec
+    )
 
 
 def claim_template(fact: ClaimTemplate) -> Object:
@@ -368,7 +508,13 @@ def compute_domain(fact: ComputeDomain) -> Object:
     spec = {"numNodes": fact.number, "channel": {"resourceClaimTemplate": {"name": fact.template}}}
     status = {"status": "Ready" if fact.ready else "NotReady", "nodes": nodes}
     obj = made(
-        "resource.nvidia.com/v1beta1", "ComputeDomain", fact.namespace, fact.name, fact.uid, spec=spec, status=status
+        "resource.nvidia.com/v1beta1",
+        "ComputeDomain",
+        fact.namespace,
+        fact.name,
+        fact.uid,
+        spec=spec,
+        status=status,
     )
     if fact.held_by:
         obj["metadata"] |= {"deletionTimestamp": SOME_TIME, "finalizers": list(fact.held_by)}
@@ -376,14 +522,33 @@ def compute_domain(fact: ComputeDomain) -> Object:
 
 
 def pod(fact: Pod) -> Object:
-    spec = pod_spec(fact.shape, fact.claims) | {"schedulerName": fact.scheduler, "terminationGracePeriodSeconds": 0}
+    spec = pod_spec(fact.shape, fact.claims) | {
+        "schedulerName": fact.scheduler,
+        "terminationGracePeriodSeconds": 0,
+    }
     spec |= {"nodeName": fact.node} if fact.node else {}
     spec |= {"schedulingGates": [{"name": gate} for gate in fact.gates]} if fact.gates else {}
-    spec |= {"workloadRef": {"name": fact.workload, "podGroup": fact.workload_part}} if fact.workload else {}
-    spec |= {"schedulingGroup": {"podGroupName": fact.workload_group}} if fact.workload_group else {}
-    generated = [{"name": c.name, "resourceClaimName": c.claim} for c in fact.claims if c.template and c.claim]
-    containers = [{"name": "main", "state": {"waiting": {"reason": reason}}} for reason in fact.waiting]
-    status = {"phase": fact.phase, "resourceClaimStatuses": generated, "containerStatuses": containers}
+    spec |= (
+        {"workloadRef": {"name": fact.workload, "podGroup": fact.workload_part}}
+        if fact.workload
+        else {}
+    )
+    spec |= (
+        {"schedulingGroup": {"podGroupName": fact.workload_group}} if fact.workload_group else {}
+    )
+    generated = [
+        {"name": c.name, "resourceClaimName": c.claim}
+        for c in fact.claims
+        if c.template and c.claim
+    ]
+    containers = [
+        {"name": "main", "state": {"waiting": {"reason": reason}}} for reason in fact.waiting
+    ]
+    status = {
+        "phase": fact.phase,
+        "resourceClaimStatuses": generated,
+        "containerStatuses": containers,
+    }
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
     metadata: Object = {
         "labels": labels(fact.place) | marks,
@@ -393,11 +558,25 @@ def pod(fact: Pod) -> Object:
     metadata |= {"finalizers": list(fact.finalizers)} if fact.finalizers else {}
     if fact.deleting is not None:
         metadata["deletionTimestamp"] = time_of(fact.deleting)["creationTimestamp"]
-    return made("v1", "Pod", fact.namespace, fact.name, fact.uid, metadata=metadata, spec=spec, status=status)
+    return made(
+        "v1",
+        "Pod",
+        fact.namespace,
+        fact.name,
+        fact.uid,
+        metadata=metadata,
+        spec=spec,
+        status=status,
+    )
 
 
 def event(number: int, fact: Event) -> Object:
-    about = {"kind": fact.about.kind, "namespace": fact.about.namespace, "name": fact.about.name, "uid": fact.uid}
+    about = {
+        "kind": fact.about.kind,
+        "namespace": fact.about.namespace,
+        "name": fact.about.name,
+        "uid": fact.uid,
+    }
     when = time_of(fact.time)["creationTimestamp"]
     fields = {
         "regarding": about,
@@ -411,4 +590,6 @@ def event(number: int, fact: Event) -> Object:
         "reportingInstance": "kai-0",
         "type": "Warning",
     }
-    return made("events.k8s.io/v1", "Event", fact.about.namespace, f"event-{number}", **fields, **more)
+    return made(
+        "events.k8s.io/v1", "Event", fact.about.namespace, f"event-{number}", **fields, **more
+    )

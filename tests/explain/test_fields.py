@@ -1,4 +1,6 @@
-"""A fact is read from its object field by field; what is missing or has another type counts as absent."""
+"""A fact is read from its object field by field; what is missing or has another type counts as
+absent.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +36,12 @@ NAME: dict[str, Any] = {"metadata": {"name": "a"}}
         pytest.param({"metadata": {"name": 1}}, Whole(keys=1), id="a number for a text"),
         pytest.param({**NAME, "spec": {"parts": {}}}, Whole("a", keys=2), id="a map for a list"),
         pytest.param(
-            {"spec": {"parts": [{"name": "p", "size": {"count": 3}}, 1, {}], "hosts": [{"name": "h"}, {"name": 2}]}},
+            {
+                "spec": {
+                    "parts": [{"name": "p", "size": {"count": 3}}, 1, {}],
+                    "hosts": [{"name": "h"}, {"name": 2}],
+                }
+            },
             Whole("", (Part("p", 3), Part("", 1)), ("h", ""), 1),
             id="lists",
         ),

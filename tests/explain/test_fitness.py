@@ -47,9 +47,21 @@ def test_a_term_of_a_selector(term: Term, holds: bool) -> None:
         (replace(NODE, ready=False), Shape(), "not ready"),
         (replace(NODE, unschedulable=True), Shape(), "cordoned"),
         (replace(NODE, taints=(DRAIN,)), Shape(), "tainted drain"),
-        (replace(NODE, taints=(DRAIN,)), Shape(tolerations=(Toleration("drain", "Exists", "", ""),)), ""),
-        (replace(NODE, taints=(DRAIN,)), Shape(tolerations=(Toleration("", "Exists", "", ""),)), ""),
-        (replace(NODE, taints=(DRAIN,)), Shape(tolerations=(Toleration("drain", "Equal", "now", "NoSchedule"),)), ""),
+        (
+            replace(NODE, taints=(DRAIN,)),
+            Shape(tolerations=(Toleration("drain", "Exists", "", ""),)),
+            "",
+        ),
+        (
+            replace(NODE, taints=(DRAIN,)),
+            Shape(tolerations=(Toleration("", "Exists", "", ""),)),
+            "",
+        ),
+        (
+            replace(NODE, taints=(DRAIN,)),
+            Shape(tolerations=(Toleration("drain", "Equal", "now", "NoSchedule"),)),
+            "",
+        ),
         (
             replace(NODE, taints=(DRAIN,)),
             Shape(tolerations=(Toleration("drain", "Equal", "later", ""),)),
@@ -61,7 +73,13 @@ def test_a_term_of_a_selector(term: Term, holds: bool) -> None:
             "tainted drain",
         ),
         (NODE, Shape(selector=(Requirement("gpu", "In", ("a100",)),)), "not selected by the pods"),
-        (NODE, Shape(affinity=((Requirement("gpu", "In", ("a100",)),), (Requirement("gpu", "Exists"),))), ""),
+        (
+            NODE,
+            Shape(
+                affinity=((Requirement("gpu", "In", ("a100",)),), (Requirement("gpu", "Exists"),))
+            ),
+            "",
+        ),
     ],
 )
 def test_why_a_node_takes_no_pods(node: Node, shape: Shape, why: str) -> None:

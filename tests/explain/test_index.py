@@ -18,7 +18,9 @@ from tests.explain.table.row import event
 NUMBERS: Join[int, str] = Join("pods", lambda text: [int(digit) for digit in text], str)
 
 
-ONE, TWO, THREE = "1", "2", "3"
+ONE = "1"
+TWO = "2"
+THREE = "3"
 MANY = [str(number) for number in range(3000)]
 
 
@@ -33,9 +35,19 @@ MANY = [str(number) for number in range(3000)]
         ([ONE, *MANY], [*MANY, TWO], ([ONE], [TWO])),
         ([*MANY], [*reversed(MANY)], ([], [])),
     ],
-    ids=["the same", "one replaced", "one gone", "one more", "moved", "all but one moved", "turned round"],
+    ids=[
+        "the same",
+        "one replaced",
+        "one gone",
+        "one more",
+        "moved",
+        "all but one moved",
+        "turned round",
+    ],
 )
-def test_a_change_names_what_is_gone_and_what_has_come(before: Any, after: Any, expected: Any) -> None:
+def test_a_change_names_what_is_gone_and_what_has_come(
+    before: Any, after: Any, expected: Any
+) -> None:
     assert change(before, after) == expected
 
 
@@ -69,7 +81,8 @@ def everything(index: Index) -> list[Any]:
     ]
 
 
-WAITING, RUNNING = pods(), placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+WAITING = pods()
+RUNNING = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
 OTHERS = fill("rack-a1", "rack-b1")
 STATES: dict[str, Facts] = {
     "waiting": facts(),
@@ -85,7 +98,9 @@ STATES: dict[str, Facts] = {
     "no right to nodes": facts(unseen={"nodes": "no right to list"}, nodes=()),
     "no right to room": facts(unseen={"room": "no right to list pods"}, pods=(*WAITING, *OTHERS)),
     "owned, without the label": facts(
-        pods=tuple(replace(p, place=replace(p.place, clique=""), owner="uid-workers") for p in WAITING)
+        pods=tuple(
+            replace(p, place=replace(p.place, clique=""), owner="uid-workers") for p in WAITING
+        )
     ),
     "an event": facts(events=(event("uid-group", "NotReady", "Waiting"),)),
     "a clique is gone": facts(cliques=fleet.cliques()[:1]),
@@ -112,7 +127,9 @@ def test_what_did_not_change_is_not_made_again() -> None:
     assert later.nodes is first.nodes
     assert later.domains(fleet.KEYS) is first.domains(fleet.KEYS)
     assert later.cliques_of_set is first.cliques_of_set
-    assert [node for node in later.pods_on if later.pods_on[node] is not first.pods_on.get(node)] == ["gpu-15"]
+    assert [
+        node for node in later.pods_on if later.pods_on[node] is not first.pods_on.get(node)
+    ] == ["gpu-15"]
     assert later.remembered("other", lambda: 1) == 1
     assert Index(changed, later).remembered("other", lambda: 2) == 2
     assert Index(changed, later).remembered("kept", lambda: 1, ["nodes"]) == 1

@@ -35,12 +35,18 @@ def hidden(given: Facts, kind: str) -> Facts:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(STATES), st.sampled_from(["design", "today"]), st.randoms(use_true_random=False))
-def test_the_answer_does_not_depend_on_the_order_of_facts(changes: dict[str, Any], dialect: str, random: Any) -> None:
+@given(
+    st.sampled_from(STATES), st.sampled_from(["design", "today"]), st.randoms(use_true_random=False)
+)
+def test_the_answer_does_not_depend_on_the_order_of_facts(
+    changes: dict[str, Any], dialect: str, random: Any
+) -> None:
     start = fleet.today() if dialect == "today" else fleet.design()
     ordered = facts(**{**start, **changes})
     kinds = {kind: getattr(ordered, kind) for kind in KINDS}
-    shuffled: dict[str, Any] = {kind: tuple(random.sample(facts, len(facts))) for kind, facts in kinds.items()}
+    shuffled: dict[str, Any] = {
+        kind: tuple(random.sample(facts, len(facts))) for kind, facts in kinds.items()
+    }
     assert document(answer(replace(ordered, **shuffled))) == document(answer(ordered))
 
 
@@ -63,9 +69,19 @@ def test_hiding_a_kind_never_makes_an_answer_well(kind: str) -> None:
 
 def test_a_placed_gang_is_not_known_to_be_well_without_what_its_reasons_need() -> None:
     given = facts(**STATES[0])
-    needed = {need for rule in RULES for need in rule.needs if need in ("nodes", "topologies", "gangs", "pods")}
+    needed = {
+        need
+        for rule in RULES
+        for need in rule.needs
+        if need in ("nodes", "topologies", "gangs", "pods")
+    }
     states = {kind: answer(hidden(given, kind)).state for kind in sorted(needed)}
-    assert states == {"gangs": "unknown", "nodes": "unknown", "pods": "unknown", "topologies": "unknown"}
+    assert states == {
+        "gangs": "unknown",
+        "nodes": "unknown",
+        "pods": "unknown",
+        "topologies": "unknown",
+    }
 
 
 def test_every_kind_of_fact_and_every_need_has_a_title() -> None:

@@ -23,8 +23,11 @@ DENIED = Forbidden("denied", code=403)
 
 
 class Cluster:
-    """A reader of facts as objects. `denied` are (plural, namespace) that may not be listed or read, with namespace
-    None for all namespaces; `broken` are plurals that fail; `unserved` ones don't exist."""
+    """A reader of facts as objects.
+
+    `denied` are (plural, namespace) that may not be listed or read, with namespace None for all
+    namespaces; `broken` are plurals that fail; `unserved` ones don't exist.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,9 @@ class Cluster:
         unserved: Collection[str] = (),
     ) -> None:
         self._objects = objects_of(given)
-        self._denied, self._broken, self._unserved = frozenset(denied), frozenset(broken), frozenset(unserved)
+        self._denied = frozenset(denied)
+        self._broken = frozenset(broken)
+        self._unserved = frozenset(unserved)
         self.asked: list[tuple[str, str | None]] = []
 
     def _of(self, resource: Resource, namespace: str | None) -> list[Object]:
@@ -47,9 +52,18 @@ class Cluster:
         if resource.plural in self._broken:
             raise Unavailable("the API server is down", code=503)
         group = resource.group
-        own = [o for o in self._objects if (o["apiVersion"].rpartition("/")[0], o["kind"]) == (group, resource.kind)]
-        matching = [obj for obj in own if namespace is None or obj["metadata"].get("namespace") == namespace]
-        return sorted(matching, key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
+        own = [
+            o
+            for o in self._objects
+            if (o["apiVersion"].rpartition("/")[0], o["kind"]) == (group, resource.kind)
+        ]
+        matching = [
+            obj for obj in own if namespace is None or obj["metadata"].get("namespace") == namespace
+        ]
+        return sorted(
+            matching,
+            key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]),
+        )
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         for obj in self._of(resource, namespace):
@@ -69,7 +83,11 @@ class Cluster:
     ) -> Page:
         key, _separator, value = label_selector.partition("=")
         every = self._of(resource, namespace)
-        matching = [obj for obj in every if not key or (obj["metadata"].get("labels") or {}).get(key) == value]
+        matching = [
+            obj
+            for obj in every
+            if not key or (obj["metadata"].get("labels") or {}).get(key) == value
+        ]
         begin = int(continue_token or 0)
         following = str(begin + limit) if begin + limit < len(matching) else ""
         return Page(matching[begin : begin + limit], "1", following)
@@ -90,7 +108,9 @@ async def test_each_kind_is_listed_once() -> None:
     lists = {plural for plural, _ in cluster.asked}
     assert "nodes" in lists
     assert not {"secrets", "configmaps", "namespaces", "resourceclaims", "workloads"} & lists
-    assert {(len(read.nodes), len(read.pods), len(read.cliques), len(read.gangs))} == {(16, 12, 2, 1)}
+    assert {(len(read.nodes), len(read.pods), len(read.cliques), len(read.gangs))} == {
+        (16, 12, 2, 1)
+    }
     assert len(cluster.asked) <= 25
     assert read.unseen == {}
 
@@ -107,10 +127,22 @@ async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
     [
         pytest.param(pods(), False, [], 2, True, id="nothing else explains that it waits"),
         pytest.param(
-            pods(gates=("example.com/quota",)), False, ["GateForeign"], 1, True, id="something else explains it"
+            pods(gates=("example.com/quota",)),
+            False,
+            ["GateForeign"],
+            1,
+            True,
+            id="something else explains it",
         ),
         pytest.param(pods(), True, [], 0, False, id="room is examined, and there is some"),
-        pytest.param(placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"), False, [], 0, False, id="all pods are placed"),
+        pytest.param(
+            placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
+            False,
+            [],
+            0,
+            False,
+            id="all pods are placed",
+        ),
     ],
 )
 async def test_what_waits_is_not_explained_without_room(

@@ -11,13 +11,21 @@ README = (Path(__file__).parents[2] / "app" / "explain" / "README.md").read_text
 
 def rows() -> list[tuple[str, set[str], set[str]]]:
     """(id, who, needs) of each row."""
-    matches = re.findall(r"^\| `(\w+)` \| \w+ \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", README, re.MULTILINE)
-    return [(id, set(who.strip().split(", ")), _expanded(needs.strip().split(", "))) for id, who, needs in matches]
+    matches = re.findall(
+        r"^\| `(\w+)` \| \w+ \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", README, re.MULTILINE
+    )
+    return [
+        (id, set(who.strip().split(", ")), _expanded(needs.strip().split(", ")))
+        for id, who, needs in matches
+    ]
 
 
 def test_a_reason_is_a_function_of_its_name_in_the_file_of_its_row() -> None:
     files = re.findall(r"^\| `(\w+)` \| (\w+) \|", README, re.MULTILINE)
-    named = {id: f"app.explain.reasons.{file}.{re.sub('(?!^)(?=[A-Z])', '_', id).lower()}" for id, file in files}
+    named = {
+        id: f"app.explain.reasons.{file}.{re.sub('(?!^)(?=[A-Z])', '_', id).lower()}"
+        for id, file in files
+    }
     checks: dict[str, set[str]] = {}
     for rule in RULES:
         checks.setdefault(rule.id, set()).add(f"{rule.check.__module__}.{rule.check.__name__}")

@@ -1,4 +1,6 @@
-"""Each reason of the table: a state in which it holds, and one that just misses it, for both Grove APIs."""
+"""Each reason of the table: a state in which it holds, and one that just misses it, for both Grove
+APIs.
+"""
 
 import pytest
 
@@ -25,7 +27,11 @@ from tests.explain.table.row import Changes, Row
 from tests.explain.table.topology import TOPOLOGY
 
 ROWS = (*TOPOLOGY, *CONSTRAINTS, *GATES, *QUEUES, *PLACEMENT, *CLAIMS, *DEVICES)
-CASES = [pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})") for row in ROWS for dialect in row.dialects]
+CASES = [
+    pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})")
+    for row in ROWS
+    for dialect in row.dialects
+]
 
 
 def start(dialect: str) -> Changes:
@@ -41,7 +47,9 @@ def test_the_reason_is_found(row: Row, dialect: str) -> None:
     assert {reason.id for reason in reasons} == {row.id, *row.also}
     hit = next(reason for reason in reasons if (reason.id, reason.text) == (row.id, row.text))
     assert hit.objects
-    assert {ref.name for ref in hit.objects if ref.kind == "Node"} <= {node.name for node in given.nodes}
+    assert {ref.name for ref in hit.objects if ref.kind == "Node"} <= {
+        node.name for node in given.nodes
+    }
     assert hit.evidence
     assert hit.remedy
 
@@ -54,7 +62,9 @@ def test_the_reason_is_just_missed(row: Row, dialect: str) -> None:
 
 def test_the_evidence_for_a_missing_topology_is_the_field_that_names_it() -> None:
     asked = Asked("zone", "", "other", "pack.required")
-    given = facts(**{**fleet.today(), "sets": (fleet.pcs(asked=asked),), "gangs": (fleet.gang(topology=""),)})
+    given = facts(
+        **{**fleet.today(), "sets": (fleet.pcs(asked=asked),), "gangs": (fleet.gang(topology=""),)}
+    )
     [reason] = [reason for reason in answer(given).reasons if reason.id == "LevelUnknown"]
     assert [(evidence.field, evidence.value) for evidence in reason.evidence] == [
         ("spec.template.topologyConstraint.topologyName", "other")
@@ -68,7 +78,12 @@ def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
     )
     workload = Workload(NAMESPACE, "train-a", ("workers",))
     given = facts(
-        **{**fleet.today(), "pods": pods(workload_group="g"), "workload_groups": (group,), "workloads": (workload,)}
+        **{
+            **fleet.today(),
+            "pods": pods(workload_group="g"),
+            "workload_groups": (group,),
+            "workloads": (workload,),
+        }
     )
     assert "WorkloadMissing" not in {reason.id for reason in answer(given).reasons}
 
@@ -87,6 +102,8 @@ def test_a_gang_on_an_empty_fleet_has_no_reason_to_wait(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", ["design", "today"])
 def test_a_gang_in_one_rack_is_placed_as_asked(dialect: str) -> None:
-    explained = answer(facts(**{**start(dialect), "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")}))
+    explained = answer(
+        facts(**{**start(dialect), "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")})
+    )
     assert (explained.reasons, explained.state, explained.exit_code) == ((), "well", 0)
     assert explained.headline == "llm is placed as asked, 4 of 4 pods placed"

@@ -43,15 +43,25 @@ def reasons(**changes: Any) -> list[str]:
 
 
 def sizes(*gpus: int, told: Told, free: dict[str, int], parts: int = 1) -> dict[str, Any]:
-    """A gang with a clique for each size, whose nodes have so many GPUs free. With several `parts`, so many equal
-    groups of all cliques, each bound to a rack."""
+    """A gang with a clique for each size, whose nodes have so many GPUs free.
+
+    With several `parts`, so many equal groups of all cliques, each bound to a rack.
+    """
     names = [f"llm-0-p{part}-c{number}" for part in range(parts) for number in range(len(gpus))]
     sized = dict(zip(names, gpus * parts, strict=True))
     own = [pod(name, 0, shape=shape(gpu), group="") for name, gpu in sized.items()]
-    made = [PodClique(NAMESPACE, name, name, cliques()[0].place, 1, 1, 0, shape(gpu)) for name, gpu in sized.items()]
-    groups = [GangGroup(f"g{part}", tuple(n for n in names if f"-p{part}-" in n), Told(RACK)) for part in range(parts)]
+    made = [
+        PodClique(NAMESPACE, name, name, cliques()[0].place, 1, 1, 0, shape(gpu))
+        for name, gpu in sized.items()
+    ]
+    groups = [
+        GangGroup(f"g{part}", tuple(n for n in names if f"-p{part}-" in n), Told(RACK))
+        for part in range(parts)
+    ]
     part_of = tuple(GangPart(name, 1, frozenset({f"{name}-0"})) for name in names)
-    busy = [occupant(n.name, 0, 8 - free.get(n.name, 0)) for n in nodes() if free.get(n.name, 0) < 8]
+    busy = [
+        occupant(n.name, 0, 8 - free.get(n.name, 0)) for n in nodes() if free.get(n.name, 0) < 8
+    ]
     return {
         **FREE_SETS,
         "gangs": (gang(told=told, parts=part_of, groups=tuple(groups) if parts > 1 else ()),),
@@ -62,7 +72,11 @@ def sizes(*gpus: int, told: Told, free: dict[str, int], parts: int = 1) -> dict[
 
 
 def room_reasons(changes: dict[str, Any]) -> list[str]:
-    return [id for id in reasons(**changes) if id in ("NoDomainFits", "NeverFits", "BoundToDomain", "NodesUnfit")]
+    return [
+        id
+        for id in reasons(**changes)
+        if id in ("NoDomainFits", "NeverFits", "BoundToDomain", "NodesUnfit")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +89,9 @@ def room_reasons(changes: dict[str, Any]) -> list[str]:
         ((4, 4), {"gpu-00": 4, "gpu-04": 4}, ["NoDomainFits"]),
     ],
 )
-def test_pods_of_several_sizes_in_one_rack(gpus: tuple[int, ...], free: dict[str, int], expected: list[str]) -> None:
+def test_pods_of_several_sizes_in_one_rack(
+    gpus: tuple[int, ...], free: dict[str, int], expected: list[str]
+) -> None:
     assert room_reasons(sizes(*gpus, told=Told(RACK), free=free)) == expected
 
 
@@ -89,7 +105,9 @@ def test_equal_parts_may_share_a_rack() -> None:
 def test_parts_that_fit_each_alone_but_not_in_one_zone() -> None:
     free = dict.fromkeys(("gpu-00", "gpu-01", "gpu-08", "gpu-09"), 8)
     changes = sizes(8, 8, told=Told(ZONE), free=free, parts=2)
-    (reason,) = [reason for reason in answer(facts(**changes)).reasons if reason.id == "NoDomainFits"]
+    (reason,) = [
+        reason for reason in answer(facts(**changes)).reasons if reason.id == "NoDomainFits"
+    ]
     assert reason.text == "No zone has room for 4 pods of 8 GPUs; zone-a has room for 2"
 
 
@@ -112,7 +130,10 @@ def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> 
     assert room_reasons({"pods": (*pods(), *finished)}) == []
     ending = tuple(replace(p, deleting=1.0) for p in fill(*RACKS))
     (reason,) = answer(facts(pods=(*pods(), *ending))).reasons
-    assert (reason.id, reason.remedy.split(",")[0]) == ("NoDomainFits", "wait for 16 terminating pods to end")
+    assert (reason.id, reason.remedy.split(",")[0]) == (
+        "NoDomainFits",
+        "wait for 16 terminating pods to end",
+    )
 
 
 def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:
@@ -122,7 +143,9 @@ def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:
         "sets": (pcs(cliques=()),),
         "pods": (*running, pod(WORKERS, 3)),
     }
-    assert room_reasons({**changes, "pods": (*changes["pods"], occupant("gpu-00", gpus=8))}) == ["BoundToDomain"]
+    assert room_reasons({**changes, "pods": (*changes["pods"], occupant("gpu-00", gpus=8))}) == [
+        "BoundToDomain"
+    ]
     assert room_reasons(changes) == []
 
 
@@ -170,9 +193,14 @@ def test_holders_that_kai_may_evict_are_named(changes: dict[str, Any], state: st
 
 def test_holders_by_claim_are_named() -> None:
     others = tuple(
-        occupant(name, 0, 0, claims=(PodClaim("g", f"{name}-x"),)) for name in racks("rack-b1", but="gpu-11")
+        occupant(name, 0, 0, claims=(PodClaim("g", f"{name}-x"),))
+        for name in racks("rack-b1", but="gpu-11")
     )
-    full = devices(*taken(*racks("rack-a1", "rack-a2", "rack-b2"), *(other.node for other in others)))
+    full = devices(
+        *taken(*racks("rack-a1", "rack-a2", "rack-b2"), *(other.node for other in others))
+    )
     given = facts(**{**full, "pods": (*full["pods"], *others)})
     reason = next(reason for reason in answer(given).reasons if reason.id == "NoDomainFits")
-    assert reason.remedy.startswith("free room for 2 more in zone-b/rack-b1 (batch-eval has 3 pods there)")
+    assert reason.remedy.startswith(
+        "free room for 2 more in zone-b/rack-b1 (batch-eval has 3 pods there)"
+    )

@@ -39,7 +39,11 @@ def alone(**changes: Any) -> Facts:
     """Pods without Grove: no set, no gang, no labels."""
     own = tuple(replace(pod, place=Place(), **changes) for pod in pods())
     return facts(
-        pods=own, sets=(), gangs=(), cliques=(), pod_groups=(pod_group(owners=(), subgroups=(), told=Told(RACK)),)
+        pods=own,
+        sets=(),
+        gangs=(),
+        cliques=(),
+        pod_groups=(pod_group(owners=(), subgroups=(), told=Told(RACK)),),
     )
 
 
@@ -60,7 +64,12 @@ IN_A_SET = Found(SET, (GANG,), f"PodCliqueSet {SET}")
 CASES: list[tuple[str, Facts, Ref, Found]] = [
     ("a set", facts(), Ref("PodCliqueSet", NAMESPACE, SET), IN_A_SET),
     ("a gang", facts(), Ref("PodGang", NAMESPACE, GANG), IN_A_SET),
-    ("a gang without its set", facts(sets=()), Ref("PodGang", NAMESPACE, GANG), Found("", (GANG,), f"PodGang {GANG}")),
+    (
+        "a gang without its set",
+        facts(sets=()),
+        Ref("PodGang", NAMESPACE, GANG),
+        Found("", (GANG,), f"PodGang {GANG}"),
+    ),
     ("a clique", facts(), Ref("PodClique", NAMESPACE, WORKERS), IN_A_SET),
     ("a scaling group", facts(), Ref("PodCliqueScalingGroup", NAMESPACE, GROUP), IN_A_SET),
     ("a pod", facts(), Ref("Pod", NAMESPACE, f"{WORKERS}-1"), IN_A_SET),
@@ -71,8 +80,18 @@ CASES: list[tuple[str, Facts, Ref, Found]] = [
         Ref("PodGroup", NAMESPACE, GANG),
         Found("", (GANG,), f"PodGang {GANG}"),
     ),
-    ("a PodGroup by itself", alone(), Ref("PodGroup", NAMESPACE, GANG), Found("", (GANG,), f"PodGroup {GANG}")),
-    ("a pod of it", alone(), Ref("Pod", NAMESPACE, f"{WORKERS}-1"), Found("", (GANG,), f"PodGroup {GANG}")),
+    (
+        "a PodGroup by itself",
+        alone(),
+        Ref("PodGroup", NAMESPACE, GANG),
+        Found("", (GANG,), f"PodGroup {GANG}"),
+    ),
+    (
+        "a pod of it",
+        alone(),
+        Ref("Pod", NAMESPACE, f"{WORKERS}-1"),
+        Found("", (GANG,), f"PodGroup {GANG}"),
+    ),
     (
         "a pod in no group",
         alone(group=""),
@@ -88,7 +107,8 @@ CASES: list[tuple[str, Facts, Ref, Found]] = [
     (
         "a Workload of groups, whose pods are in no PodGroup of KAI yet",
         replace(
-            alone(workload_group="train-g", group=""), workload_groups=(WorkloadGroup(NAMESPACE, "train-g", "train"),)
+            alone(workload_group="train-g", group=""),
+            workload_groups=(WorkloadGroup(NAMESPACE, "train-g", "train"),),
         ),
         Ref("Workload", NAMESPACE, "train"),
         Found("", tuple(sorted(pod.name for pod in pods())), "Workload train"),
@@ -107,7 +127,10 @@ CASES: list[tuple[str, Facts, Ref, Found]] = [
     ),
     (
         "a ComputeDomain that pods use by its template",
-        facts(pods=claimed(TEMPLATE), compute_domains=(ComputeDomain(NAMESPACE, "cd", "u", 0, "llm-0-template"),)),
+        facts(
+            pods=claimed(TEMPLATE),
+            compute_domains=(ComputeDomain(NAMESPACE, "cd", "u", 0, "llm-0-template"),),
+        ),
         Ref("ComputeDomain", NAMESPACE, "cd"),
         IN_A_SET,
     ),
@@ -120,10 +143,13 @@ CASES: list[tuple[str, Facts, Ref, Found]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "ref", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("given", "ref", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
 def test_an_object_leads_to_its_gangs(given: Facts, ref: Ref, expected: Found) -> None:
     index = Index(given)
-    about, explained = subject(index, ref), explain(index, ref)
+    about = subject(index, ref)
+    explained = explain(index, ref)
     assert about is not None
     assert explained is not None
     names = tuple(sorted(gang.ref.name for gang in about.gangs))
@@ -143,7 +169,10 @@ def test_a_kind_that_is_no_workload_is_not_found() -> None:
 def test_a_clique_that_is_in_no_gang_yet() -> None:
     given = facts(gangs=(), pods=())
     explained = answer(given, Ref("PodClique", NAMESPACE, WORKERS))
-    assert [child.words for child in explained.tree.children] == ["in no gang yet", "in no gang yet"]
+    assert [child.words for child in explained.tree.children] == [
+        "in no gang yet",
+        "in no gang yet",
+    ]
     assert (explained.placed, explained.total, explained.state) == (0, 4, "waits")
 
 
@@ -164,18 +193,25 @@ def test_an_object_of_one_gang_is_told_about_this_gang() -> None:
         cliques=(*facts().cliques, router),
         pods=placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
     )
-    of_gang, of_pod = answer(given, GANG_REF), answer(given, Ref("Pod", NAMESPACE, f"{WORKERS}-1"))
+    of_gang = answer(given, GANG_REF)
+    of_pod = answer(given, Ref("Pod", NAMESPACE, f"{WORKERS}-1"))
     assert of_gang.headline == "llm-0 is placed as asked, 4 of 4 pods placed"
     assert (of_pod.placed, of_pod.total, of_pod.state, of_pod.exit_code) == (4, 4, "well", 0)
     assert of_pod.tree.state == "waits"
-    assert answer(given, Ref("PodGang", NAMESPACE, "llm-1")).headline.startswith("llm-1 waits, 0 of 1 pod placed")
-    assert answer(given).headline.startswith("llm waits, 4 of 5 pods placed, 1 of 3 replicas not made yet")
+    assert answer(given, Ref("PodGang", NAMESPACE, "llm-1")).headline.startswith(
+        "llm-1 waits, 0 of 1 pod placed"
+    )
+    assert answer(given).headline.startswith(
+        "llm waits, 4 of 5 pods placed, 1 of 3 replicas not made yet"
+    )
 
 
 def test_a_pod_in_no_group_is_one_line() -> None:
     ref = Ref("Pod", NAMESPACE, f"{WORKERS}-1")
     lines = {
-        words: tree_lines(answer(alone(group="", scheduler="default-scheduler", **changes), ref).tree)
+        words: tree_lines(
+            answer(alone(group="", scheduler="default-scheduler", **changes), ref).tree
+        )
         for words, changes in (
             ("waits", {}),
             ("unschedulable", {"unscheduled": "0/16 nodes are available"}),
@@ -192,9 +228,17 @@ def test_a_pod_in_no_group_is_one_line() -> None:
 def test_subgroups_of_a_pod_group_are_parts_with_their_constraints() -> None:
     group = pod_group(
         owners=(),
-        subgroups=(SubGroup("pool", told=Told(RACK)), SubGroup(WORKERS, "pool", 3), SubGroup("loop", "loop", 1)),
+        subgroups=(
+            SubGroup("pool", told=Told(RACK)),
+            SubGroup(WORKERS, "pool", 3),
+            SubGroup("loop", "loop", 1),
+        ),
     )
-    given = replace(alone(), pod_groups=(group,), pods=tuple(replace(pod, shape=shape(8)) for pod in alone().pods))
+    given = replace(
+        alone(),
+        pod_groups=(group,),
+        pods=tuple(replace(pod, shape=shape(8)) for pod in alone().pods),
+    )
     tree = answer(given, Ref("PodGroup", NAMESPACE, GANG)).tree
     (replica,) = [child for child in tree.children if child.ref.kind == "Replica"]
     assert (replica.ref.name, replica.asked, replica.total) == ("pool", "rack required", 3)

@@ -42,7 +42,11 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_the_title_and_the_levels(name: str) -> None:
     changes, expected = CASES[name]
     given = facts(**changes)
-    lines = [" ".join(line.split()) for line in survey_text(survey(Index(given)), given).splitlines()]
+    lines = [
+        " ".join(line.split()) for line in survey_text(survey(Index(given)), given).splitlines()
+    ]
     assert [line for line in expected if line not in lines] == []
     assert lines[0] == expected[0]
-    assert any(line.startswith("level label") for line in lines) is bool(survey(Index(given)).levels)
+    assert any(line.startswith("level label") for line in lines) is bool(
+        survey(Index(given)).levels
+    )

@@ -45,9 +45,16 @@ def test_what_is_no_quantity_is_left_out() -> None:
 
 def test_times_and_durations() -> None:
     assert seconds_since_1970("1970-01-02T00:00:01Z") == 86401.0
-    assert seconds_since_1970("2026-11-21T15:42:00.123456Z") == seconds_since_1970("2026-11-21T15:42:00Z")
+    assert seconds_since_1970("2026-11-21T15:42:00.123456Z") == seconds_since_1970(
+        "2026-11-21T15:42:00Z"
+    )
     assert (seconds_since_1970("yesterday"), seconds_since_1970(None)) == (None, None)
-    assert (duration("1h30m"), duration("90s"), duration("250ms"), duration(None)) == (5400.0, 90.0, 0.25, 0.0)
+    assert (duration("1h30m"), duration("90s"), duration("250ms"), duration(None)) == (
+        5400.0,
+        90.0,
+        0.25,
+        0.0,
+    )
 
 
 def container(cpu: str, **more: Any) -> dict[str, Any]:
@@ -58,8 +65,17 @@ def container(cpu: str, **more: Any) -> dict[str, Any]:
     ("spec", "cpu"),
     [
         ({"containers": [container("1"), container("2")]}, 3000),
-        ({"containers": [container("1")], "initContainers": [container("4"), container("2")]}, 4000),
-        ({"containers": [container("1")], "initContainers": [container("1", restartPolicy="Always")]}, 2000),
+        (
+            {"containers": [container("1")], "initContainers": [container("4"), container("2")]},
+            4000,
+        ),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [container("1", restartPolicy="Always")],
+            },
+            2000,
+        ),
         (
             {
                 "containers": [container("1")],
@@ -72,26 +88,45 @@ def container(cpu: str, **more: Any) -> dict[str, Any]:
         ({"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}, 2000),
     ],
 )
-def test_requests_of_a_pod_are_counted_as_the_scheduler_does(spec: dict[str, Any], cpu: int) -> None:
+def test_requests_of_a_pod_are_counted_as_the_scheduler_does(
+    spec: dict[str, Any], cpu: int
+) -> None:
     assert pod_requests(spec) == {"cpu": cpu, "pods": 1000}
 
 
 def test_of_a_pod_only_what_decides_on_placement_is_kept() -> None:
     secret = {"env": [{"name": "TOKEN", "value": "secret"}], "args": ["--password=secret"]}
     obj = {
-        "metadata": {"name": "p", "annotations": {"note": "secret"}, "managedFields": [{"manager": "secret"}]},
+        "metadata": {
+            "name": "p",
+            "annotations": {"note": "secret"},
+            "managedFields": [{"manager": "secret"}],
+        },
         "spec": {"containers": [container("1", **secret)]},
-        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]},
+        "status": {
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]
+        },
     }
     kept = reader(Pod)(obj)
     assert "secret" not in repr(kept)
-    assert (kept.unscheduled, kept.scheduler, kept.phase) == ("no room", "default-scheduler", "Pending")
+    assert (kept.unscheduled, kept.scheduler, kept.phase) == (
+        "no room",
+        "default-scheduler",
+        "Pending",
+    )
 
 
 def test_objects_of_another_form_are_read_without_trust() -> None:
-    odd: dict[str, Any] = {"metadata": None, "spec": [], "status": {"conditions": "none", "allocatable": 3}}
+    odd: dict[str, Any] = {
+        "metadata": None,
+        "spec": [],
+        "status": {"conditions": "none", "allocatable": 3},
+    }
     assert reader(Pod)(odd).name == ""
-    assert reader(Node)({"metadata": {"name": "n", "labels": {}}, "status": odd["status"]}).allocatable == {}
+    assert (
+        reader(Node)({"metadata": {"name": "n", "labels": {}}, "status": odd["status"]}).allocatable
+        == {}
+    )
 
 
 def test_words() -> None:
@@ -100,14 +135,28 @@ def test_words() -> None:
         "2,000 nodes",
         "2 queue entries",
     )
-    assert (listed([]), listed(["a"]), listed("ab"), listed("abcdef")) == ("", "a", "a and b", "a, b, c, d and 2 more")
+    assert (listed([]), listed(["a"]), listed("ab"), listed("abcdef")) == (
+        "",
+        "a",
+        "a and b",
+        "a, b, c, d and 2 more",
+    )
     assert (plain(8000), plain(1_500), plain(1_000_000)) == ("8", "1.5", "1,000")
-    assert [amount("memory", 512_000), amount("memory", 900 * 2**30 * 1000), amount("memory", 3000 * 2**40 * 1000)] == [
+    assert [
+        amount("memory", 512_000),
+        amount("memory", 900 * 2**30 * 1000),
+        amount("memory", 3000 * 2**40 * 1000),
+    ] == [
         "512 B",
         "900 GiB",
         "3,000 TiB",
     ]
-    assert [amount("nvidia.com/gpu", 1000), amount("cpu", 2500), amount("pods", 1000), amount("vendor/x", 2000)] == [
+    assert [
+        amount("nvidia.com/gpu", 1000),
+        amount("cpu", 2500),
+        amount("pods", 1000),
+        amount("vendor/x", 2000),
+    ] == [
         "1 GPU",
         "2.5 CPUs",
         "1 pod",
@@ -126,7 +175,11 @@ def test_words() -> None:
 @pytest.mark.parametrize(
     "reference",
     [
-        {"podGroupTemplateRef": {"workload": {"workloadName": "train", "podGroupTemplateName": "workers"}}},
+        {
+            "podGroupTemplateRef": {
+                "workload": {"workloadName": "train", "podGroupTemplateName": "workers"}
+            }
+        },
         {"podGroupTemplateRef": {"workloadName": "train", "podGroupTemplateName": "workers"}},
         {"workloadRef": {"workloadName": "train", "templateName": "workers"}},
     ],

@@ -1,4 +1,6 @@
-"""A Kubernetes audit log, plain or gzipped, with anything in its lines: it is read to its end, or cannot be read."""
+"""A Kubernetes audit log, plain or gzipped, with anything in its lines: it is read to its end, or
+cannot be read.
+"""
 
 import gzip
 import tempfile
@@ -38,7 +40,9 @@ def run(data: bytes) -> None:
 
 @cache
 def _file() -> Path:
-    with tempfile.NamedTemporaryFile(prefix="grove-admission-", suffix=".log", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        prefix="grove-admission-", suffix=".log", delete=False
+    ) as file:
         return Path(file.name)
 
 
@@ -75,8 +79,16 @@ def corpus() -> Sequence[bytes]:
     logs = []
     for path in PATHS:
         events = [_event(review) for review in reviews(path)]
-        updates = [{**event, "verb": verb} for event in events[:3] for verb in ("update", "patch", "delete")]
-        logs += [b"\n".join(map(dump, some)) for some in (events[:3], events[3:6], [*events[:3], *updates]) if some]
+        updates = [
+            {**event, "verb": verb}
+            for event in events[:3]
+            for verb in ("update", "patch", "delete")
+        ]
+        logs += [
+            b"\n".join(map(dump, some))
+            for some in (events[:3], events[3:6], [*events[:3], *updates])
+            if some
+        ]
     return [
         *logs,
         *(gzip.compress(log, mtime=0) for log in logs[:3]),
@@ -99,13 +111,16 @@ def mutate(data: bytes, random: Random) -> bytes:
     match random.randrange(4):
         case 0:
             lines.insert(
-                random.randint(0, len(lines)), random.choice(random.choice(corpus()[:-5]).splitlines() or [b""])
+                random.randint(0, len(lines)),
+                random.choice(random.choice(corpus()[:-5]).splitlines() or [b""]),
             )
         case 1:
             lines.pop(at)
         case _:
             lines[at] = (
-                dump(_vocabulary().changed(event, random)) if event is not None else changed_bytes(lines[at], random)
+                dump(_vocabulary().changed(event, random))
+                if event is not None
+                else changed_bytes(lines[at], random)
             )
     return b"\n".join(lines)
 

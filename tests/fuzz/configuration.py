@@ -33,14 +33,20 @@ def run(data: bytes) -> None:
         assert findings
         assert all(findings)
         return
-    moved = with_overrides(configuration, {"POD_NAMESPACE": "grove", "GROVE_ADMISSION_PORT": "1"}, {})
+    moved = with_overrides(
+        configuration, {"POD_NAMESPACE": "grove", "GROVE_ADMISSION_PORT": "1"}, {}
+    )
     assert set(routes_over(moved, cluster_of(moved, ()))) == set(PATHS)
     assert read_configuration(text, "fuzz") == configuration
 
 
 @cache
 def corpus() -> Sequence[bytes]:
-    texts = [path.read_text() for path in sorted(EXAMPLES.rglob("*.yaml")) if HEAD.splitlines()[1] in path.read_text()]
+    texts = [
+        path.read_text()
+        for path in sorted(EXAMPLES.rglob("*.yaml"))
+        if HEAD.splitlines()[1] in path.read_text()
+    ]
     texts += [
         HEAD,
         f"{HEAD}clusterTopology: {{enabled: true, levels: [{{domain: rack, key: a/b}}]}}\n",
@@ -59,7 +65,9 @@ def mutate(data: bytes, random: Random) -> bytes:
     try:
         document = yaml.safe_load(data) if b"*" not in data and random.random() < 0.6 else None
         if document is not None:
-            return yaml.safe_dump(_vocabulary().changed(document, random), allow_unicode=True).encode()
+            return yaml.safe_dump(
+                _vocabulary().changed(document, random), allow_unicode=True
+            ).encode()
     except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError):
         pass  # what PyYAML makes of a text that is no YAML
     if random.random() < 0.5:

@@ -1,6 +1,8 @@
-"""A stream of requests, in any pieces, into a connection: it never raises, always ends well, and keeps its limits.
+"""A stream of requests, in any pieces, into a connection: it never raises, always ends well, and
+keeps its limits.
 
-An input is a byte for what happens beside the stream, one for the sizes of its pieces, and the stream.
+An input is a byte for what happens beside the stream, one for the sizes of its pieces, and the
+stream.
 """
 
 import asyncio
@@ -15,13 +17,27 @@ import orjson
 from app.admission.connection import MAX_HEAD, Connection, State
 from app.admission.exchange import MAX_BODY
 from app.admission.serving import Serving
-from tests.admission.test_connection import HEAD, PATH, SLOW, STREAMS, Server, Wire, chunked, post, review
+from tests.admission.test_connection import (
+    HEAD,
+    PATH,
+    SLOW,
+    STREAMS,
+    Server,
+    Wire,
+    chunked,
+    post,
+    review,
+)
 from tests.fuzz.mutation import changed_bytes
 from tests.fuzz.target import Target
 
-ONLY_KNOWN, DRAINING, UNREAD, LOST = 1, 2, 4, 8
-"""Bits of an input's first byte: callers need a certificate; the server drains; the client does not read its answers
-for a while; the client hangs up after half of the pieces."""
+ONLY_KNOWN = 1
+DRAINING = 2
+UNREAD = 4
+LOST = 8
+"""Bits of an input's first byte: callers need a certificate; the server drains; the client does not
+read its answers for a while; the client hangs up after half of the pieces.
+"""
 
 STATUSES = {100, 200, 400, 401, 413, 415}
 Answered = tuple[list[tuple[int, Any]], list[bytes]]
@@ -65,8 +81,11 @@ class Stream:
 
     def __init__(self, beside: int) -> None:
         self.server = Server(only_known=bool(beside & ONLY_KNOWN))
-        self.wire, self.handed_over = Wire(), list[bytes]()
-        self.serving = Serving(self.server.app.exchange, self._hand_over, draining=bool(beside & DRAINING))
+        self.wire = Wire()
+        self.handed_over = list[bytes]()
+        self.serving = Serving(
+            self.server.app.exchange, self._hand_over, draining=bool(beside & DRAINING)
+        )
         self.connection = Connection(self.serving)
         self.connection.connection_made(self.wire)
 
@@ -106,11 +125,14 @@ class Stream:
         return self.wire.closed or bool(self.handed_over)
 
     def check(self, sent: int) -> None:
-        kept, state = len(self.connection._kept), self.connection._state
+        kept = len(self.connection._kept)
+        state = self.connection._state
         assert kept <= MAX_HEAD + sent, "too much is kept"
         assert len(self.handed_over) <= 1, "handed over twice"
         assert all(len(request) <= MAX_HEAD + 2 * MAX_BODY for request in self.handed_over)
-        assert not (self.ended and self.serving.connections and state is not State.END), "a connection is left behind"
+        assert not (self.ended and self.serving.connections and state is not State.END), (
+            "a connection is left behind"
+        )
         assert state in (State.HEAD, State.BODY, State.SKIP, State.END), state
         assert state is State.END or not self.ended
 
@@ -121,10 +143,12 @@ class Stream:
         while rest:
             head = _ANSWER.match(rest)
             assert head is not None, rest[:200]
-            status, length = int(head[1]), re.search(rb"content-length: (\d+)", head[2])
+            status = int(head[1])
+            length = re.search(rb"content-length: (\d+)", head[2])
             assert status in STATUSES, status
             end = head.end() + (int(length[1]) if length else 0)
-            body, rest = rest[head.end() : end], rest[end:]
+            body = rest[head.end() : end]
+            rest = rest[end:]
             if status != 100:
                 found.append((status, _checked(status, body)))
         return found
@@ -146,10 +170,14 @@ def run(data: bytes) -> None:
     """The stream in pieces and, if nothing happens beside it, also whole: the answers are the same."""
     if len(data) < 2:
         return
-    beside, sizes, stream = data[0] % 16, data[1], data[2:]
+    beside = data[0] % 16
+    sizes = data[1]
+    stream = data[2:]
     pieces = [stream]
     if sizes:
-        random, pieces, begin = Random(sizes), [], 0
+        random = Random(sizes)
+        pieces = []
+        begin = 0
         while begin < len(stream):
             size = random.choice((1, 2, 16, 300, 5000))
             pieces.append(stream[begin : begin + size])
@@ -161,11 +189,14 @@ def run(data: bytes) -> None:
 
 
 def _comparable(answered: Answered) -> Answered:
-    """A refusal that is sent before the body is whole may come before or after what is no HTTP in the rest of it."""
+    """A refusal that is sent before the body is whole may come before or after what is no HTTP in
+    the rest of it.
+    """
     answers, handed_over = answered
     if answers and answers[-1][0] in (400, 401, 413):
         answers = [*answers[:-1], (400, None)]
-    heads = [request.partition(b"\r\n\r\n")[0] for request in handed_over]  # some of what is sent behind may follow
+    # some of what is sent behind may follow
+    heads = [request.partition(b"\r\n\r\n")[0] for request in handed_over]
     return answers, heads
 
 
@@ -176,7 +207,11 @@ async def _answered(pieces: Sequence[bytes], beside: int) -> Answered:
     answers = stream.answers()
     if not beside & LOST:
         stream.connection.connection_lost(None)
-    assert stream.serving.connections <= {stream.connection} if stream.handed_over else not stream.serving.connections
+    assert (
+        stream.serving.connections <= {stream.connection}
+        if stream.handed_over
+        else not stream.serving.connections
+    )
     return answers, stream.handed_over
 
 
@@ -192,7 +227,11 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def corpus() -> Sequence[bytes]:
-    streams = [b"".join(stream[:2] + stream[-1:]) for stream in STREAMS.values() if len(b"".join(stream)) < 30_000]
+    streams = [
+        b"".join(stream[:2] + stream[-1:])
+        for stream in STREAMS.values()
+        if len(b"".join(stream)) < 30_000
+    ]
     streams += [
         post(review("a"), path=SLOW) + post(review("b")) * 3,
         post(b"", headers=b"expect: 100-continue\r\n") + post(b"[" * 100),
@@ -201,7 +240,12 @@ def corpus() -> Sequence[bytes]:
         b"GET /metrics HTTP/1.0\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ]
-    return [bytes((beside, sizes)) + stream for stream in streams for beside in range(16) for sizes in (0, 7)]
+    return [
+        bytes((beside, sizes)) + stream
+        for stream in streams
+        for beside in range(16)
+        for sizes in (0, 7)
+    ]
 
 
 def mutate(data: bytes, random: Random) -> bytes:

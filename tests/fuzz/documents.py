@@ -1,4 +1,6 @@
-"""Text as people give it to a dry run and to `check`: verdicts on its documents, or a reason why there are none."""
+"""Text as people give it to a dry run and to `check`: verdicts on its documents, or a reason why
+there are none.
+"""
 
 from collections.abc import Sequence
 from functools import cache
@@ -75,7 +77,11 @@ async def _judged(documents: Sequence[dict[str, Any]], operation: str) -> None:
 def corpus() -> Sequence[bytes]:
     texts = [path.read_bytes() for path in sorted(EXAMPLES.rglob("*.yaml"))]
     texts += [yaml.safe_dump(review).encode() for path in PATHS for review in reviews(path)[:3]]
-    texts += [yaml.safe_dump(review["request"]["object"]).encode() for path in PATHS for review in reviews(path)[3:6]]
+    texts += [
+        yaml.safe_dump(review["request"]["object"]).encode()
+        for path in PATHS
+        for review in reviews(path)[3:6]
+    ]
     texts += [b"a: &a [*a]", b"a: &a {b: *a}", b"{a: 1}\n---\n[b]", b"kind: List\nitems: [{}, 3]"]
     return [bytes([number % len(OPERATIONS)]) + text for number, text in enumerate(texts)]
 
@@ -93,8 +99,10 @@ def _documents(text: bytes) -> list[object]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    first, text = data[:1] or b"\0", data[1:]
-    documents = _documents(text) if b"*" not in text and random.random() < 0.6 else []  # without aliases
+    first = data[:1] or b"\0"
+    text = data[1:]
+    # without aliases
+    documents = _documents(text) if b"*" not in text and random.random() < 0.6 else []
     try:
         if documents:
             changed = _vocabulary().changed(documents, random)

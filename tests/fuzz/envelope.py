@@ -1,4 +1,5 @@
-"""Any body, content type and query on any admission path: 200 with a review, or a 4xx with a Status.
+"""Any body, content type and query on any admission path: 200 with a review, or a 4xx with a
+Status.
 
 An input is a line of path, query and content type, and the body.
 """
@@ -23,7 +24,14 @@ QUERIES = (
     b"a=b&timeout=5s",
     b"timeout=9e9s",
 )
-TYPES = (b"application/json", b"application/json; charset=utf-8", b"APPLICATION/JSON", b"text/plain", b"", b"\xff\xfe")
+TYPES = (
+    b"application/json",
+    b"application/json; charset=utf-8",
+    b"APPLICATION/JSON",
+    b"text/plain",
+    b"",
+    b"\xff\xfe",
+)
 
 
 def run(data: bytes) -> None:
@@ -42,7 +50,10 @@ def run(data: bytes) -> None:
         assert code in (*CODES, 415) or (code == 500 and b"RBAC" in answer), given
         assert isinstance(response["allowed"], bool)
     else:
-        assert (status, given["kind"]) in {(code, "Status") for code in (400, 413, 415)}, (status, given)
+        assert (status, given["kind"]) in {(code, "Status") for code in (400, 413, 415)}, (
+            status,
+            given,
+        )
 
 
 @cache
@@ -66,8 +77,15 @@ def mutate(data: bytes, random: Random) -> bytes:
     review = read(body)
     if review is None or random.random() < 0.3:
         return line + b"\n" + changed_bytes(body, random)
-    if isinstance(review, dict) and isinstance(review.get("request"), dict) and random.random() < 0.7:
-        shallow = {key: {} if key in ("object", "oldObject") else value for key, value in review["request"].items()}
+    if (
+        isinstance(review, dict)
+        and isinstance(review.get("request"), dict)
+        and random.random() < 0.7
+    ):
+        shallow = {
+            key: {} if key in ("object", "oldObject") else value
+            for key, value in review["request"].items()
+        }
         changed = _vocabulary().changed({**review, "request": shallow}, random)
         if isinstance(changed, dict) and isinstance(changed.get("request"), dict):
             kept = {

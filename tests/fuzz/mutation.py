@@ -41,7 +41,8 @@ ODD: tuple[Any, ...] = (
 )
 _CHARACTERS = "aZ09-_./~: \n\x00é\u2028\U0001f600"
 _DEEP = 120
-MOST_PLACES, MOST_TEXT = 5000, 1000
+MOST_PLACES = 5000
+MOST_TEXT = 1000
 """Values of a document, and characters of a text, beyond which nothing is repeated any more."""
 
 
@@ -70,10 +71,16 @@ class Vocabulary:
 
     def value_for(self, key: str, random: Random) -> Any:
         values = self.values.get(key)
-        return copy.deepcopy(random.choice(values)) if values and random.random() < 0.8 else _odd(random)
+        return (
+            copy.deepcopy(random.choice(values))
+            if values and random.random() < 0.8
+            else _odd(random)
+        )
 
     def _replace(self, holder: Any, step: Any, random: Random) -> None:
-        holder[step] = self.value_for(step if isinstance(step, str) else random.choice(self.keys), random)
+        holder[step] = self.value_for(
+            step if isinstance(step, str) else random.choice(self.keys), random
+        )
 
     def _odd(self, holder: Any, step: Any, random: Random) -> None:
         holder[step] = _odd(random)
@@ -87,7 +94,9 @@ class Vocabulary:
         if isinstance(value, dict):
             value[key] = self.value_for(key, random)
         elif isinstance(value, list):
-            value.insert(random.randint(0, len(value)), copy.deepcopy(random.choice(value)) if value else {})
+            value.insert(
+                random.randint(0, len(value)), copy.deepcopy(random.choice(value)) if value else {}
+            )
         elif isinstance(holder, dict):
             holder[key] = self.value_for(key, random)
 
@@ -105,11 +114,17 @@ class Vocabulary:
 
     def _repeat(self, holder: Any, step: Any, random: Random) -> None:
         value = holder[step]
-        holder[step] = (value if isinstance(value, list) else [value]) * random.choice((2, 3, 20, 40))
+        holder[step] = (value if isinstance(value, list) else [value]) * random.choice(
+            (2, 3, 20, 40)
+        )
 
     def _wrap(self, holder: Any, step: Any, random: Random) -> None:
         for _ in range(random.choice((1, 1, 2, _DEEP))):
-            holder[step] = [holder[step]] if random.random() < 0.5 else {random.choice(self.keys): holder[step]}
+            holder[step] = (
+                [holder[step]]
+                if random.random() < 0.5
+                else {random.choice(self.keys): holder[step]}
+            )
 
     _changes: tuple[Callable[["Vocabulary", Any, Any, Random], None], ...] = (
         *[_replace] * 4,
@@ -140,16 +155,27 @@ def changed_bytes(data: bytes, random: Random) -> bytes:
     begin = random.randint(0, len(data))
     end = min(len(data), begin + random.choice((0, 1, 1, 4, 64)))
     piece = data[begin:end]
-    inserted = random.choice((b"", piece * 2, random.randbytes(len(piece)), random.randbytes(random.randint(1, 8))))
+    inserted = random.choice(
+        (b"", piece * 2, random.randbytes(len(piece)), random.randbytes(random.randint(1, 8)))
+    )
     return data[:begin] + inserted + data[end:]
 
 
 def _places(document: Any) -> Iterator[tuple[Any, Any]]:
-    """Each value of a document, as what holds it and where it is in there. Very deep ones are left alone."""
+    """Each value of a document, as what holds it and where it is in there.
+
+    Very deep ones are left alone.
+    """
     waiting: list[tuple[Any, int]] = [(document, 0)]
     while waiting:
         value, depth = waiting.pop()
-        steps = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        steps = (
+            list(value)
+            if isinstance(value, dict)
+            else range(len(value))
+            if isinstance(value, list)
+            else ()
+        )
         for step in steps:
             yield value, step
             if depth < _DEEP:
@@ -161,7 +187,8 @@ def _odd(random: Random) -> Any:
 
 
 def _changed_text(text: str, random: Random) -> str:
-    at, character = random.randint(0, len(text)), random.choice(_CHARACTERS)
+    at = random.randint(0, len(text))
+    character = random.choice(_CHARACTERS)
     return random.choice(
         (
             text[:at] + character + text[at:],

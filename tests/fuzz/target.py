@@ -10,7 +10,10 @@ Mutate = Callable[[bytes, Random], bytes]
 
 @dataclass(frozen=True)
 class Target:
-    """`run` raises for an input that is handled wrongly. `corpus` makes the inputs to begin with."""
+    """`run` raises for an input that is handled wrongly.
+
+    `corpus` makes the inputs to begin with.
+    """
 
     name: str
     run: Callable[[bytes], None]

@@ -11,5 +11,6 @@ from tests.fuzz.target import Target
 from tests.fuzz.verdicts import MUTATE, VALIDATE
 
 TARGETS: Mapping[str, Target] = {
-    target.name: target for target in (CONNECTION, ENVELOPE, VALIDATE, MUTATE, DOCUMENTS, AUDIT_LOG, CONFIGURATION)
+    target.name: target
+    for target in (CONNECTION, ENVELOPE, VALIDATE, MUTATE, DOCUMENTS, AUDIT_LOG, CONFIGURATION)
 }

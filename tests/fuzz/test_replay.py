@@ -1,6 +1,8 @@
-"""Every target on its corpus and on some changed inputs, without coverage, so that targets stay in order.
+"""Every target on its corpus and on some changed inputs, without coverage, so that targets stay in
+order.
 
-`./scripts/fuzz` goes on from there. What it has found is tested where the code is tested that was wrong.
+`./scripts/fuzz` goes on from there. What it has found is tested where the code is tested that was
+wrong.
 """
 
 from random import Random
@@ -14,7 +16,8 @@ CHANGED = 150
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_corpus_and_changes_of_it_are_handled(name: str) -> None:
-    target, random = TARGETS[name], Random(0)
+    target = TARGETS[name]
+    random = Random(0)
     corpus = list(target.corpus())
     for data in corpus:
         target.run(data)

@@ -1,4 +1,6 @@
-"""One recorded request, changed, through the rules of its webhook, over the facts of several clusters."""
+"""One recorded request, changed, through the rules of its webhook, over the facts of several
+clusters.
+"""
 
 import asyncio
 from base64 import b64decode
@@ -97,7 +99,9 @@ CLUSTERS = Clusters()
 
 def answered(route: Route, review: Any) -> Any:
     """What is answered to `review`, whatever it is: always 200 with a review."""
-    status, body = awaited(_exchange().answer(route, b"timeout=10s", b"application/json", dump(review)))
+    status, body = awaited(
+        _exchange().answer(route, b"timeout=10s", b"application/json", dump(review))
+    )
     assert status in ((200,) if _uid(review) else (200, 400, 413)), (status, body)
     assert len(body) < 200_000 + 4 * len(dump(review)), f"an answer of {len(body)} bytes"
     return orjson.loads(body)
@@ -129,11 +133,19 @@ def _uid(review: Any) -> Any:
 def run(data: bytes) -> None:
     """Judges the review of `data` twice, and what comes of the object once more."""
     given = read(data)
-    if not isinstance(given, dict) or given.get("facts") not in FACTS or given.get("path") not in PATHS:
+    if (
+        not isinstance(given, dict)
+        or given.get("facts") not in FACTS
+        or given.get("path") not in PATHS
+    ):
         return
-    facts, path, review = given["facts"], given["path"], given.get("review")
+    facts = given["facts"]
+    path = given["path"]
+    review = given.get("review")
     answer = answered(CLUSTERS.routes(facts)[path], review)
-    assert answered(CLUSTERS.routes(facts)[path], review) == answer, "another answer to the same request"
+    assert answered(CLUSTERS.routes(facts)[path], review) == answer, (
+        "another answer to the same request"
+    )
     response = answer.get("response")
     if response is None:
         return  # a Status: there is no uid
@@ -147,8 +159,13 @@ def run(data: bytes) -> None:
 def _check_patch(facts: str, path: str, review: Any, patch: list[Any]) -> None:
     for operation in patch:
         at = f"{operation['path']}/"
-        assert any(f"{place}/".startswith(at) or at.startswith(f"{place}/") for place in PATCHED[path]), operation
-    changed = {**review, "request": {**review["request"], "object": apply_patch(review["request"]["object"], patch)}}
+        assert any(
+            f"{place}/".startswith(at) or at.startswith(f"{place}/") for place in PATCHED[path]
+        ), operation
+    changed = {
+        **review,
+        "request": {**review["request"], "object": apply_patch(review["request"]["object"], patch)},
+    }
     again = answered(CLUSTERS.routes(facts)[path], changed)["response"]
     assert (again["allowed"], "patch" in again) == (True, False), again
 
@@ -157,16 +174,26 @@ PATHS = tuple(webhook.path for webhook in WEBHOOKS)
 
 
 def reviews(path: str) -> list[Any]:
-    """The recorded requests of `path`; for Pods, of which none is recorded, one of a Workload's group."""
+    """The recorded requests of `path`; for Pods, of which none is recorded, one of a Workload's
+    group.
+    """
     recorded = [name for name in names() if path_of(name) == path]
-    recorded += [name for operator in OPERATORS for name in operator_names(operator) if path_of(name) == path]
+    recorded += [
+        name for operator in OPERATORS for name in operator_names(operator) if path_of(name) == path
+    ]
     if path == "/mutate/pod":
         review = load("pod-binding.gpu-node-1")
         kind, resource = ({"group": "", "version": "v1", key: value} for key, value in _POD)
         return [
             {
                 **review,
-                "request": {**review["request"], "kind": kind, "resource": resource, "subResource": "", "object": POD},
+                "request": {
+                    **review["request"],
+                    "kind": kind,
+                    "resource": resource,
+                    "subResource": "",
+                    "object": POD,
+                },
             }
         ]
     return [load(name) for name in recorded]

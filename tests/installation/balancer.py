@@ -1,4 +1,5 @@
-"""Stands in for a Service: a TCP port on loopback whose connections go to Pods that are ready, in turns.
+"""Stands in for a Service: a TCP port on loopback whose connections go to Pods that are ready, in
+turns.
 
 A real API server needs it, because it doesn't accept loopback addresses in EndpointSlices.
 """
@@ -12,7 +13,8 @@ from tests.installation.pods import Pod
 
 class Balancer:
     def __init__(self, ready: Callable[[], Sequence[Pod]]) -> None:
-        self._ready, self._turns = ready, itertools.count()
+        self._ready = ready
+        self._turns = itertools.count()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -47,7 +49,9 @@ class Balancer:
 async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
     """Until one side closes."""
     pod_reader, pod_writer = await asyncio.open_connection(address, 8443)
-    pumps = [asyncio.create_task(_pump(*pair)) for pair in ((reader, pod_writer), (pod_reader, writer))]
+    pumps = [
+        asyncio.create_task(_pump(*pair)) for pair in ((reader, pod_writer), (pod_reader, writer))
+    ]
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
     finally:

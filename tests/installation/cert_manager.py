@@ -1,5 +1,5 @@
-"""Stands in for cert-manager and its cainjector: it makes the Secret of our Certificate once that is there, and keeps
-its CA in the caBundles of the webhook configurations that ask for it.
+"""Stands in for cert-manager and its cainjector: it makes the Secret of our Certificate once that
+is there, and keeps its CA in the caBundles of the webhook configurations that ask for it.
 """
 
 import asyncio
@@ -48,7 +48,12 @@ async def _issued(cluster: Cluster, spec: Object) -> str:
         files = {"ca.crt": pair.ca, "tls.crt": pair.certificate, "tls.key": pair.key}
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         metadata = {"name": spec["secretName"]}
-        content = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata,
+            "type": "kubernetes.io/tls",
+        }
         stored = await cluster.admin.write("POST", f"{CORE}/secrets", {**content, "data": data})
     bundle: str = stored["data"]["ca.crt"]
     return bundle
@@ -57,7 +62,9 @@ async def _issued(cluster: Cluster, spec: Object) -> str:
 async def _inject(cluster: Cluster, bundle: str) -> None:
     for path in CONFIGURATIONS:
         configuration = await cluster.admin.find(path)
-        if configuration is None or ANNOTATION not in configuration["metadata"].get("annotations", {}):
+        if configuration is None or ANNOTATION not in configuration["metadata"].get(
+            "annotations", {}
+        ):
             continue
         clients = [webhook["clientConfig"] for webhook in configuration["webhooks"]]
         if any(client.get("caBundle") != bundle for client in clients):

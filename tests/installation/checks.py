@@ -1,4 +1,6 @@
-"""What an installation has to do, seen from outside: through the API server, and at the addresses of its Pods."""
+"""What an installation has to do, seen from outside: through the API server, and at the addresses
+of its Pods.
+"""
 
 import asyncio
 import base64
@@ -26,13 +28,17 @@ REFUSAL = 'invalid subgroup name "Mixed"'
 
 
 async def works(cluster: Cluster) -> None:
-    """Two replicas are ready, one leads, webhooks are trusted, users get verdicts, and RBAC forbids no call."""
+    """Two replicas are ready, one leads, webhooks are trusted, users get verdicts, and RBAC forbids
+    no call.
+    """
     assert len(cluster.pods.ready) == 2, cluster.logs()
     await cluster.until(lambda: leaders(cluster), lambda count: count == 1)
     assert (await cluster.admin.get(LEASE))["spec"]["holderIdentity"]
     await cluster.until(lambda: untrusted(cluster), lambda names: names == [])
     await cluster.until(lambda: verdict(cluster), lambda message: REFUSAL in message)
-    assert [line for pod in cluster.pods.ready for line in pod.text.splitlines() if "forbidden" in line] == []
+    assert [
+        line for pod in cluster.pods.ready for line in pod.text.splitlines() if "forbidden" in line
+    ] == []
 
 
 async def leaders(cluster: Cluster) -> int:
@@ -68,7 +74,9 @@ async def levels(cluster: Cluster) -> list[str]:
 
 
 async def adopts(cluster: Cluster, name: str) -> None:
-    """A PodGang owns the ComputeDomain and the claim that its PodClique asked for, and they go with it."""
+    """A PodGang owns the ComputeDomain and the claim that its PodClique asked for, and they go with
+    it.
+    """
     labels = builders.labels(name, 0, f"{name}-0")
     await _created(cluster, SETS, builders.pod_clique_set(name))
     await _created(cluster, CLIQUES, builders.pod_clique(f"{name}-0-worker", labels))
@@ -95,7 +103,9 @@ async def _created(cluster: Cluster, path: str, obj: Object) -> None:
 async def _owners(cluster: Cluster, path: str) -> list[list[str]]:
     """The kinds of the owners of each object of a collection."""
     items = (await cluster.admin.get(path))["items"]
-    return [[owner["kind"] for owner in item["metadata"].get("ownerReferences", ())] for item in items]
+    return [
+        [owner["kind"] for owner in item["metadata"].get("ownerReferences", ())] for item in items
+    ]
 
 
 async def certificate(cluster: Cluster) -> str:

@@ -1,5 +1,5 @@
-"""A cluster as an administrator has it: an API server, kubectl, somebody who runs Pods, and the manifests of this
-repository in a folder of their own, where they can be edited.
+"""A cluster as an administrator has it: an API server, kubectl, somebody who runs Pods, and the
+manifests of this repository in a folder of their own, where they can be edited.
 """
 
 import asyncio
@@ -28,17 +28,22 @@ T = TypeVar("T")
 
 PATIENCE = 60.0
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-CONFIGURATIONS = tuple(f"{ADMISSION}/{kind}webhookconfigurations/{NAME}" for kind in ("mutating", "validating"))
+CONFIGURATIONS = tuple(
+    f"{ADMISSION}/{kind}webhookconfigurations/{NAME}" for kind in ("mutating", "validating")
+)
 _IN_POD = re.compile(rf"kubectl -n {NAMESPACE} exec deployment/{NAME} -- {NAME} (.+)")
 _NOT_OURS = ("events", "componentstatuses", "flowschemas", "prioritylevelconfigurations")
 
 
 class Cluster:
-    """`admin`, `grove` (Grove's operator) and `user` are clients. `url` is where a real API server finds the Service,
-    "" if it finds it itself."""
+    """`admin`, `grove` (Grove's operator) and `user` are clients.
+
+    `url` is where a real API server finds the Service, "" if it finds it itself.
+    """
 
     def __init__(self, api: ApiServer, folder: Path) -> None:
-        self.api, self.folder = api, folder
+        self.api = api
+        self.folder = folder
         self.admin, self.grove, self.user = (
             Kubernetes(api.kubeconfig, api.ca_file, name) for name in ("admin", "grove", "user")
         )
@@ -52,7 +57,10 @@ class Cluster:
         (self.folder / "manifests/base/config.yaml").write_text(configuration)
 
     async def run(self, *commands: str, overlay: str = "self-managed") -> None:
-        """Runs commands of a README. Of images nothing is built, and what is executed in a Pod runs beside it."""
+        """Runs commands of a README.
+
+        Of images nothing is built, and what is executed in a Pod runs beside it.
+        """
         for command in commands:
             in_pod = _IN_POD.fullmatch(command)
             if in_pod:
@@ -61,7 +69,11 @@ class Cluster:
                 await self._run(command.replace("overlays/self-managed", f"overlays/{overlay}"))
 
     async def _run(self, command: str) -> None:
-        environment = {**os.environ, "KUBECONFIG": str(self.api.kubeconfig), "HOME": str(self.folder)}
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.api.kubeconfig),
+            "HOME": str(self.folder),
+        }
         process = await asyncio.create_subprocess_shell(
             command,
             cwd=self.folder,
@@ -78,7 +90,14 @@ class Cluster:
         pod = self.pods.ready[0]
         command = [rebased(argument, pod.spec, pod.folder) for argument in arguments]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app", *command, "--kubeconfig", str(pod.folder / "kubeconfig")),
+            *(
+                sys.executable,
+                "-m",
+                "app",
+                *command,
+                "--kubeconfig",
+                str(pod.folder / "kubeconfig"),
+            ),
             cwd=ROOT,
             start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL,
@@ -102,8 +121,13 @@ class Cluster:
         """What all Pods have logged, for messages of failed tests."""
         return "\n".join(f"--- {pod.name}\n{pod.text}" for pod in self.pods.pods)
 
-    async def until(self, look: Callable[[], Awaitable[T]], expected: Callable[[T], object] = bool) -> T:
-        """What `look` returns as soon as it is as `expected`. Fails after a minute, with the last of it."""
+    async def until(
+        self, look: Callable[[], Awaitable[T]], expected: Callable[[T], object] = bool
+    ) -> T:
+        """What `look` returns as soon as it is as `expected`.
+
+        Fails after a minute, with the last of it.
+        """
         last: T | None = None
         try:
             async with asyncio.timeout(PATIENCE):
@@ -113,10 +137,14 @@ class Cluster:
                         return last
                     await asyncio.sleep(0.2)
         except TimeoutError:
-            raise AssertionError(f"not within {PATIENCE:g} s; last seen: {last!r}\n{self.logs()}") from None
+            raise AssertionError(
+                f"not within {PATIENCE:g} s; last seen: {last!r}\n{self.logs()}"
+            ) from None
 
     async def everything(self) -> set[tuple[str, str, str]]:
-        """Resource, namespace and name of all stored objects, without events and what API servers make at start."""
+        """Resource, namespace and name of all stored objects, without events and what API servers
+        make at start.
+        """
         objects: set[tuple[str, str, str]] = set()
         for root in await self._roots():
             for resource in (await self.admin.get(root))["resources"]:
@@ -125,16 +153,25 @@ class Cluster:
                 for item in (await self.admin.get(f"{root}/{resource['name']}"))["items"]:
                     metadata = item["metadata"]
                     if "kubernetes.io/bootstrapping" not in (metadata.get("labels") or {}):
-                        objects.add((resource["name"], metadata.get("namespace", ""), metadata["name"]))
+                        objects.add(
+                            (resource["name"], metadata.get("namespace", ""), metadata["name"])
+                        )
         return objects
 
     async def _roots(self) -> list[str]:
         groups = (await self.admin.get("/apis"))["groups"]
-        return ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+        return [
+            "/api/v1",
+            *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups),
+        ]
 
     def addressed(self, objects: list[Object]) -> list[Object]:
-        """Objects in which webhooks are called at `url`, if there is one, in place of their Service."""
-        for client in (webhook["clientConfig"] for obj in objects for webhook in obj.get("webhooks", ())):
+        """Objects in which webhooks are called at `url`, if there is one, in place of their
+        Service.
+        """
+        for client in (
+            webhook["clientConfig"] for obj in objects for webhook in obj.get("webhooks", ())
+        ):
             if self.url:
                 client["url"] = self.url + client.pop("service")["path"]
         return objects

@@ -1,5 +1,6 @@
-"""What users install, as they install it: the rendered manifests, the commands of the README, two replicas as processes
-under the rendered ServiceAccount. Each test has an API server of its own, the sandbox or a real one.
+"""What users install, as they install it: the rendered manifests, the commands of the README, two
+replicas as processes under the rendered ServiceAccount. Each test has an API server of its own,
+the sandbox or a real one.
 """
 
 import os
@@ -32,11 +33,16 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest_asyncio.fixture
 async def cluster(kind: str, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """Grove, KAI and NVIDIA's driver are there as CRDs. Our account has no rights but those that get installed."""
+    """Grove, KAI and NVIDIA's driver are there as CRDs.
+
+    Our account has no rights but those that get installed.
+    """
     rules = [of_kind(rendered("prerequisites"), "Namespace")]
     api: ApiServer
     if kind == "real":
-        api = RealApiServer(binaries=find_binaries(os.environ), state_dir=tmp_path / "api", rules=rules)
+        api = RealApiServer(
+            binaries=find_binaries(os.environ), state_dir=tmp_path / "api", rules=rules
+        )
     else:
         api = Sandbox(state_dir=tmp_path / "api", rules=rules)
     try:

@@ -9,7 +9,11 @@ import httpx
 import yaml
 
 Object = dict[str, Any]
-TYPES = {"POST": "application/json", "PUT": "application/json", "PATCH": "application/merge-patch+json"}
+TYPES = {
+    "POST": "application/json",
+    "PUT": "application/json",
+    "PATCH": "application/merge-patch+json",
+}
 
 
 class Kubernetes:
@@ -29,8 +33,11 @@ class Kubernetes:
         await self._client.aclose()
 
     async def ask(self, method: str, path: str, body: Object | None = None) -> tuple[int, Object]:
-        """The status code and the body of the answer. A PATCH is a merge patch. Asks again as long as the API server
-        says that it isn't able to answer yet (429): for a moment after a CRD was made, for example."""
+        """The status code and the body of the answer.
+
+        A PATCH is a merge patch. Asks again as long as the API server says that it isn't able to
+        answer yet (429): for a moment after a CRD was made, for example.
+        """
         headers = {"Content-Type": TYPES[method]} if method in TYPES else {}
         while True:
             answer = await self._client.request(method, path, json=body, headers=headers)

@@ -1,8 +1,10 @@
-"""Stands in for what runs Pods in a cluster: the Deployment controller, the kubelet and the EndpointSlice controller.
+"""Stands in for what runs Pods in a cluster: the Deployment controller, the kubelet and the
+EndpointSlice controller.
 
-It serves a single Deployment. Each Pod is a process on this machine with the rendered command, files and environment,
-an address of its own on loopback, and a token of the rendered ServiceAccount. The port is the rendered one, so nothing
-on this machine may listen on port 8443 of all addresses.
+It serves a single Deployment. Each Pod is a process on this machine with the rendered command,
+files and environment, an address of its own on loopback, and a token of the rendered
+ServiceAccount. The port is the rendered one, so nothing on this machine may listen on port 8443 of
+all addresses.
 """
 
 import asyncio
@@ -23,11 +25,16 @@ import yaml
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.readme import ROOT
 
-NAMESPACE, NAME = "grove-system", "grove-admission"
+NAMESPACE = "grove-system"
+NAME = "grove-admission"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
-TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+TOKEN_REQUEST = {
+    "apiVersion": "authentication.k8s.io/v1",
+    "kind": "TokenRequest",
+    "spec": {"expirationSeconds": 3600},
+}
 PERIOD = 0.2
 
 
@@ -57,7 +64,8 @@ class Pod:
     def stop(self) -> None:
         if not self.is_stopping and self.process.returncode is None:
             self.process.terminate()
-        self.is_ready, self.is_stopping = False, True
+        self.is_ready = False
+        self.is_stopping = True
 
 
 def rebased(text: str, spec: Object, folder: Path) -> str:
@@ -70,8 +78,11 @@ def rebased(text: str, spec: Object, folder: Path) -> str:
 
 @dataclass
 class Pods:
-    """The Pods of the Deployment, kept as it asks for while `run` runs. `kubernetes` is an administrator; `server` is
-    the `cluster` of a kubeconfig. If `has_slices`, an EndpointSlice has the addresses of those that are ready."""
+    """The Pods of the Deployment, kept as it asks for while `run` runs.
+
+    `kubernetes` is an administrator; `server` is the `cluster` of a kubeconfig. If `has_slices`, an
+    EndpointSlice has the addresses of those that are ready.
+    """
 
     kubernetes: Kubernetes
     server: Object
@@ -132,7 +143,9 @@ class Pods:
                 pod.stop()
 
     async def _report(self, deployment: Object) -> None:
-        version = hashlib.sha256(json.dumps(deployment["spec"]["template"], sort_keys=True).encode()).hexdigest()[:10]
+        version = hashlib.sha256(
+            json.dumps(deployment["spec"]["template"], sort_keys=True).encode()
+        ).hexdigest()[:10]
         staying = [pod for pod in self.pods if not pod.is_stopping]
         counts = {
             "replicas": len(staying),
@@ -149,10 +162,12 @@ class Pods:
     async def _start(self, template: Object, version: str) -> Pod | None:
         """None if a ConfigMap, a Secret or the ServiceAccount is missing: a Pod waits for them."""
         self._count += 1
-        spec, folder = template["spec"], self.folder / f"pod-{self._count}"
+        spec = template["spec"]
+        folder = self.folder / f"pod-{self._count}"
         if not await self._mount(spec, folder) or not await self._write_kubeconfig(spec, folder):
             return None
-        name, address = f"{NAME}-{version}-{self._count}", _address()
+        name = f"{NAME}-{version}-{self._count}"
+        address = _address()
         await self._create(name, template, address)
         (container,) = spec["containers"]
         command = [rebased(argument, spec, folder) for argument in container["args"]]
@@ -179,11 +194,21 @@ class Pods:
     async def _content(self, volume: Object) -> dict[str, bytes] | None:
         """The files of a volume; None if its ConfigMap or Secret is missing."""
         if "configMap" in volume:
-            configmap = await self.kubernetes.find(f"{CORE}/configmaps/{volume['configMap']['name']}")
-            return None if configmap is None else {name: text.encode() for name, text in configmap["data"].items()}
+            configmap = await self.kubernetes.find(
+                f"{CORE}/configmaps/{volume['configMap']['name']}"
+            )
+            return (
+                None
+                if configmap is None
+                else {name: text.encode() for name, text in configmap["data"].items()}
+            )
         if "secret" in volume:
             secret = await self.kubernetes.find(f"{CORE}/secrets/{volume['secret']['secretName']}")
-            return None if secret is None else {name: base64.b64decode(text) for name, text in secret["data"].items()}
+            return (
+                None
+                if secret is None
+                else {name: base64.b64decode(text) for name, text in secret["data"].items()}
+            )
         return {}
 
     async def _refresh_secrets(self, pod: Pod) -> None:
@@ -216,7 +241,9 @@ class Pods:
         await self.kubernetes.write("PATCH", f"{CORE}/pods/{name}/status", {"status": status})
 
     async def _remove_ended(self) -> None:
-        """A Pod that was told to stop is gone with its process; one that ends by itself is started anew."""
+        """A Pod that was told to stop is gone with its process; one that ends by itself is started
+        anew.
+        """
         for pod in [pod for pod in self.pods if pod.process.returncode is not None]:
             pod.log.close()
             self.pods.remove(pod)
@@ -236,7 +263,9 @@ class Pods:
         self._published = addresses
 
     async def _write_slice(self, addresses: list[str]) -> None:
-        endpoints = [{"addresses": [address], "conditions": {"ready": True}} for address in addresses]
+        endpoints = [
+            {"addresses": [address], "conditions": {"ready": True}} for address in addresses
+        ]
         if self._published is not None:
             await self.kubernetes.write("PATCH", f"{SLICES}/{NAME}-1", {"endpoints": endpoints})
             return
@@ -276,7 +305,11 @@ def _environment(container: Object) -> dict[str, str]:
 
 
 def _inherited() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("GROVE_ADMISSION", "KUBE"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GROVE_ADMISSION", "KUBE"))
+    }
 
 
 def _write(folder: Path, content: dict[str, bytes]) -> None:

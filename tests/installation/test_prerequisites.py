@@ -17,16 +17,22 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 async def conditions(cluster: Cluster, name: str) -> dict[str, str]:
     definition = await cluster.admin.get(f"{DEFINITIONS}/{name}")
-    given = (definition.get("status") or {}).get("conditions") or ()  # a new CRD has none for a moment
+    # a new CRD has none for a moment
+    given = (definition.get("status") or {}).get("conditions") or ()
     return {condition["type"]: condition["status"] for condition in given}
 
 
-@pytest.mark.parametrize("is_grove_first", [True, False], ids=["Grove first", "grove-admission first"])
-async def test_both_crds_of_the_group_are_established_in_either_order(cluster: Cluster, is_grove_first: bool) -> None:
+@pytest.mark.parametrize(
+    "is_grove_first", [True, False], ids=["Grove first", "grove-admission first"]
+)
+async def test_both_crds_of_the_group_are_established_in_either_order(
+    cluster: Cluster, is_grove_first: bool
+) -> None:
     """An API server establishes no CRD that has a short name of another one of its group."""
     await cluster.admin.delete(f"{DEFINITIONS}/clustertopologies.grove.io")
     await cluster.until(
-        lambda: cluster.admin.find(f"{DEFINITIONS}/clustertopologies.grove.io"), lambda definition: not definition
+        lambda: cluster.admin.find(f"{DEFINITIONS}/clustertopologies.grove.io"),
+        lambda definition: not definition,
     )
     ours = [command for command in commands("### Install") if "manifests/prerequisites" in command]
     binding = list(yaml.safe_load_all((CRDS / "clustertopologybindings.yaml").read_text()))

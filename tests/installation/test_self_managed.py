@@ -20,10 +20,13 @@ server: {drainSeconds: 0}
 """A certificate is valid for 18 seconds, and replaced after 12."""
 
 UPGRADE = "### Upgrade, or change the configuration"
-ZONE, RACK = "{domain: zone, key: topology.kubernetes.io/zone}", "{domain: rack, key: topology.kubernetes.io/rack}"
+ZONE = "{domain: zone, key: topology.kubernetes.io/zone}"
+RACK = "{domain: rack, key: topology.kubernetes.io/rack}"
 
 
-async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(cluster: Cluster) -> None:
+async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(
+    cluster: Cluster,
+) -> None:
     cluster.configure(CONFIGURATION % ZONE)
     await cluster.run(*commands("### Install")[:2])
     before = await cluster.everything()

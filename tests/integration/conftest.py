@@ -1,7 +1,7 @@
 """One suite, two API servers: ours, and a real one where its binaries are on this machine.
 
-A module's tests share an API server, our server and an event loop; each test has a namespace of its own. A module that
-wants another configuration defines the fixture `configuration` itself.
+A module's tests share an API server, our server and an event loop; each test has a namespace of its
+own. A module that wants another configuration defines the fixture `configuration` itself.
 """
 
 import asyncio
@@ -49,8 +49,9 @@ _NUMBERS = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests share the loop of their module's API server, so parallel workers don't share the tests of a module and kind
-    of API server."""
+    """Tests share the loop of their module's API server, so parallel workers don't share the tests
+    of a module and kind of API server.
+    """
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -82,37 +83,54 @@ def configuration() -> Configuration:
 
 
 def own_rules() -> list[Object]:
-    """Our namespace, service account and RBAC, as they are installed: our server has no other rights."""
+    """Our namespace, service account and RBAC, as they are installed: our server has no other
+    rights.
+    """
     accounts = {"ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
     namespaces = [obj for obj in rendered("prerequisites") if obj["kind"] == "Namespace"]
-    return [*namespaces, *(obj for obj in rendered("overlays/self-managed") if obj["kind"] in accounts)]
+    return [
+        *namespaces,
+        *(obj for obj in rendered("overlays/self-managed") if obj["kind"] in accounts),
+    ]
 
 
 def own_crd() -> Object:
     """Our ClusterTopology CRD, as it is installed."""
-    crd: Object = yaml.safe_load((MANIFESTS / "crds" / "grove.io_clustertopologies.yaml").read_text())
+    crd: Object = yaml.safe_load(
+        (MANIFESTS / "crds" / "grove.io_clustertopologies.yaml").read_text()
+    )
     return crd
 
 
 @pytest.fixture(scope="module")
 def former() -> Sequence[Resource]:
-    """What a module needs in the words of the designs, which the CRDs of today's neighbours don't allow in new objects:
-    it gets our minimal CRDs of these. A module defines this fixture itself, like `configuration`."""
+    """What a module needs in the words of the designs, which the CRDs of today's neighbours don't
+    allow in new objects: it gets our minimal CRDs of these. A module defines this fixture
+    itself, like `configuration`.
+    """
     return ()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def api(
-    kind: str, configuration: Configuration, former: Sequence[Resource], tmp_path_factory: pytest.TempPathFactory
+    kind: str,
+    configuration: Configuration,
+    former: Sequence[Resource],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[ApiServer]:
-    """An API server with the CRDs, and nothing beside it. INTEGRATION_CRDS may name a folder with the neighbours' real
-    CRDs, which are not ours to keep here; our ClusterTopology comes after them, as it does where we are installed."""
+    """An API server with the CRDs, and nothing beside it.
+
+    INTEGRATION_CRDS may name a folder with the neighbours' real CRDs, which are not ours to keep
+    here; our ClusterTopology comes after them, as it does where we are installed.
+    """
     named = os.environ.get("INTEGRATION_CRDS")
     crds = Path(named) if named else None
     folder = tmp_path_factory.mktemp("api")
     server: ApiServer
     if kind == "real":
-        server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, crds=crds, rules=own_rules())
+        server = RealApiServer(
+            binaries=find_binaries(os.environ), state_dir=folder, crds=crds, rules=own_rules()
+        )
     else:
         server = Sandbox(state_dir=folder, crds=crds, rules=own_rules())
     try:
@@ -120,7 +138,9 @@ async def api(
         if crds is not None:
             await server.apply([own_crd()])
             if (crds / "grove.io_clustertopologybindings.yaml").exists():
-                await server.apply([crd for crd in load(BUILT_IN) if crd["metadata"]["name"] in map(str, former)])
+                await server.apply(
+                    [crd for crd in load(BUILT_IN) if crd["metadata"]["name"] in map(str, former)]
+                )
             await without_bindings(server)
         yield server
     finally:
@@ -128,8 +148,9 @@ async def api(
 
 
 async def without_bindings(server: ApiServer) -> None:
-    """Every suite begins in the dialect of the designs, also with today's CRDs; `test_dialects` installs the
-    CRD of bindings itself."""
+    """Every suite begins in the dialect of the designs, also with today's CRDs; `test_dialects`
+    installs the CRD of bindings itself.
+    """
     async with users(server) as clients:
         with contextlib.suppress(NotFound):
             await clients.admin.delete(CRD, str(CLUSTER_TOPOLOGY_BINDING))
@@ -139,8 +160,11 @@ async def without_bindings(server: ApiServer) -> None:
 async def served(
     api: ApiServer, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Running]:
-    """Our server, with its webhooks registered. If topology support is enabled, the ClusterTopology is there: a server
-    is ready before it leads, and rejects PodGangs until then."""
+    """Our server, with its webhooks registered.
+
+    If topology support is enabled, the ClusterTopology is there: a server is ready before it leads,
+    and rejects PodGangs until then.
+    """
     topology = configuration.cluster_topology
     async with beside(api, configuration, tmp_path_factory.mktemp("served")) as served:
         async with asyncio.timeout(READY_SECONDS):

@@ -30,23 +30,32 @@ class Doctor:
     """Runs `grove-admission doctor` with the configuration file `configuration`."""
 
     def __init__(self, api: ApiServer, configuration: Path) -> None:
-        self._api, self._configuration = api, configuration
+        self._api = api
+        self._configuration = configuration
 
     async def run(self, *options: str) -> tuple[int, str]:
         """The exit code and what is printed."""
         given = ("--kubeconfig", str(self._api.kubeconfig), "--config", str(self._configuration))
         command = [sys.executable, "-m", "app", "doctor", *given, *options]
-        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
         out, _ = await process.communicate()
         return process.returncode or 0, out.decode()
 
     async def findings(self, context: str = "admin") -> tuple[int, list[tuple[str, str, str]]]:
-        """The exit code, and (subject, status, message) of what is not ok, without the Service: it has one endpoint."""
+        """The exit code, and (subject, status, message) of what is not ok, without the Service: it
+        has one endpoint.
+        """
         code, out = await self.run("--context", context, "--output", "json")
-        return code, [finding[:3] for finding in _not_ok(json.loads(out)) if finding.subject != "service"]
+        return code, [
+            finding[:3] for finding in _not_ok(json.loads(out)) if finding.subject != "service"
+        ]
 
     async def examination(self) -> list[Finding]:
-        """What is not ok, with the rights of an administrator, without the second that a process takes to start."""
+        """What is not ok, with the rights of an administrator, without the second that a process
+        takes to start.
+        """
         configuration = read_configuration(self._configuration.read_text(), "test")
         async with looking_client(configuration, self._api.kubeconfig, "admin") as client:
             patient = Patient(client, client.read, _shake, configuration, False, datetime.now(UTC))

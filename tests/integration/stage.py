@@ -45,7 +45,10 @@ BINDINGS: Object = {
                 "storage": True,
                 "subresources": {"status": {}},
                 "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    },
                 },
             }
         ],
@@ -56,7 +59,9 @@ NOT_ON_REAL = dict.fromkeys(
     "kube-apiserver 1.36 drops `spec.workloadRef`, which is of 1.35",
 )
 FINALIZER = "example.com/test"
-BY_KIND: dict[tuple[str, str], Resource] = {(resource.group, resource.kind): resource for resource in RESOURCES}
+BY_KIND: dict[tuple[str, str], Resource] = {
+    (resource.group, resource.kind): resource for resource in RESOURCES
+}
 
 
 def resource_of(obj: Object) -> Resource:
@@ -68,7 +73,8 @@ class Stage:
     """Stores facts as objects. What is stored already and equal stays."""
 
     def __init__(self, admin: HttpClient, dialect: str) -> None:
-        self._admin, self._today = admin, dialect == "today"
+        self._admin = admin
+        self._today = dialect == "today"
         self._stored: dict[Key, Object] = {}
         self._uids: dict[str, str] = {}
 
@@ -88,12 +94,19 @@ class Stage:
                 await self._store(key, obj, desired)
 
     def _desired(self, obj: Object) -> Object:
-        """With the uids that the API server has given, in owner references, events and claims, and with a finalizer if
-        it would be gone otherwise: if it is deleted, or if an owner does not exist."""
-        owners = [{**owner, "uid": self._uid(owner["uid"])} for owner in obj["metadata"].get("ownerReferences", ())]
+        """With the uids that the API server has given, in owner references, events and claims, and
+        with a finalizer if it would be gone otherwise: if it is deleted, or if an owner does not
+        exist.
+        """
+        owners = [
+            {**owner, "uid": self._uid(owner["uid"])}
+            for owner in obj["metadata"].get("ownerReferences", ())
+        ]
         metadata = {name: value for name, value in obj["metadata"].items() if name != "uid"}
         metadata |= {"ownerReferences": owners} if owners else {}
-        if "deletionTimestamp" in metadata or any(owner["uid"] not in self._uids.values() for owner in owners):
+        if "deletionTimestamp" in metadata or any(
+            owner["uid"] not in self._uids.values() for owner in owners
+        ):
             metadata.setdefault("finalizers", [FINALIZER])
         desired = {**obj, "metadata": metadata}
         if "regarding" in obj:
@@ -108,10 +121,17 @@ class Stage:
         return self._uids.get(given, given)
 
     async def _store(self, key: Key, obj: Object, desired: Object) -> None:
-        resource, namespace = resource_of(obj), key[1] or None
-        metadata = {k: v for k, v in desired["metadata"].items() if k not in ("creationTimestamp", "deletionTimestamp")}
+        resource = resource_of(obj)
+        namespace = key[1] or None
+        metadata = {
+            k: v
+            for k, v in desired["metadata"].items()
+            if k not in ("creationTimestamp", "deletionTimestamp")
+        }
         async with self._workload_of(desired):
-            stored = await self._admin.create(resource, {**desired, "metadata": metadata}, namespace)
+            stored = await self._admin.create(
+                resource, {**desired, "metadata": metadata}, namespace
+            )
         self._stored[key] = desired
         self._uids[obj["metadata"].get("uid", "")] = stored["metadata"]["uid"]
         if desired.get("status"):
@@ -122,22 +142,30 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _workload_of(self, obj: Object) -> AsyncIterator[None]:
-        """Meanwhile, the Workload that a PodGroup names exists: without it, kube-apiserver rejects the PodGroup."""
+        """Meanwhile, the Workload that a PodGroup names exists: without it, kube-apiserver rejects
+        the PodGroup.
+        """
         reference = obj.get("spec", {}).get("podGroupTemplateRef", {}).get("workload", {})
-        name, namespace = reference.get("workloadName", ""), obj["metadata"].get("namespace", "")
+        name = reference.get("workloadName", "")
+        namespace = obj["metadata"].get("namespace", "")
         if not name or ("Workload", namespace, name) in self._stored:
             yield
             return
-        await self._admin.create(WORKLOAD, workload(Workload(namespace, name, ("workers",))), namespace)
+        await self._admin.create(
+            WORKLOAD, workload(Workload(namespace, name, ("workers",))), namespace
+        )
         yield
         await self._admin.delete(WORKLOAD, name, namespace)
 
     async def _remove(self, key: Key) -> None:
         obj = self._stored.pop(key)
-        resource, namespace = resource_of(obj), key[1] or None
+        resource = resource_of(obj)
+        namespace = key[1] or None
         with contextlib.suppress(NotFound):
             if "finalizers" in obj["metadata"]:
-                await self._admin.patch(resource, key[2], {"metadata": {"finalizers": None}}, namespace)
+                await self._admin.patch(
+                    resource, key[2], {"metadata": {"finalizers": None}}, namespace
+                )
             await self._admin.delete(resource, key[2], namespace)
 
 
@@ -145,16 +173,21 @@ class Stage:
 async def staged(
     folder: Path, dialect: str, rules: list[Object], kind: str = "sandbox"
 ) -> AsyncIterator[tuple[ApiServer, Stage]]:
-    """An API server of one dialect, with our minimal CRDs or those in the folder INTEGRATION_CRDS. `rules` limit the
-    user `operator`."""
+    """An API server of one dialect, with our minimal CRDs or those in the folder INTEGRATION_CRDS.
+
+    `rules` limit the user `operator`.
+    """
     crds = neighbours_crds(dialect)
     server = api_server(kind, folder, crds, rules)
     try:
         await server.start()
         namespaces = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in (fleet.NAMESPACE, "research")
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}}
+            for n in (fleet.NAMESPACE, "research")
         ]
-        await server.apply([*namespaces, *([BINDINGS] if dialect == "today" and crds is None else [])])
+        await server.apply(
+            [*namespaces, *([BINDINGS] if dialect == "today" and crds is None else [])]
+        )
         credentials = await from_kubeconfig(server.kubeconfig, "admin")
         async with HttpClient(credentials, (*RESOURCES, CRD), FAST) as admin:
             await admin.discovery.refresh()
@@ -166,7 +199,9 @@ async def staged(
 
 
 def skip_if_impossible(row: Row, dialect: str, server: ApiServer) -> None:
-    """Skips the test of a state that there is not in this dialect, or that a real API server does not store."""
+    """Skips the test of a state that there is not in this dialect, or that a real API server does
+    not store.
+    """
     if dialect not in row.dialects:
         pytest.skip(f"a state of {', '.join(row.dialects)} only")
     if not isinstance(server, Sandbox) and row.name in NOT_ON_REAL:
@@ -175,12 +210,17 @@ def skip_if_impossible(row: Row, dialect: str, server: ApiServer) -> None:
 
 def api_server(kind: str, folder: Path, crds: Path | None, rules: list[Object]) -> ApiServer:
     if kind == "real":
-        return RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, crds=crds, rules=rules)
+        return RealApiServer(
+            binaries=find_binaries(os.environ), state_dir=folder, crds=crds, rules=rules
+        )
     return Sandbox(state_dir=folder, crds=crds, rules=rules)
 
 
 def neighbours_crds(dialect: str) -> Path | None:
-    """The folder INTEGRATION_CRDS, None if it isn't set. Skips the test if its CRDs are of the other dialect."""
+    """The folder INTEGRATION_CRDS, None if it isn't set.
+
+    Skips the test if its CRDs are of the other dialect.
+    """
     named = os.environ.get("INTEGRATION_CRDS")
     if not named:
         return None
@@ -191,8 +231,13 @@ def neighbours_crds(dialect: str) -> Path | None:
 
 
 async def _open_schema(admin: HttpClient) -> None:
-    """Today's PodCliqueSets have fields that our minimal CRD, which is of the design, does not have."""
+    """Today's PodCliqueSets have fields that our minimal CRD, which is of the design, does not
+    have.
+    """
     stored = await admin.get(CRD, "podcliquesets.grove.io")
     versions = stored["spec"]["versions"]
-    versions[0]["schema"]["openAPIV3Schema"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions[0]["schema"]["openAPIV3Schema"] = {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
     await admin.patch(CRD, "podcliquesets.grove.io", {"spec": {"versions": versions}})

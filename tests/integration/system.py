@@ -34,17 +34,27 @@ class Users:
         user: HttpClient,
         raw: dict[str, httpx.AsyncClient],
     ) -> None:
-        self.api, self.admin, self.operator, self.user, self._raw = api, admin, operator, user, raw
+        self.api = api
+        self.admin = admin
+        self.operator = operator
+        self.user = user
+        self._raw = raw
 
     async def call(self, method: str, path: str, body: Object | None = None) -> Object:
-        """Any request as the ordinary user, for what our own client doesn't do: bulk deletes, subresources."""
+        """Any request as the ordinary user, for what our own client doesn't do: bulk deletes,
+        subresources.
+        """
         found: Object = (await self.answer("user", method, path, body)).json()
         return found
 
-    async def answer(self, user: str, method: str, path: str, body: Object | None = None) -> httpx.Response:
+    async def answer(
+        self, user: str, method: str, path: str, body: Object | None = None
+    ) -> httpx.Response:
         """Any request as any user, with the headers of its answer; a PATCH is a merge patch."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        answer = await self._raw[user].request(method, path, json=body, headers={"Content-Type": kind})
+        answer = await self._raw[user].request(
+            method, path, json=body, headers={"Content-Type": kind}
+        )
         answer.raise_for_status()
         return answer
 
@@ -53,13 +63,21 @@ class Users:
 async def users(api: ApiServer) -> AsyncIterator[Users]:
     names = ("admin", "grove", "user")
     context = ssl.create_default_context(cafile=api.ca_file)
-    tokens = {one["name"]: one["user"]["token"] for one in yaml.safe_load(api.kubeconfig.read_text())["users"]}
+    tokens = {
+        one["name"]: one["user"]["token"]
+        for one in yaml.safe_load(api.kubeconfig.read_text())["users"]
+    }
     async with contextlib.AsyncExitStack() as stack:
-        admin, operator, user = [await stack.enter_async_context(await connect(api, name)) for name in names]
+        admin, operator, user = [
+            await stack.enter_async_context(await connect(api, name)) for name in names
+        ]
         raw = {
             name: await stack.enter_async_context(
                 httpx.AsyncClient(
-                    base_url=api.url, verify=context, headers={"Authorization": f"Bearer {tokens[name]}"}, timeout=30
+                    base_url=api.url,
+                    verify=context,
+                    headers={"Authorization": f"Bearer {tokens[name]}"},
+                    timeout=30,
                 )
             )
             for name in names
@@ -75,8 +93,9 @@ async def connect(api: ApiServer, context: str) -> HttpClient:
 
 
 async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], object] = bool) -> T:
-    """What `look` gives as soon as it is `wanted`; an AssertionError with the last of it after 20 s. It looks less
-    often as time passes, because each look costs requests."""
+    """What `look` gives as soon as it is `wanted`; an AssertionError with the last of it after 20
+    s. It looks less often as time passes, because each look costs requests.
+    """
     last: T | None = None
     pause = 0.01
     try:
@@ -91,7 +110,9 @@ async def eventually(look: Callable[[], Awaitable[T]], wanted: Callable[[T], obj
         raise AssertionError(f"not within {PATIENCE:g} s; last seen: {last!r}") from None
 
 
-async def is_gone(client: HttpClient, resource: Resource, name: str, namespace: str | None = None) -> bool:
+async def is_gone(
+    client: HttpClient, resource: Resource, name: str, namespace: str | None = None
+) -> bool:
     try:
         await client.get(resource, name, namespace)
     except NotFound:
@@ -99,11 +120,15 @@ async def is_gone(client: HttpClient, resource: Resource, name: str, namespace: 
     return False
 
 
-async def names(client: HttpClient, resource: Resource, namespace: str, selector: str = "") -> list[str]:
+async def names(
+    client: HttpClient, resource: Resource, namespace: str, selector: str = ""
+) -> list[str]:
     page = await client.list(resource, namespace, label_selector=selector, limit=0)
     return sorted(item["metadata"]["name"] for item in page.items)
 
 
-async def create_all(client: HttpClient, resource: Resource, objects: Iterable[Object], namespace: str) -> list[Object]:
+async def create_all(
+    client: HttpClient, resource: Resource, objects: Iterable[Object], namespace: str
+) -> list[Object]:
     """Creates all at once; raises the first refusal."""
     return list(await asyncio.gather(*(client.create(resource, obj, namespace) for obj in objects)))

@@ -18,7 +18,8 @@ from tests.integration.system import Users, create_all
 pytestmark = pytest.mark.untraced
 
 ROOT = Path(__file__).parents[2]
-PODGROUPS, OFFENDERS = 5000, 37
+PODGROUPS = 5000
+OFFENDERS = 37
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +29,23 @@ def former() -> Sequence[Resource]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def topology(clients: Users) -> None:
-    await clients.admin.create(CLUSTER_TOPOLOGY, builders.cluster_topology("grove-topology", rack="k/rack"))
+    await clients.admin.create(
+        CLUSTER_TOPOLOGY, builders.cluster_topology("grove-topology", rack="k/rack")
+    )
 
 
 async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
     """Exit code, lines of standard output, and standard error."""
-    command = [sys.executable, "-m", "app", "audit", "--kubeconfig", str(api.kubeconfig), "--context", "operator"]
+    command = [
+        sys.executable,
+        "-m",
+        "app",
+        "audit",
+        "--kubeconfig",
+        str(api.kubeconfig),
+        "--context",
+        "operator",
+    ]
     process = await asyncio.create_subprocess_exec(
         *command, *options, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -49,10 +61,15 @@ async def test_of_5000_podgroups_the_37_that_offend_are_named(
     offenders = {f"pg-{number}" for number in range(0, count, count // OFFENDERS)}
     offenders = set(sorted(offenders)[:OFFENDERS])
     names = [f"pg-{number}" for number in range(count)]
-    groups = [builders.pod_group(name, {"name": "Workers" if name in offenders else "workers"}) for name in names]
+    groups = [
+        builders.pod_group(name, {"name": "Workers" if name in offenders else "workers"})
+        for name in names
+    ]
     for begin in range(0, count, 200):
         await create_all(clients.admin, POD_GROUP, groups[begin : begin + 200], namespace)
-    await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("lost", domain="block"), namespace)
+    await clients.admin.create(
+        POD_CLIQUE_SET, builders.pod_clique_set("lost", domain="block"), namespace
+    )
     orphan = {
         "metadata": {
             "name": "train-0-cd",
@@ -68,8 +85,14 @@ async def test_of_5000_podgroups_the_37_that_offend_are_named(
     (lost,) = [one for one in found if one["kind"] == "PodCliqueSet"]
     assert 'topology level not found in ClusterTopology "grove-topology"' in lost["problems"][0]
     (domain,) = [one for one in found if one["kind"] == "ComputeDomain"]
-    assert domain["problems"] == ['orphaned: PodGang "train-0" does not exist, and neither does PodCliqueSet "train"']
-    assert summary["summary"]["counts"]["PodGroup"] == {"lookedAt": count, "found": OFFENDERS, "undecided": 0}
+    assert domain["problems"] == [
+        'orphaned: PodGang "train-0" does not exist, and neither does PodCliqueSet "train"'
+    ]
+    assert summary["summary"]["counts"]["PodGroup"] == {
+        "lookedAt": count,
+        "found": OFFENDERS,
+        "undecided": 0,
+    }
     assert err == ""
 
 
@@ -90,7 +113,9 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 """
 
 
-@pytest.mark.parametrize("text", ["apiVersion: v1\nkind: Config\n", NOBODY_HOME], ids=["no cluster", "nobody home"])
+@pytest.mark.parametrize(
+    "text", ["apiVersion: v1\nkind: Config\n", NOBODY_HOME], ids=["no cluster", "nobody home"]
+)
 async def test_a_cluster_that_cannot_be_reached_is_exit_code_2(tmp_path: Path, text: str) -> None:
     (tmp_path / "kubeconfig").write_text(text)
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,6 @@
-"""Pods are labelled with their node's topology when they are bound, whatever the caller or the Pod says."""
+"""Pods are labelled with their node's topology when they are bound, whatever the caller or the Pod
+says.
+"""
 
 import pytest
 import pytest_asyncio
@@ -9,8 +11,10 @@ from app.objects.resource import NODE, POD
 from app.server.serve import Running
 from tests.integration.system import Users, eventually
 
-ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
-NVLINK, HOST = "example.com/nvlink-domain", "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+RACK = "topology.kubernetes.io/rack"
+NVLINK = "example.com/nvlink-domain"
+HOST = "kubernetes.io/hostname"
 LABELS = {RACK: "r12", NVLINK: "nv-3", "example.com/other": "x"}
 
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
@@ -30,18 +34,31 @@ async def known(served: Running, name: str, labels: dict[str, str] | None) -> No
 
     async def seen() -> dict[str, str] | None:
         found = served.cluster.facts.node_labels(name)
-        return None if found is None else {key: found[key] for key in (RACK, NVLINK, HOST) if key in found}
+        return (
+            None
+            if found is None
+            else {key: found[key] for key in (RACK, NVLINK, HOST) if key in found}
+        )
 
     assert await eventually(seen, lambda found: found == labels) == labels
 
 
-async def bound(clients: Users, namespace: str, node: str, pod: Object | None = None, **binding: str) -> Object:
+async def bound(
+    clients: Users, namespace: str, node: str, pod: Object | None = None, **binding: str
+) -> Object:
     """The labels of a Pod after it was bound to `node` by a caller who says `binding` of it."""
     spec = {"containers": [{"name": "main", "image": "registry.example/main:1"}]}
-    await clients.user.create(POD, {"metadata": {"name": "p", "labels": pod or {}}, "spec": spec}, namespace)
+    await clients.user.create(
+        POD, {"metadata": {"name": "p", "labels": pod or {}}, "spec": spec}, namespace
+    )
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     labels = {key.replace("__", ".").replace("_", "/"): value for key, value in binding.items()}
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p", "labels": labels}, "target": target}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "labels": labels},
+        "target": target,
+    }
     await clients.call("POST", f"/api/v1/namespaces/{namespace}/pods/p/binding", body)
     stored = await clients.user.get(POD, "p", namespace)
     assert stored["spec"]["nodeName"] == node
@@ -50,15 +67,24 @@ async def bound(clients: Users, namespace: str, node: str, pod: Object | None = 
 
 
 async def test_a_pod_gets_the_labels_of_its_node(clients: Users, namespace: str, node: str) -> None:
-    assert await bound(clients, namespace, node, {"app": "x"}) == {"app": "x", RACK: "r12", NVLINK: "nv-3", HOST: node}
+    assert await bound(clients, namespace, node, {"app": "x"}) == {
+        "app": "x",
+        RACK: "r12",
+        NVLINK: "nv-3",
+        HOST: node,
+    }
 
 
-async def test_what_the_caller_claims_is_overwritten(clients: Users, namespace: str, node: str) -> None:
+async def test_what_the_caller_claims_is_overwritten(
+    clients: Users, namespace: str, node: str
+) -> None:
     labels = await bound(clients, namespace, node, {}, topology__kubernetes__io_rack="faked")
     assert labels[RACK] == "r12"
 
 
-async def test_what_the_pod_claimed_before_is_overwritten(clients: Users, namespace: str, node: str) -> None:
+async def test_what_the_pod_claimed_before_is_overwritten(
+    clients: Users, namespace: str, node: str
+) -> None:
     labels = await bound(clients, namespace, node, {RACK: "faked", NVLINK: "faked"})
     assert (labels[RACK], labels[NVLINK]) == ("r12", "nv-3")
 
@@ -69,11 +95,20 @@ async def test_a_relabelled_node_counts_as_it_is_now(
     changed = {"metadata": {"labels": {RACK: "r13", NVLINK: None}}}
     await clients.admin.patch(NODE, node, changed)
     await known(served, node, {RACK: "r13", HOST: node})
-    labels = await bound(clients, namespace, node, {}, example__com_nvlink="other", topology__kubernetes__io_rack="r12")
+    labels = await bound(
+        clients,
+        namespace,
+        node,
+        {},
+        example__com_nvlink="other",
+        topology__kubernetes__io_rack="r12",
+    )
     assert (labels[RACK], NVLINK in labels) == ("r13", False)
 
 
-async def test_a_label_that_the_node_lacks_is_not_claimed(clients: Users, namespace: str, node: str) -> None:
+async def test_a_label_that_the_node_lacks_is_not_claimed(
+    clients: Users, namespace: str, node: str
+) -> None:
     labels = await bound(clients, namespace, node, {}, **{"topology__kubernetes__io_zone": "faked"})
     assert labels.get(ZONE) in (None, "")
 
@@ -86,7 +121,10 @@ async def test_an_unknown_node_changes_nothing(
         await clients.admin.delete(NODE, node)
         await known(served, node, None)
     name = node if gone else f"unknown-{namespace}"
-    assert await bound(clients, namespace, name, {"app": "x", RACK: "mine"}) == {"app": "x", RACK: "mine"}
+    assert await bound(clients, namespace, name, {"app": "x", RACK: "mine"}) == {
+        "app": "x",
+        RACK: "mine",
+    }
 
 
 async def test_without_the_webhook_a_pod_is_bound_as_ever(
@@ -95,7 +133,11 @@ async def test_without_the_webhook_a_pod_is_bound_as_ever(
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/grove-admission"
     before = await clients.call("GET", path)
     before = {**before, "metadata": {"name": before["metadata"]["name"]}}
-    others = [one for one in before["webhooks"] if "pod-binding" not in one["name"] and "podbinding" not in one["name"]]
+    others = [
+        one
+        for one in before["webhooks"]
+        if "pod-binding" not in one["name"] and "podbinding" not in one["name"]
+    ]
     assert len(others) == len(before["webhooks"]) - 1
     await clients.answer("admin", "DELETE", path)
     await api.apply([{**before, "webhooks": others}])

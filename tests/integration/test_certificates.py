@@ -19,7 +19,8 @@ from app.server.serve import Running
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually
 
-NAME, NAMESPACE = "grove-admission", "grove-system"
+NAME = "grove-admission"
+NAMESPACE = "grove-system"
 SELF_MANAGED = "certificates: {mode: self-managed, settleSeconds: 0}\n"
 
 
@@ -49,7 +50,9 @@ async def bundles(clients: Users, resource: Resource) -> set[str]:
 
 async def is_published(clients: Users) -> bool:
     wanted = {(await secret(clients))["data"]["ca.crt"]}
-    return all([await bundles(clients, one) == wanted for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)])
+    return all(
+        [await bundles(clients, one) == wanted for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)]
+    )
 
 
 async def refusal(clients: Users, namespace: str) -> str:
@@ -63,13 +66,17 @@ async def refusal(clients: Users, namespace: str) -> str:
     return ""
 
 
-async def test_the_webhooks_are_trusted_without_anybody_s_help(served: Running, clients: Users, namespace: str) -> None:
+async def test_the_webhooks_are_trusted_without_anybody_s_help(
+    served: Running, clients: Users, namespace: str
+) -> None:
     await eventually(lambda: is_published(clients))
     assert "duplicate subgroup name a" in await refusal(clients, namespace)
     assert (await secret(clients))["type"] == "kubernetes.io/tls"
 
 
-async def test_a_ca_bundle_that_somebody_takes_out_comes_back(served: Running, clients: Users, namespace: str) -> None:
+async def test_a_ca_bundle_that_somebody_takes_out_comes_back(
+    served: Running, clients: Users, namespace: str
+) -> None:
     await eventually(lambda: is_published(clients))
     found = await clients.admin.get(VALIDATING_WEBHOOKS, NAME)
     for one in found["webhooks"]:
@@ -79,7 +86,9 @@ async def test_a_ca_bundle_that_somebody_takes_out_comes_back(served: Running, c
     assert "duplicate subgroup name a" in await refusal(clients, namespace)
 
 
-async def test_the_command_finds_them_well(served: Running, clients: Users, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_the_command_finds_them_well(
+    served: Running, clients: Users, capfd: pytest.CaptureFixture[str]
+) -> None:
     await eventually(lambda: is_published(clients))
     arguments = ["certs", "check", "--kubeconfig", str(clients.api.kubeconfig), "--within", "30"]
     assert await asyncio.to_thread(main, arguments) == 0
@@ -87,7 +96,9 @@ async def test_the_command_finds_them_well(served: Running, clients: Users, capf
     assert capfd.readouterr().out == "ok\nthe certificate doesn't cover 'other.svc'\n"
 
 
-async def test_a_secret_that_somebody_deletes_comes_back_as_it_was(served: Running, clients: Users) -> None:
+async def test_a_secret_that_somebody_deletes_comes_back_as_it_was(
+    served: Running, clients: Users
+) -> None:
     await eventually(lambda: is_published(clients))
     before = (await secret(clients))["data"]
     await clients.admin.delete(SECRET, f"{NAME}-certificates", NAMESPACE)

@@ -1,4 +1,6 @@
-"""Both dialects of Grove's topology API beside one server, and the change from one to the other while it runs."""
+"""Both dialects of Grove's topology API beside one server, and the change from one to the other
+while it runs.
+"""
 
 import asyncio
 import contextlib
@@ -33,7 +35,8 @@ from tests.integration.system import Users, eventually, is_gone
 
 NAME = "grove-topology"
 BINDINGS = str(CLUSTER_TOPOLOGY_BINDING)
-RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
+RACK = "example.com/rack"
+HOST = "kubernetes.io/hostname"
 LEVELS = [{"domain": "rack", "key": RACK}, {"domain": "host", "key": HOST}]
 REQUIRED = {"packConstraint": {"required": "example.com/elsewhere"}}
 """A constraint that this program would not write."""
@@ -63,7 +66,9 @@ def todays_crds() -> list[Object]:
 
 
 def former_crd() -> Object:
-    """The PodCliqueSets of the designs: those of today's Grove don't allow a packDomain in new ones."""
+    """The PodCliqueSets of the designs: those of today's Grove don't allow a packDomain in new
+    ones.
+    """
     crds = [crd for crd in yaml.safe_load_all((BUILT_IN / "grove.yaml").read_text()) if crd]
     found: Object = next(crd for crd in crds if crd["metadata"]["name"] == str(POD_CLIQUE_SET))
     return found
@@ -111,7 +116,10 @@ async def exists(client: HttpClient, resource: Any) -> bool:
 
 def packs(gang: Object) -> list[Any]:
     spec = gang["spec"]
-    return [holder.get("topologyConstraint", {}).get("packConstraint") for holder in (spec, *spec["podgroups"])]
+    return [
+        holder.get("topologyConstraint", {}).get("packConstraint")
+        for holder in (spec, *spec["podgroups"])
+    ]
 
 
 def gang(name: str, pcs: str, *, constrained: bool) -> Object:
@@ -161,13 +169,18 @@ async def test_the_dialect_changes_both_ways_in_a_running_server(
 ) -> None:
     """Under load: no write fails, and constraints are ours just as long as the design is in force."""
     await api.apply([former_crd()])
-    await eventually(lambda: is_created(clients, builders.pod_clique_set("train", domain="rack"), namespace))
-    stopped, created = asyncio.Event(), 0
+    await eventually(
+        lambda: is_created(clients, builders.pod_clique_set("train", domain="rack"), namespace)
+    )
+    stopped = asyncio.Event()
+    created = 0
 
     async def load() -> None:
         nonlocal created
         while not stopped.is_set():
-            await clients.operator.create(POD_GANG, gang(f"train-{created}", "train", constrained=False), namespace)
+            await clients.operator.create(
+                POD_GANG, gang(f"train-{created}", "train", constrained=False), namespace
+            )
             created += 1
             await asyncio.sleep(0.05)
 
@@ -181,7 +194,9 @@ async def test_the_dialect_changes_both_ways_in_a_running_server(
     try:
         assert await eventually(lambda: packed("train-0"), lambda found: found == ours) == ours
         await to_today(api, clients, running)
-        theirs = await clients.operator.create(POD_GANG, gang("theirs-0", "train", constrained=True), namespace)
+        theirs = await clients.operator.create(
+            POD_GANG, gang("theirs-0", "train", constrained=True), namespace
+        )
         await asyncio.sleep(1)
         between = created
         assert packs(await clients.operator.get(POD_GANG, "theirs-0", namespace)) == packs(theirs)
@@ -193,24 +208,34 @@ async def test_the_dialect_changes_both_ways_in_a_running_server(
         stopped.set()
         await loading
     assert created > between
-    assert await eventually(lambda: packed(f"train-{created - 1}"), lambda found: found == ours) == ours
-    changes = await eventually(lambda: events(clients, "DialectChanged"), lambda notes: len(notes) >= 2)
-    assert {'dialect "bindings", before it was "design"', 'dialect "design", before it was "bindings"'} <= {
-        note.partition("in the ")[2] for note in changes
-    }
+    assert (
+        await eventually(lambda: packed(f"train-{created - 1}"), lambda found: found == ours)
+        == ours
+    )
+    changes = await eventually(
+        lambda: events(clients, "DialectChanged"), lambda notes: len(notes) >= 2
+    )
+    assert {
+        'dialect "bindings", before it was "design"',
+        'dialect "design", before it was "bindings"',
+    } <= {note.partition("in the ")[2] for note in changes}
 
 
 async def test_the_managed_binding_waits_for_the_former_kai_topology(
     api: ApiServer, clients: Users, running: Running
 ) -> None:
-    """An upgrade: the KAI Topology belongs to the ClusterTopology, and Grove's operator would exit beside it."""
+    """An upgrade: the KAI Topology belongs to the ClusterTopology, and Grove's operator would exit
+    beside it.
+    """
     await eventually(lambda: exists(clients.operator, KAI_TOPOLOGY))
     before = await clients.operator.get(KAI_TOPOLOGY, NAME)
     await to_today(api, clients, running)
     notes = await eventually(lambda: events(clients, "TopologyNotWritten"))
     assert f'KAI Topology "{NAME}" exists and is controlled by ClusterTopology {NAME}' in notes[0]
     assert await is_gone(clients.operator, CLUSTER_TOPOLOGY_BINDING, NAME)
-    assert (await clients.operator.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"] == before["metadata"]["uid"]
+    assert (await clients.operator.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"] == before[
+        "metadata"
+    ]["uid"]
     await clients.operator.delete(CLUSTER_TOPOLOGY, NAME)
     with contextlib.suppress(NotFound):  # as the garbage collector does
         await clients.admin.delete(KAI_TOPOLOGY, NAME)
@@ -225,10 +250,14 @@ async def test_the_managed_binding_waits_for_the_former_kai_topology(
 async def test_the_former_crd_can_be_deleted_after_the_change(
     kind: str, api: ApiServer, clients: Users, running: Running
 ) -> None:
-    """The remedy of `audit`: what is left of the former API goes with it, also what is guarded, and the binding can be
-    written. On a real API server, a finalizer of somebody else keeps an object and so the CRD, but nothing of ours."""
+    """The remedy of `audit`: what is left of the former API goes with it, also what is guarded, and
+    the binding can be written. On a real API server, a finalizer of somebody else keeps an
+    object and so the CRD, but nothing of ours.
+    """
     if not api.collects_garbage:
-        pytest.skip("needs a garbage collector: no kube-controller-manager beside the API server's binaries")
+        pytest.skip(
+            "needs a garbage collector: no kube-controller-manager beside the API server's binaries"
+        )
     finalizers = ["example.com/held"] if kind == "real" else []
     theirs = {"metadata": {"name": "theirs", "finalizers": finalizers}, "spec": {"levels": LEVELS}}
     await eventually(lambda: exists(clients.operator, KAI_TOPOLOGY))
@@ -257,14 +286,19 @@ async def test_bindings_of_administrators_are_validated(
     api: ApiServer, clients: Users, running: Running, namespace: str
 ) -> None:
     await to_today(api, clients, running)
-    await api.apply([crd for crd in todays_crds() if crd["metadata"]["name"] == str(POD_CLIQUE_SET)])
+    await api.apply(
+        [crd for crd in todays_crds() if crd["metadata"]["name"] == str(POD_CLIQUE_SET)]
+    )
     binding = {"metadata": {"name": "theirs"}, "spec": {"levels": LEVELS}}
     first = {"metadata": {"name": "first"}, "spec": {"levels": list(reversed(LEVELS))}}
     with pytest.raises(ClusterError, match="KAI allows this key only at the last level"):
         await clients.admin.create(CLUSTER_TOPOLOGY_BINDING, first)
     await clients.admin.create(CLUSTER_TOPOLOGY_BINDING, binding)
     pcs = builders.pod_clique_set("packed")
-    pcs["spec"]["template"]["topologyConstraint"] = {"topologyName": "theirs", "pack": {"required": "galaxy"}}
+    pcs["spec"]["template"]["topologyConstraint"] = {
+        "topologyName": "theirs",
+        "pack": {"required": "galaxy"},
+    }
     with pytest.raises(ClusterError, match='not a level of ClusterTopologyBinding "theirs"'):
         await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
     pcs["spec"]["template"]["topologyConstraint"]["pack"]["required"] = "rack"
@@ -295,7 +329,9 @@ async def test_a_binding_says_whether_the_nodes_have_its_levels(
     await to_today(api, clients, running)
     with contextlib.suppress(ClusterError):
         await clients.admin.create(NODE, {"metadata": {"name": "one", "labels": {HOST: "one"}}})
-    await clients.admin.create(CLUSTER_TOPOLOGY_BINDING, {"metadata": {"name": "c"}, "spec": {"levels": LEVELS}})
+    await clients.admin.create(
+        CLUSTER_TOPOLOGY_BINDING, {"metadata": {"name": "c"}, "spec": {"levels": LEVELS}}
+    )
 
     async def condition() -> Object | None:
         stored = await clients.operator.get(CLUSTER_TOPOLOGY_BINDING, "c")

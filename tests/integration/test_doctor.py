@@ -20,7 +20,8 @@ from tests.integration.system import Users, eventually
 
 pytestmark = pytest.mark.untraced
 
-NAME, TOPOLOGY = "grove-admission", "grove-topology"
+NAME = "grove-admission"
+TOPOLOGY = "grove-topology"
 SELF_MANAGED = "certificates: {mode: self-managed, settleSeconds: 0}\n"
 
 
@@ -54,9 +55,13 @@ async def well(served: Running, clients: Users) -> None:
     """Waits until the server has done what it does at start."""
 
     async def is_well() -> bool:
-        installed = [await clients.admin.get(one, NAME) for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)]
+        installed = [
+            await clients.admin.get(one, NAME) for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        ]
         ready = [one["status"] for one in await conditions(clients) if one["type"] == "Ready"]
-        trusted = all(one["clientConfig"].get("caBundle") for two in installed for one in two["webhooks"])
+        trusted = all(
+            one["clientConfig"].get("caBundle") for two in installed for one in two["webhooks"]
+        )
         return trusted and ready == ["True"]
 
     await eventually(is_well)
@@ -64,14 +69,19 @@ async def well(served: Running, clients: Users) -> None:
 
 async def conditions(clients: Users) -> list[Any]:
     found = (await clients.admin.list(CLUSTER_TOPOLOGY)).items
-    return [one for topology in found for one in (topology.get("status") or {}).get("conditions") or []]
+    return [
+        one for topology in found for one in (topology.get("status") or {}).get("conditions") or []
+    ]
 
 
 async def test_an_installation_that_is_well(well: None, doctor: Doctor, kind: str) -> None:
     """A real API server calls a URL here, so that there is no Service."""
     assert await doctor.findings() == (0, [])
     _, out = await doctor.run("--context", "admin")
-    assert "while the server is down, CREATE, UPDATE of podcliques.grove.io are refused, except in" in out
+    assert (
+        "while the server is down, CREATE, UPDATE of podcliques.grove.io are refused, except in"
+        in out
+    )
     assert "shows a certificate for " in out
     assert "service account grove-system/grove-admission may do all that is needed" in out
     assert ("the webhooks call URLs, no Service" in out) == (kind == "real")
@@ -87,15 +97,24 @@ async def test_who_may_not_look_learns_that_and_no_more(well: None, doctor: Doct
 
 async def test_what_somebody_changed_is_found(well: None, doctor: Doctor, clients: Users) -> None:
     before = await clients.admin.get(MUTATING_WEBHOOKS, NAME)
-    changed = [{**one, "failurePolicy": "Ignore", "timeoutSeconds": 1} for one in before["webhooks"][:1]]
+    changed = [
+        {**one, "failurePolicy": "Ignore", "timeoutSeconds": 1} for one in before["webhooks"][:1]
+    ]
     await clients.admin.patch(MUTATING_WEBHOOKS, NAME, {"webhooks": changed})
     _, found = await doctor.findings()
     await clients.admin.patch(MUTATING_WEBHOOKS, NAME, {"webhooks": before["webhooks"]})
     first, *others = (one["name"] for one in before["webhooks"])
     assert found == [
-        ("webhooks", "warning", f'{first}: failurePolicy is "Ignore"; this version installs "Fail"'),
+        (
+            "webhooks",
+            "warning",
+            f'{first}: failurePolicy is "Ignore"; this version installs "Fail"',
+        ),
         ("webhooks", "warning", f"{first}: timeoutSeconds is 1; this version installs 10"),
-        *(("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} has no {name}") for name in others),
+        *(
+            ("webhooks", "problem", f"MutatingWebhookConfiguration {NAME} has no {name}")
+            for name in others
+        ),
     ]
 
 
@@ -111,9 +130,14 @@ async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
 
     await eventually(is_said)
     code, found = await doctor.findings()
-    missing = f"ValidatingWebhookConfiguration {NAME} is not installed: nothing is checked or injected"
+    missing = (
+        f"ValidatingWebhookConfiguration {NAME} is not installed: nothing is checked or injected"
+    )
     assert ("webhooks", "problem", missing) in found
-    assert [status for subject, status, _ in found if subject == "topology"] == ["problem", "problem"]
+    assert [status for subject, status, _ in found if subject == "topology"] == [
+        "problem",
+        "problem",
+    ]
     assert code == 1
     owners = kai["metadata"]["ownerReferences"]
     await clients.admin.patch(KAI_TOPOLOGY, TOPOLOGY, {"metadata": {"ownerReferences": owners}})

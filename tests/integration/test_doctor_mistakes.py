@@ -1,4 +1,6 @@
-"""The doctor on installations with one mistake each, over an API server: what it names, and that its remedy helps."""
+"""The doctor on installations with one mistake each, over an API server: what it names, and that
+its remedy helps.
+"""
 
 import base64
 import json
@@ -15,7 +17,15 @@ import yaml
 from app.certificates.issue import make_ca, make_leaf
 from app.commands.beside import ApiServer
 from app.kube.api import Object
-from app.objects.resource import CONFIG_MAP, CRD, MUTATING_WEBHOOKS, SECRET, SERVICE, VALIDATING_WEBHOOKS, Resource
+from app.objects.resource import (
+    CONFIG_MAP,
+    CRD,
+    MUTATING_WEBHOOKS,
+    SECRET,
+    SERVICE,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
 from app.server.serve import Running
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests.integration.conftest import CONFIGURATION
@@ -26,14 +36,18 @@ BASE = yaml.safe_load(CONFIGURATION.format(port=8443))
 ACCOUNT = "system:serviceaccount:grove-system:grove-admission"
 NAMESPACE = "grove-system"
 SECOND = "second"
-"""The name of the webhook configurations and of the Service of the installation that has the mistakes."""
+"""The name of the webhook configurations and of the Service of the installation that has the
+mistakes.
+"""
 
 
 class Clinic:
     """Examines an installation with another configuration, and creates what a mistake consists of."""
 
     def __init__(self, api: ApiServer, clients: Users, folder: Path) -> None:
-        self.clients, self._api, self._file = clients, api, folder / "config.yaml"
+        self.clients = clients
+        self._api = api
+        self._file = folder / "config.yaml"
 
     async def findings(self, subject: str, **sections: Object) -> list[Finding]:
         """All that is not ok of one subject."""
@@ -51,7 +65,9 @@ class Clinic:
         finally:
             for resource, obj in reversed(objects):
                 metadata = obj["metadata"]
-                await self.clients.admin.delete(resource, metadata["name"], metadata.get("namespace"))
+                await self.clients.admin.delete(
+                    resource, metadata["name"], metadata.get("namespace")
+                )
 
 
 @pytest.fixture
@@ -60,8 +76,11 @@ def clinic(served: Running, api: ApiServer, clients: Users, tmp_path: Path) -> C
 
 
 def second_installation() -> list[tuple[Resource, Object]]:
-    """Webhook configurations that no replica writes a caBundle to, for a Service without endpoints. They match nothing
-    that a test writes: they exclude all namespaces, and the ClusterTopology is guarded by the first installation."""
+    """Webhook configurations that no replica writes a caBundle to, for a Service without endpoints.
+
+    They match nothing that a test writes: they exclude all namespaces, and the ClusterTopology is
+    guarded by the first installation.
+    """
     mutating, validating = webhook_configurations(ServiceTarget(NAMESPACE, SECOND))
     for configuration in (mutating, validating):
         configuration["metadata"]["name"] = SECOND
@@ -91,8 +110,10 @@ async def test_an_empty_ca_bundle(clinic: Clinic) -> None:
 
 
 async def test_a_ca_bundle_of_another_ca(clinic: Clinic) -> None:
-    begin, end = datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC) + timedelta(days=30)
-    ca, other = make_ca("ca", begin, end), make_ca("other", begin, end)
+    begin = datetime.now(UTC) - timedelta(hours=1)
+    end = datetime.now(UTC) + timedelta(days=30)
+    ca = make_ca("ca", begin, end)
+    other = make_ca("other", begin, end)
     leaf = make_leaf(ca, [f"{SECOND}.{NAMESPACE}.svc"], begin, end)
     metadata = {"name": SECOND, "namespace": NAMESPACE}
     data = {"tls.crt": encoded(leaf.cert_pem)}
@@ -102,7 +123,9 @@ async def test_a_ca_bundle_of_another_ca(clinic: Clinic) -> None:
         for webhook in obj["webhooks"]:
             webhook["clientConfig"]["caBundle"] = encoded(other.cert_pem)
     async with clinic.stored(*objects, (SECRET, secret)):
-        findings = await clinic.findings("certificate", certificates={**SECOND_SETTINGS, "secretName": SECOND})
+        findings = await clinic.findings(
+            "certificate", certificates={**SECOND_SETTINGS, "secretName": SECOND}
+        )
     assert [finding.status for finding in findings] == ["problem"]
     assert "webhooks and tls.crt of the Secret: " in findings[0].message
     assert findings[0].remedy.startswith("Self-managed: a running replica writes it")
@@ -135,7 +158,9 @@ async def test_a_service_that_is_called_something_else(clinic: Clinic) -> None:
         settings = {**SECOND_SETTINGS, "serviceName": "third"}
         findings = await clinic.findings("service", certificates=settings)
         differences = await clinic.findings("webhooks", certificates=settings)
-    assert [finding.message for finding in findings] == ["Service grove-system/third does not exist"]
+    assert [finding.message for finding in findings] == [
+        "Service grove-system/third does not exist"
+    ]
     assert "set certificates.serviceName" in findings[0].remedy
     problems = [finding.message for finding in differences if finding.status == "problem"]
     assert len(problems) > 5
@@ -149,7 +174,9 @@ async def test_webhook_configurations_that_are_called_something_else(clinic: Cli
         "is written"
         for kind in ("Mutating", "Validating")
     ]
-    assert findings[0].remedy.startswith("Set certificates.webhookConfigurations to grove-admission")
+    assert findings[0].remedy.startswith(
+        "Set certificates.webhookConfigurations to grove-admission"
+    )
 
 
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/grove-admission"
@@ -179,7 +206,10 @@ async def test_resource_names_of_a_rule_that_name_something_else(clinic: Clinic)
 async def test_a_lease_that_nobody_holds(clinic: Clinic) -> None:
     findings = await clinic.findings("leader", leaderElection={"name": "renamed"})
     assert [(finding.status, finding.message) for finding in findings] == [
-        ("problem", "Lease grove-system/renamed does not exist: no replica has led, and nothing is reconciled")
+        (
+            "problem",
+            "Lease grove-system/renamed does not exist: no replica has led, and nothing is reconciled",
+        )
     ]
 
 
@@ -220,7 +250,9 @@ async def test_two_crds_with_one_short_name(clinic: Clinic) -> None:
 
 async def until(clinic: Clinic, name: str, kind: str, status: str) -> None:
     async def current() -> str | None:
-        conditions = ((await clinic.clients.admin.get(CRD, name)).get("status") or {}).get("conditions") or []
+        conditions = ((await clinic.clients.admin.get(CRD, name)).get("status") or {}).get(
+            "conditions"
+        ) or []
         return next((one["status"] for one in conditions if one["type"] == kind), None)
 
     await eventually(current, lambda found: found == status)
@@ -229,7 +261,10 @@ async def until(clinic: Clinic, name: str, kind: str, status: str) -> None:
 def grove(**sections: Any) -> tuple[Resource, Object]:
     """The configuration of Grove's operator, as its chart stores it."""
     head = {"apiVersion": "operator.config.grove.io/v1alpha1", "kind": "OperatorConfiguration"}
-    labels = {"app.kubernetes.io/component": "operator-configmap", "app.kubernetes.io/part-of": "grove"}
+    labels = {
+        "app.kubernetes.io/component": "operator-configmap",
+        "app.kubernetes.io/part-of": "grove",
+    }
     metadata = {"name": "grove-operator-cm-1", "namespace": NAMESPACE, "labels": labels}
     data = {"config.yaml": yaml.safe_dump({**head, **sections})}
     return CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
@@ -242,7 +277,11 @@ def authorizer() -> tuple[Resource, Object]:
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "clientConfig": {
-            "service": {"name": "grove-operator", "namespace": NAMESPACE, "path": "/webhooks/authorizer-webhook"}
+            "service": {
+                "name": "grove-operator",
+                "namespace": NAMESPACE,
+                "path": "/webhooks/authorizer-webhook",
+            }
         },
         "objectSelector": {"matchLabels": {"matches": "nothing"}},
         "rules": [
@@ -255,10 +294,16 @@ def authorizer() -> tuple[Resource, Object]:
         ],
     }
     head = {"apiVersion": VALIDATING_WEBHOOKS.api_version(), "kind": VALIDATING_WEBHOOKS.kind}
-    return VALIDATING_WEBHOOKS, {**head, "metadata": {"name": "authorizer-webhook"}, "webhooks": [webhook]}
+    return VALIDATING_WEBHOOKS, {
+        **head,
+        "metadata": {"name": "authorizer-webhook"},
+        "webhooks": [webhook],
+    }
 
 
-TOPOLOGY_ON = {"topologyAwareScheduling": {"enabled": True, "levels": BASE["clusterTopology"]["levels"]}}
+TOPOLOGY_ON = {
+    "topologyAwareScheduling": {"enabled": True, "levels": BASE["clusterTopology"]["levels"]}
+}
 
 
 @pytest.mark.parametrize(
@@ -276,12 +321,16 @@ TOPOLOGY_ON = {"topologyAwareScheduling": {"enabled": True, "levels": BASE["clus
         pytest.param([ACCOUNT], [], id="with us"),
     ],
 )
-async def test_groves_authorizer(clinic: Clinic, exempt: Sequence[str], problems: list[str]) -> None:
+async def test_groves_authorizer(
+    clinic: Clinic, exempt: Sequence[str], problems: list[str]
+) -> None:
     settings = {"authorizer": {"enabled": True, "exemptServiceAccountUserNames": list(exempt)}}
     async with clinic.stored(authorizer(), grove(**TOPOLOGY_ON, **settings)):
         findings = await clinic.findings("Grove")
     assert [finding.message for finding in findings] == problems
-    assert all("config.authorizer.exemptServiceAccountUserNames" in finding.remedy for finding in findings)
+    assert all(
+        "config.authorizer.exemptServiceAccountUserNames" in finding.remedy for finding in findings
+    )
 
 
 @pytest.mark.parametrize(
@@ -305,5 +354,8 @@ async def test_groves_topology_feature(clinic: Clinic, settings: Object, begin: 
 async def test_groves_operator_that_is_no_authorized_user(clinic: Clinic) -> None:
     async with clinic.stored(grove(**TOPOLOGY_ON)):
         (finding,) = await clinic.findings("Grove", authorization={"authorizedUsers": [ACCOUNT]})
-    assert "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator" in finding.message
+    assert (
+        "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator"
+        in finding.message
+    )
     assert finding.remedy.startswith("Add it to authorization.authorizedUsers")

@@ -1,4 +1,5 @@
-"""Every reason of the table on a real store: its state is made on the API server, and `explain` reads it back.
+"""Every reason of the table on a real store: its state is made on the API server, and `explain`
+reads it back.
 
 Also with the rights of people: one who may view everything, one who may view a namespace.
 """
@@ -74,7 +75,9 @@ async def stage(
         yield dialect, server, stage
 
 
-async def asked(server: ApiServer, ref: Ref, *, user: str = "operator", room: bool = True) -> Answer:
+async def asked(
+    server: ApiServer, ref: Ref, *, user: str = "operator", room: bool = True
+) -> Answer:
     async with reading_client(RESOURCES, server.kubeconfig, user) as client:
         read = await read_for(client, ref, room=room, now=time.time())
     answer = explain(Index(read), ref)
@@ -111,20 +114,37 @@ def _words(answer: Answer) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("of", ["podgang", "podclique", "pod", "podgroup"])
-async def test_any_object_of_a_workload_leads_to_it(of: str, stage: tuple[str, ApiServer, Stage]) -> None:
+async def test_any_object_of_a_workload_leads_to_it(
+    of: str, stage: tuple[str, ApiServer, Stage]
+) -> None:
     dialect, server, store = stage
-    await store.show(facts(**{**start(dialect), "pods": (*fleet.pods(), *fleet.fill("rack-a1", "rack-a2"))}))
-    names = {"podgang": fleet.GANG, "podclique": fleet.WORKERS, "pod": f"{fleet.WORKERS}-0", "podgroup": fleet.GANG}
+    await store.show(
+        facts(**{**start(dialect), "pods": (*fleet.pods(), *fleet.fill("rack-a1", "rack-a2"))})
+    )
+    names = {
+        "podgang": fleet.GANG,
+        "podclique": fleet.WORKERS,
+        "pod": f"{fleet.WORKERS}-0",
+        "podgroup": fleet.GANG,
+    }
     answer = await asked(server, command.reference(f"{of}/{names[of]}", fleet.NAMESPACE))
     assert (answer.tree.ref, answer.placed, answer.total) == (SET_REF, 0, 4)
 
 
-async def test_without_room_no_list_of_nodes_or_of_all_pods_is_made(stage: tuple[str, ApiServer, Stage]) -> None:
+async def test_without_room_no_list_of_nodes_or_of_all_pods_is_made(
+    stage: tuple[str, ApiServer, Stage],
+) -> None:
     dialect, server, store = stage
-    await store.show(facts(**{**start(dialect), "pods": fleet.placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")}))
+    await store.show(
+        facts(**{**start(dialect), "pods": fleet.placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")})
+    )
     sandbox = recording(server)
     answer = await asked(server, SET_REF, room=False)
-    cluster_wide = {(a.verb, a.resource) for a in sandbox.authorizer.granted if not a.namespace and a.verb == "list"}
+    cluster_wide = {
+        (a.verb, a.resource)
+        for a in sandbox.authorizer.granted
+        if not a.namespace and a.verb == "list"
+    }
     assert not {("list", "nodes"), ("list", "pods")} & cluster_wide
     assert (answer.placed, answer.total, answer.exit_code) == (4, 4, 0)
     assert answer.tree.children[0].where == "zone-a"
@@ -144,7 +164,9 @@ async def test_only_reads_are_sent(stage: tuple[str, ApiServer, Stage]) -> None:
     assert total <= 25
     if isinstance(server, Sandbox):
         assert {access.verb for access in server.authorizer.granted} == {"get", "list"}
-        assert not {"secrets", "configmaps"} & {access.resource for access in server.authorizer.granted}
+        assert not {"secrets", "configmaps"} & {
+            access.resource for access in server.authorizer.granted
+        }
 
 
 async def test_a_user_of_one_namespace_is_told_what_is_not_known(kind: str, tmp_path: Path) -> None:
@@ -153,7 +175,13 @@ async def test_a_user_of_one_namespace_is_told_what_is_not_known(kind: str, tmp_
         answer = await asked(server, SET_REF)
     assert (answer.placed, answer.total, answer.state, answer.exit_code) == (0, 4, "waits", 2)
     unknown = {unknown.id for unknown in answer.unknown}
-    assert {"NoDomainFits", "NeverFits", "QueueMissing", "LevelLabelMissing", "TopologyDiffers"} <= unknown
+    assert {
+        "NoDomainFits",
+        "NeverFits",
+        "QueueMissing",
+        "LevelLabelMissing",
+        "TopologyDiffers",
+    } <= unknown
     assert not {"GateForeign", "GangIncomplete", "QueueQuota"} & unknown
     assert answer.unseen == {
         "kai_topologies": "no right to list",
@@ -174,7 +202,10 @@ async def test_what_a_user_may_not_see_at_all_is_not_found(
         async with reading_client(RESOURCES, server.kubeconfig, "operator") as client:
             read = await read_for(client, SET_REF, room=True, now=time.time())
         as_operator = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
-        assert await asyncio.to_thread(main, ["explain", "llm", "-n", fleet.NAMESPACE, *as_operator]) == 2
+        assert (
+            await asyncio.to_thread(main, ["explain", "llm", "-n", fleet.NAMESPACE, *as_operator])
+            == 2
+        )
         assert await asyncio.to_thread(main, ["topology", "zone=zone-a", *as_operator]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "PodCliqueSet llm not found in namespace inference; not seen: PodCliques, events, PodGangs, KAI's Topologies, "
@@ -192,7 +223,8 @@ async def test_a_line_is_printed_when_the_answer_changes(
 ) -> None:
     dialect, server, store = stage
     await store.show(facts(**start(dialect)))
-    arguments, seen = argparse.Namespace(no_room=True), [""]
+    arguments = argparse.Namespace(no_room=True)
+    seen = [""]
 
     async def printed() -> str:
         seen.append(capsys.readouterr().out)
@@ -206,7 +238,14 @@ async def test_a_line_is_printed_when_the_answer_changes(
         watching = asyncio.create_task(command.watch(client, SET_REF, arguments, every=0.05))
         try:
             await eventually(read, lambda calls: ("list", str(POD_GANG)) in calls)
-            await store.show(facts(**{**start(dialect), "pods": fleet.placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")}))
+            await store.show(
+                facts(
+                    **{
+                        **start(dialect),
+                        "pods": fleet.placed("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
+                    }
+                )
+            )
             lines = await eventually(printed, lambda text: "llm: well, 4 of 4 placed" in text)
         finally:
             watching.cancel()

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.untraced
 @pytest.fixture(autouse=True)
 def _collector(api: ApiServer) -> None:
     if not api.collects_garbage:
-        pytest.skip("needs a garbage collector: no kube-controller-manager beside the API server's binaries")
+        pytest.skip(
+            "needs a garbage collector: no kube-controller-manager beside the API server's binaries"
+        )
 
 
 def reference(owner: Object, **more: object) -> Object:
@@ -33,7 +35,9 @@ def secret(name: str, *owners: Object) -> Object:
     return {"metadata": {"name": name, "ownerReferences": list(owners)}}
 
 
-async def test_what_an_owner_had_goes_with_it_and_what_another_has_too_stays(clients: Users, namespace: str) -> None:
+async def test_what_an_owner_had_goes_with_it_and_what_another_has_too_stays(
+    clients: Users, namespace: str
+) -> None:
     one = await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("one"), namespace)
     two = await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("two"), namespace)
     await clients.admin.create(SECRET, secret("single", reference(one)), namespace)
@@ -42,7 +46,11 @@ async def test_what_an_owner_had_goes_with_it_and_what_another_has_too_stays(cli
     await clients.admin.delete(POD_CLIQUE_SET, "one", namespace)
 
     async def left() -> list[str]:
-        return [name for name in await names(clients.admin, SECRET, namespace) if name != "kube-root-ca.crt"]
+        return [
+            name
+            for name in await names(clients.admin, SECRET, namespace)
+            if name != "kube-root-ca.crt"
+        ]
 
     assert await eventually(left, lambda found: found == ["free", "shared"]) == ["free", "shared"]
 
@@ -53,7 +61,9 @@ async def test_what_an_owner_had_goes_with_it_and_what_another_has_too_stays(cli
     assert await eventually(owners, lambda found: found == ["two"]) == ["two"]
 
 
-async def test_an_owner_of_that_name_with_another_uid_keeps_nothing(clients: Users, namespace: str) -> None:
+async def test_an_owner_of_that_name_with_another_uid_keeps_nothing(
+    clients: Users, namespace: str
+) -> None:
     owner = await clients.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("one"), namespace)
     stale = reference(owner, uid="00000000-0000-0000-0000-000000000001")
     await clients.admin.create(SECRET, secret("stale", stale), namespace)
@@ -80,7 +90,9 @@ async def test_a_finalizer_holds_what_is_collected(clients: Users, namespace: st
     await clients.admin.delete(POD_CLIQUE_SET, "one", namespace)
 
     async def deleting() -> object:
-        return (await clients.admin.get(COMPUTE_DOMAIN, "held", namespace))["metadata"].get("deletionTimestamp")
+        return (await clients.admin.get(COMPUTE_DOMAIN, "held", namespace))["metadata"].get(
+            "deletionTimestamp"
+        )
 
     assert await eventually(deleting)
     await clients.admin.patch(COMPUTE_DOMAIN, "held", {"metadata": {"finalizers": None}}, namespace)

@@ -1,4 +1,6 @@
-"""PodCliques that want MNNVL, through the admission chain: what is made for them, and all the races."""
+"""PodCliques that want MNNVL, through the admission chain: what is made for them, and all the
+races.
+"""
 
 import asyncio
 from base64 import b64encode
@@ -56,27 +58,38 @@ def claims_of(pod_clique: Object) -> object:
 def calls_of(served: Running) -> int:
     client = served.cluster.client
     assert isinstance(client, HttpClient)
-    return sum(count for (verb, _, _), count in client.calls.items() if verb not in ("watch", "list"))
+    return sum(
+        count for (verb, _, _), count in client.calls.items() if verb not in ("watch", "list")
+    )
 
 
 @pytest.mark.parametrize("grove", [False, True], ids=["the design's labels", "Grove's labels"])
 @pytest.mark.usefixtures("owner")
-async def test_a_clique_gets_a_domain_and_a_claim(clients: Users, namespace: str, grove: bool, owner: Object) -> None:
+async def test_a_clique_gets_a_domain_and_a_claim(
+    clients: Users, namespace: str, grove: bool, owner: Object
+) -> None:
     made = await create(clients, namespace, clique(grove=grove))
     assert claims_of(made) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
     assert made["spec"]["podSpec"]["containers"][0]["resources"]["claims"] == [{"name": "mnnvl"}]
     domain = await clients.user.get(COMPUTE_DOMAIN, "train-0-cd", namespace)
     claim = await clients.user.get(RESOURCE_CLAIM, "train-0-mnnvl-claim", namespace)
     for one in (domain, claim):
-        assert [ref["uid"] for ref in one["metadata"]["ownerReferences"]] == [owner["metadata"]["uid"]]
+        assert [ref["uid"] for ref in one["metadata"]["ownerReferences"]] == [
+            owner["metadata"]["uid"]
+        ]
         assert one["metadata"]["labels"]["grove.io/pcs-name"] == "train"
         assert one["metadata"]["labels"]["grove.io/podgang"] == "train-0"
     template = {"name": "train-0-mnnvl-template"}
-    assert domain["spec"] == {"numNodes": 0, "channel": {"resourceClaimTemplate": template, "allocationMode": "Single"}}
+    assert domain["spec"] == {
+        "numNodes": 0,
+        "channel": {"resourceClaimTemplate": template, "allocationMode": "Single"},
+    }
 
 
 @pytest.mark.usefixtures("owner")
-async def test_the_second_clique_of_a_replica_costs_no_call(clients: Users, served: Running, namespace: str) -> None:
+async def test_the_second_clique_of_a_replica_costs_no_call(
+    clients: Users, served: Running, namespace: str
+) -> None:
     await create(clients, namespace, clique(name="worker"))
 
     async def is_quiet() -> bool:
@@ -110,7 +123,9 @@ async def test_a_dry_run_makes_nothing(clients: Users, namespace: str) -> None:
 @pytest.mark.usefixtures("owner")
 async def test_a_clique_without_gpus_gets_nothing(clients: Users, namespace: str) -> None:
     made = await create(
-        clients, namespace, {**clique(), "spec": {**clique()["spec"], "podSpec": builders.pod_spec(cpu=1)}}
+        clients,
+        namespace,
+        {**clique(), "spec": {**clique()["spec"], "podSpec": builders.pod_spec(cpu=1)}},
     )
     assert claims_of(made) is None
     assert await names(clients.user, COMPUTE_DOMAIN, namespace) == []
@@ -127,7 +142,9 @@ async def test_what_others_made_is_not_taken(clients: Users, namespace: str) -> 
 
 
 @pytest.mark.usefixtures("owner")
-async def test_what_is_being_deleted_is_waited_for(clients: Users, served: Running, namespace: str) -> None:
+async def test_what_is_being_deleted_is_waited_for(
+    clients: Users, served: Running, namespace: str
+) -> None:
     await create(clients, namespace, clique())
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
     await clients.admin.patch(COMPUTE_DOMAIN, "train-0-cd", hold, namespace)
@@ -139,11 +156,17 @@ async def test_what_is_being_deleted_is_waited_for(clients: Users, served: Runni
 
     await eventually(is_seen)
     path = f"/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliques"
-    answer = await clients.answer("grove", "POST", path, {**clique(name="leader"), "apiVersion": "grove.io/v1alpha1"})
-    assert claims_of(answer.json()) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
+    answer = await clients.answer(
+        "grove", "POST", path, {**clique(name="leader"), "apiVersion": "grove.io/v1alpha1"}
+    )
+    assert claims_of(answer.json()) == [
+        {"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}
+    ]
     assert 'ComputeDomain \\"train-0-cd\\" is being deleted' in answer.headers["Warning"]
     former = (await clients.user.get(COMPUTE_DOMAIN, "train-0-cd", namespace))["metadata"]["uid"]
-    await clients.admin.patch(COMPUTE_DOMAIN, "train-0-cd", {"metadata": {"finalizers": None}}, namespace)
+    await clients.admin.patch(
+        COMPUTE_DOMAIN, "train-0-cd", {"metadata": {"finalizers": None}}, namespace
+    )
 
     async def uids() -> list[str]:
         items = (await clients.user.list(COMPUTE_DOMAIN, namespace)).items
@@ -180,7 +203,9 @@ async def test_nothing_is_made_for_a_clique_of_a_former_set_of_that_name(
 async def test_two_servers_make_each_domain_and_claim_once(
     clients: Users, api: ApiServer, served: Running, namespace: str, tmp_path: Path, owner: Object
 ) -> None:
-    """200 PodCliques of 50 replicas at once, half of them judged by one server and half by the other."""
+    """200 PodCliques of 50 replicas at once, half of them judged by one server and half by the
+    other.
+    """
     configuration = read_configuration(CONFIGURATION.format(port=free_port()), "test")
     async with unregistered(api, configuration, tmp_path) as other:
         await known(other, namespace, "train")
@@ -190,7 +215,11 @@ async def test_two_servers_make_each_domain_and_claim_once(
         before = await mutating(clients)
         try:
             await api.apply([split(before, client)])
-            cliques = [labelled(clique(replica, name), name) for replica in range(50) for name in ("a", "b", "c", "d")]
+            cliques = [
+                labelled(clique(replica, name), name)
+                for replica in range(50)
+                for name in ("a", "b", "c", "d")
+            ]
             made = await create_all(clients.operator, POD_CLIQUE, cliques, namespace)
         finally:
             await api.apply([before])
@@ -201,7 +230,9 @@ async def test_two_servers_make_each_domain_and_claim_once(
         for _ in range(4)
     ]
     for resource, end in ((COMPUTE_DOMAIN, "cd"), (RESOURCE_CLAIM, "mnnvl-claim")):
-        assert await names(clients.user, resource, namespace) == sorted(f"train-{n}-{end}" for n in range(50))
+        assert await names(clients.user, resource, namespace) == sorted(
+            f"train-{n}-{end}" for n in range(50)
+        )
 
 
 async def mutating(clients: Users) -> Object:
@@ -215,7 +246,12 @@ def split(configuration: Object, client: Object) -> Object:
     found: list[Object] = []
     for one in configuration["webhooks"]:
         if "podclique" in one["name"]:
-            other = {**one, "name": f"other.{one['name']}", "clientConfig": client, "objectSelector": SECOND}
+            other = {
+                **one,
+                "name": f"other.{one['name']}",
+                "clientConfig": client,
+                "objectSelector": SECOND,
+            }
             found.append(other)
             one = {**one, "objectSelector": FIRST}
         found.append(one)

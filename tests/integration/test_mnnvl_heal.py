@@ -1,5 +1,5 @@
-"""MNNVL resources that heal: what stored PodCliques use is made again, what nobody asks for is taken away, and nothing
-is in the way of Grove's operator meanwhile.
+"""MNNVL resources that heal: what stored PodCliques use is made again, what nobody asks for is
+taken away, and nothing is in the way of Grove's operator meanwhile.
 
 Grove's operator, the scheduler and the controllers of claims and pods are played by the tests.
 """
@@ -47,11 +47,15 @@ class Cluster:
     """Grove's operator, pods and their claims in one namespace, for the PodCliqueSet `train`."""
 
     def __init__(self, clients: Users, served: Running, namespace: str) -> None:
-        self.clients, self.served, self.namespace = clients, served, namespace
+        self.clients = clients
+        self.served = served
+        self.namespace = namespace
 
     async def create_set(self, **annotations: str) -> Object:
         pcs = builders.pod_clique_set("train")
-        pcs["metadata"]["annotations"] = {f"grove.io/mnnvl-{key}": value for key, value in annotations.items()}
+        pcs["metadata"]["annotations"] = {
+            f"grove.io/mnnvl-{key}": value for key, value in annotations.items()
+        }
         stored = await self.clients.user.create(POD_CLIQUE_SET, pcs, self.namespace)
         uid = stored["metadata"]["uid"]
 
@@ -62,7 +66,9 @@ class Cluster:
         await eventually(is_known)
         return stored
 
-    async def clique(self, name: str, replica: int = 0, *, annotated: bool = True, scope: str = "replica") -> Object:
+    async def clique(
+        self, name: str, replica: int = 0, *, annotated: bool = True, scope: str = "replica"
+    ) -> Object:
         labels = builders.labels("train", replica, f"train-{replica}", grove=True)
         obj = builders.pod_clique(f"train-{replica}-{name}", labels, scope=scope)
         if not annotated:
@@ -90,11 +96,17 @@ class Cluster:
             "containers": [{"name": "main", "image": "registry.example/main:1"}],
             "resourceClaims": [{"name": "mnnvl", "resourceClaimName": claim}],
         }
-        pod = await self.clients.admin.create(POD, {"metadata": {"name": name}, "spec": spec}, self.namespace)
-        await self.clients.admin.patch(RESOURCE_CLAIM, claim, {"metadata": {"finalizers": [PROTECTED]}}, self.namespace)
+        pod = await self.clients.admin.create(
+            POD, {"metadata": {"name": name}, "spec": spec}, self.namespace
+        )
+        await self.clients.admin.patch(
+            RESOURCE_CLAIM, claim, {"metadata": {"finalizers": [PROTECTED]}}, self.namespace
+        )
         user = {"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}
         status = {"status": {"allocation": {}, "reservedFor": [user]}}
-        await self.clients.admin.patch(RESOURCE_CLAIM, claim, status, self.namespace, subresource="status")
+        await self.clients.admin.patch(
+            RESOURCE_CLAIM, claim, status, self.namespace, subresource="status"
+        )
         return name
 
     async def end_pod(self, name: str, claim: str) -> None:
@@ -102,12 +114,20 @@ class Cluster:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{name}?gracePeriodSeconds=0"
         await self.clients.answer("admin", "DELETE", path)
         status: Object = {"status": {"reservedFor": None, "allocation": None}}
-        await self.clients.admin.patch(RESOURCE_CLAIM, claim, status, self.namespace, subresource="status")
-        await self.clients.admin.patch(RESOURCE_CLAIM, claim, {"metadata": {"finalizers": None}}, self.namespace)
+        await self.clients.admin.patch(
+            RESOURCE_CLAIM, claim, status, self.namespace, subresource="status"
+        )
+        await self.clients.admin.patch(
+            RESOURCE_CLAIM, claim, {"metadata": {"finalizers": None}}, self.namespace
+        )
 
     async def uids(self) -> dict[str, str]:
         """The ComputeDomains and claims that are not being deleted, with their uids."""
-        items = [item for kind in KINDS for item in (await self.clients.operator.list(kind, self.namespace)).items]
+        items = [
+            item
+            for kind in KINDS
+            for item in (await self.clients.operator.list(kind, self.namespace)).items
+        ]
         return {
             item["metadata"]["name"]: item["metadata"]["uid"]
             for item in items
@@ -115,8 +135,15 @@ class Cluster:
         }
 
     async def owners(self) -> dict[str, str]:
-        items = [item for kind in KINDS for item in (await self.clients.operator.list(kind, self.namespace)).items]
-        return {item["metadata"]["name"]: item["metadata"]["ownerReferences"][0]["uid"] for item in items}
+        items = [
+            item
+            for kind in KINDS
+            for item in (await self.clients.operator.list(kind, self.namespace)).items
+        ]
+        return {
+            item["metadata"]["name"]: item["metadata"]["ownerReferences"][0]["uid"]
+            for item in items
+        }
 
     async def until_owned(self, uid: str, *bases: str) -> None:
         expected = {name: uid for base in bases for name in both(base)}
@@ -146,11 +173,17 @@ async def cluster(clients: Users, served: Running, namespace: str) -> Cluster:
 @pytest.fixture
 def _collector(api: ApiServer) -> None:
     if not api.collects_garbage:
-        pytest.skip("needs a garbage collector: no kube-controller-manager beside the API server's binaries")
+        pytest.skip(
+            "needs a garbage collector: no kube-controller-manager beside the API server's binaries"
+        )
 
 
-async def test_the_deadlock_claims_that_running_pods_reserve_are_being_deleted(cluster: Cluster) -> None:
-    """Grove's operator goes on: its updates are answered, other replicas come, and the claim is there again at last."""
+async def test_the_deadlock_claims_that_running_pods_reserve_are_being_deleted(
+    cluster: Cluster,
+) -> None:
+    """Grove's operator goes on: its updates are answered, other replicas come, and the claim is
+    there again at last.
+    """
     await cluster.create_set()
     await cluster.clique("worker")
     gang = (await cluster.gang())["metadata"]["uid"]
@@ -174,7 +207,9 @@ async def test_the_deadlock_claims_that_running_pods_reserve_are_being_deleted(c
     expected = {*both("train-0"), *both("train-1")}
     after = await eventually(cluster.uids, lambda uids: set(uids) == expected)
     assert {after[name] for name in both("train-0")}.isdisjoint(before.values())
-    owners = await eventually(cluster.owners, lambda owners: {owners[name] for name in both("train-0")} == {gang})
+    owners = await eventually(
+        cluster.owners, lambda owners: {owners[name] for name in both("train-0")} == {gang}
+    )
     assert len(owners) == 4
     await cluster.until_event("MnnvlResourcesRestored")
 
@@ -187,7 +222,9 @@ async def test_the_leak_a_set_is_scaled_from_one_to_three_and_back(cluster: Clus
     gang = (await cluster.gang())["metadata"]["uid"]
     pod = await cluster.pod_holding("train-2-mnnvl-claim")
     for replica in (1, 2):
-        await cluster.clients.operator.delete(POD_CLIQUE, f"train-{replica}-worker", cluster.namespace)
+        await cluster.clients.operator.delete(
+            POD_CLIQUE, f"train-{replica}-worker", cluster.namespace
+        )
     expected = {*both("train-0"), *both("train-2")}
     held = await eventually(cluster.uids, lambda uids: set(uids) == expected)
     await cluster.until_event("MnnvlResourcesCollected")
@@ -204,24 +241,42 @@ async def test_the_leak_the_scope_is_changed(cluster: Cluster) -> None:
     await cluster.until_owned(gang, "train-0")
     pod = await cluster.pod_holding("train-0-mnnvl-claim")
     changed = await cluster.reset("train-0-worker", scope="clique")
-    assert claims_of(changed) == [{"name": "mnnvl", "resourceClaimName": "train-0-worker-mnnvl-claim"}]
+    assert claims_of(changed) == [
+        {"name": "mnnvl", "resourceClaimName": "train-0-worker-mnnvl-claim"}
+    ]
     await cluster.until_owned(gang, "train-0", "train-0-worker")
     await cluster.end_pod(pod, "train-0-mnnvl-claim")
     await cluster.until_owned(gang, "train-0-worker")
 
 
-async def test_a_changed_scope_is_in_nobodys_way_until_the_operator_writes_the_spec(cluster: Cluster) -> None:
+async def test_a_changed_scope_is_in_nobodys_way_until_the_operator_writes_the_spec(
+    cluster: Cluster,
+) -> None:
     await cluster.create_set()
     await cluster.clique("worker")
-    patch = {"metadata": {"annotations": {"grove.io/mnnvl-scope": "clique"}, "finalizers": ["example.com/hold"]}}
-    stored = await cluster.clients.user.patch(POD_CLIQUE, "train-0-worker", patch, cluster.namespace)
+    patch = {
+        "metadata": {
+            "annotations": {"grove.io/mnnvl-scope": "clique"},
+            "finalizers": ["example.com/hold"],
+        }
+    }
+    stored = await cluster.clients.user.patch(
+        POD_CLIQUE, "train-0-worker", patch, cluster.namespace
+    )
     assert claims_of(stored) == SHARED
     free = {"metadata": {"finalizers": None}}
-    assert claims_of(await cluster.clients.user.patch(POD_CLIQUE, "train-0-worker", free, cluster.namespace)) == SHARED
+    assert (
+        claims_of(
+            await cluster.clients.user.patch(POD_CLIQUE, "train-0-worker", free, cluster.namespace)
+        )
+        == SHARED
+    )
 
 
 @pytest.mark.parametrize("deleted", [*KINDS, None], ids=["ComputeDomain", "ResourceClaim", "both"])
-async def test_what_is_deleted_by_hand_is_made_again(cluster: Cluster, deleted: Resource | None) -> None:
+async def test_what_is_deleted_by_hand_is_made_again(
+    cluster: Cluster, deleted: Resource | None
+) -> None:
     await cluster.create_set()
     await cluster.clique("worker")
     gang = (await cluster.gang())["metadata"]["uid"]
@@ -257,7 +312,9 @@ async def test_a_set_that_is_made_anew_has_its_own_resources(cluster: Cluster) -
     await cluster.clique("worker")
     await cluster.clients.user.delete(POD_CLIQUE_SET, "train", cluster.namespace)
     await cluster.clients.operator.delete(POD_CLIQUE, "train-0-worker", cluster.namespace)
-    await eventually(lambda: is_gone(cluster.clients.operator, POD_CLIQUE_SET, "train", cluster.namespace))
+    await eventually(
+        lambda: is_gone(cluster.clients.operator, POD_CLIQUE_SET, "train", cluster.namespace)
+    )
     pcs = (await cluster.create_set())["metadata"]["uid"]
     assert claims_of(await cluster.clique("worker")) == SHARED
     await cluster.until_owned(pcs, "train-0")
@@ -306,7 +363,9 @@ async def test_the_form_of_claim_follows_the_device_classes(cluster: Cluster) ->
                 await cluster.clients.admin.get(DEVICE_CLASS, name)
             except NotFound:
                 if name in expected:
-                    await cluster.clients.admin.create(DEVICE_CLASS, {"metadata": {"name": name}, "spec": {}})
+                    await cluster.clients.admin.create(
+                        DEVICE_CLASS, {"metadata": {"name": name}, "spec": {}}
+                    )
                 continue
             if name not in expected:
                 await cluster.clients.admin.delete(DEVICE_CLASS, name)

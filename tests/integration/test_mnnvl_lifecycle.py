@@ -1,6 +1,8 @@
-"""The design's MNNVL life cycle with our server, its reconcilers and a garbage collector: create, adopt, scale, delete.
+"""The design's MNNVL life cycle with our server, its reconcilers and a garbage collector: create,
+adopt, scale, delete.
 
-Grove's operator is played by the test: it creates PodCliques and PodGangs, and deletes them when a set is scaled down.
+Grove's operator is played by the test: it creates PodCliques and PodGangs, and deletes them when a
+set is scaled down.
 """
 
 import pytest
@@ -22,19 +24,26 @@ KINDS = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 @pytest.fixture(autouse=True)
 def _collector(api: ApiServer) -> None:
     if not api.collects_garbage:
-        pytest.skip("needs a garbage collector: no kube-controller-manager beside the API server's binaries")
+        pytest.skip(
+            "needs a garbage collector: no kube-controller-manager beside the API server's binaries"
+        )
 
 
 class Grove:
     """The operator's part, for the PodCliqueSet `train` in one namespace."""
 
     def __init__(self, clients: Users, namespace: str) -> None:
-        self._clients, self._namespace = clients, namespace
+        self._clients = clients
+        self._namespace = namespace
 
-    async def clique(self, name: str, gang: str, scope: str, group: str | None = None, index: int = 0) -> None:
+    async def clique(
+        self, name: str, gang: str, scope: str, group: str | None = None, index: int = 0
+    ) -> None:
         replica = int(gang.split("-")[1])
         labels = builders.labels("train", replica, gang, group, index, grove=True)
-        await self._clients.operator.create(POD_CLIQUE, builders.pod_clique(name, labels, scope=scope), self._namespace)
+        await self._clients.operator.create(
+            POD_CLIQUE, builders.pod_clique(name, labels, scope=scope), self._namespace
+        )
 
     async def gang(self, name: str, *podgroups: str) -> Object:
         gang = builders.pod_gang(name, builders.gang_labels("train"), *podgroups)
@@ -56,7 +65,9 @@ class Grove:
 
     async def adopted(self, gang: str) -> str | None:
         stored = await self._clients.operator.get(POD_GANG, gang, self._namespace)
-        value: str | None = stored["metadata"].get("annotations", {}).get("grove.io/mnnvl-resources-adopted")
+        value: str | None = (
+            stored["metadata"].get("annotations", {}).get("grove.io/mnnvl-resources-adopted")
+        )
         return value
 
     async def until_owners(self, wanted: dict[str, str]) -> None:
@@ -87,7 +98,8 @@ async def test_replica_scope_from_creation_to_deletion(
     clients: Users, grove: Grove, namespace: str, first: str
 ) -> None:
     async def replica(number: int) -> None:
-        gang, cliques = f"train-{number}", [f"train-{number}-worker", f"train-{number}-leader"]
+        gang = f"train-{number}"
+        cliques = [f"train-{number}-worker", f"train-{number}-leader"]
         if first == "gang":
             await grove.gang(gang, *cliques)
         for name in cliques:
@@ -99,7 +111,9 @@ async def test_replica_scope_from_creation_to_deletion(
     await replica(0)
     await grove.until_owners(both("train-0", "PodGang train-0"))
     await replica(1)
-    await grove.until_owners(both("train-0", "PodGang train-0") | both("train-1", "PodGang train-1"))
+    await grove.until_owners(
+        both("train-0", "PodGang train-0") | both("train-1", "PodGang train-1")
+    )
     for number, left in ((1, both("train-0", "PodGang train-0")), (0, {})):
         cliques = [("clique", f"train-{number}-{name}") for name in ("worker", "leader")]
         await grove.delete(*cliques, ("gang", f"train-{number}"))
@@ -113,19 +127,27 @@ async def test_clique_scope_has_a_domain_for_each_clique(grove: Grove) -> None:
     await grove.until_adopted("train-0")
     owned = "PodGang train-0"
     await grove.until_owners(both("train-0-worker", owned) | both("train-0-leader", owned))
-    await grove.delete(("clique", "train-0-worker"), ("clique", "train-0-leader"), ("gang", "train-0"))
+    await grove.delete(
+        ("clique", "train-0-worker"), ("clique", "train-0-leader"), ("gang", "train-0")
+    )
     await grove.until_owners({})
 
 
 async def test_base_and_scaled_podgangs_of_a_scaling_group_own_just_their_own(grove: Grove) -> None:
-    """minAvailable 1: replica 0 of the group is in the base PodGang, 1 and 2 have one of their own, counted from 0."""
+    """minAvailable 1: replica 0 of the group is in the base PodGang, 1 and 2 have one of their own,
+    counted from 0.
+    """
     gangs = {0: "train-0", 1: "train-0-pool-0", 2: "train-0-pool-1"}
     for index, gang in gangs.items():
-        await grove.clique(f"train-0-pool-{index}-leader", gang, "scalingGroupReplica", "pool", index)
+        await grove.clique(
+            f"train-0-pool-{index}-leader", gang, "scalingGroupReplica", "pool", index
+        )
     await grove.gang("train-0", "train-0-pool-0-leader")
     for index in (1, 2):
         await grove.gang(gangs[index], f"train-0-pool-{index}-leader")
-    wanted = {index: both(f"train-0-pool-{index}", f"PodGang {gang}") for index, gang in gangs.items()}
+    wanted = {
+        index: both(f"train-0-pool-{index}", f"PodGang {gang}") for index, gang in gangs.items()
+    }
     await grove.until_owners(wanted[0] | wanted[1] | wanted[2])
     for gang in gangs.values():
         await grove.until_adopted(gang)
@@ -153,7 +175,9 @@ async def test_a_podgang_made_anew_takes_over_from_its_former_self(
     uid = again["metadata"]["uid"]
 
     async def settled() -> bool:
-        """Adopted by the new one, or collected with the old one: never left to an owner that is gone."""
+        """Adopted by the new one, or collected with the old one: never left to an owner that is
+        gone.
+        """
         for kind in KINDS:
             for item in (await clients.operator.list(kind, namespace)).items:
                 if item["metadata"]["ownerReferences"][0]["uid"] != uid:
@@ -164,12 +188,25 @@ async def test_a_podgang_made_anew_takes_over_from_its_former_self(
     assert domain["metadata"]["ownerReferences"][0]["uid"] != uid
 
 
-async def test_what_is_not_ours_is_never_taken(clients: Users, grove: Grove, namespace: str) -> None:
+async def test_what_is_not_ours_is_never_taken(
+    clients: Users, grove: Grove, namespace: str
+) -> None:
     other = await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("other"), namespace)
-    pod = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": other["metadata"]["uid"], "controller": True}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "p",
+        "uid": other["metadata"]["uid"],
+        "controller": True,
+    }
     labels = {**builders.labels("train", 0, "train-0"), "grove.io/mnnvl-managed": "true"}
     claim = {
-        "metadata": {"name": "generated-for-a-pod", "labels": labels, "ownerReferences": [pod], "finalizers": ["a/b"]},
+        "metadata": {
+            "name": "generated-for-a-pod",
+            "labels": labels,
+            "ownerReferences": [pod],
+            "finalizers": ["a/b"],
+        },
         "spec": {},
     }
     await clients.user.create(RESOURCE_CLAIM, claim, namespace)

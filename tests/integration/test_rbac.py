@@ -1,6 +1,8 @@
-"""Every rule of our RBAC is there for a call: the server's whole work, played once, uses all of them.
+"""Every rule of our RBAC is there for a call: the server's whole work, played once, uses all of
+them.
 
-That no call lacks a rule is what the rest of the suite shows: it runs under these rules on both API servers.
+That no call lacks a rule is what the rest of the suite shows: it runs under these rules on both API
+servers.
 """
 
 import contextlib
@@ -52,7 +54,13 @@ WITHOUT_A_CALL_HERE: dict[Right, str] = {
 WITHOUT_A_CALL_HERE |= {
     (verb, "grove.io", "clustertopologybindings"): "this cluster serves no bindings; others do"
     for verb in ("get", "list", "watch", "create", "patch")
-} | {("patch", "grove.io", "clustertopologybindings/status"): "this cluster serves no bindings; others do"}
+} | {
+    (
+        "patch",
+        "grove.io",
+        "clustertopologybindings/status",
+    ): "this cluster serves no bindings; others do"
+}
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +78,19 @@ Start = Callable[[str], contextlib.AbstractAsyncContextManager[Running]]
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def start(api: ApiServer, clients: Users, configuration: Configuration, tmp_path: Path) -> Start:
+async def start(
+    api: ApiServer, clients: Users, configuration: Configuration, tmp_path: Path
+) -> Start:
     """Starts our server as it is installed, with the `clusterTopology` given."""
 
     async def is_trusted() -> bool:
-        found = [await clients.admin.get(one, "grove-admission") for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)]
-        return all(webhook["clientConfig"].get("caBundle") for one in found for webhook in one["webhooks"])
+        found = [
+            await clients.admin.get(one, "grove-admission")
+            for one in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        ]
+        return all(
+            webhook["clientConfig"].get("caBundle") for one in found for webhook in one["webhooks"]
+        )
 
     @contextlib.asynccontextmanager
     async def start(topology: str) -> AsyncIterator[Running]:
@@ -104,7 +119,9 @@ def rights() -> Iterator[Right]:
 async def test_every_right_is_used_by_a_call_or_has_a_reason(
     api: ApiServer, clients: Users, start: Start, namespace: str
 ) -> None:
-    play, zone, rack = Play(clients, namespace), "{domain: zone, key: a.b/zone}", "{domain: rack, key: a.b/rack}"
+    play = Play(clients, namespace)
+    zone = "{domain: zone, key: a.b/zone}"
+    rack = "{domain: rack, key: a.b/rack}"
     async with start(f"{{enabled: true, levels: [{zone}]}}"):
         await play.until_kai("a.b/zone")
     async with start(f"{{enabled: true, levels: [{zone}, {rack}]}}"):
@@ -126,12 +143,16 @@ class Play:
     """What users and Grove's operator do in one namespace, and what comes of it."""
 
     def __init__(self, clients: Users, namespace: str) -> None:
-        self.admin, self.grove, self.namespace = clients.admin, clients.operator, namespace
+        self.admin = clients.admin
+        self.grove = clients.operator
+        self.namespace = namespace
 
     async def until_kai(self, *keys: str) -> None:
         async def levels() -> tuple[str, ...]:
             page = await self.admin.list(KAI_TOPOLOGY)
-            return tuple(level["nodeLabel"] for item in page.items for level in item["spec"]["levels"])
+            return tuple(
+                level["nodeLabel"] for item in page.items for level in item["spec"]["levels"]
+            )
 
         await eventually(levels, lambda found: found == keys)
 
@@ -140,13 +161,21 @@ class Play:
 
         async def told() -> list[int]:
             events = (await self.admin.list(EVENT)).items
-            return [one.get("series", {}).get("count", 1) for one in events if one["reason"] == "KAITopologyReset"]
+            return [
+                one.get("series", {}).get("count", 1)
+                for one in events
+                if one["reason"] == "KAITopologyReset"
+            ]
 
         await eventually(told, lambda found: found == [times])
 
     async def gang_with_mnnvl(self, served: Running) -> None:
-        """A PodCliqueSet with a constraint, a PodClique of it (first tried), and its PodGang, until all is written."""
-        await self.admin.create(POD_CLIQUE_SET, builders.pod_clique_set("train", domain="zone"), self.namespace)
+        """A PodCliqueSet with a constraint, a PodClique of it (first tried), and its PodGang, until
+        all is written.
+        """
+        await self.admin.create(
+            POD_CLIQUE_SET, builders.pod_clique_set("train", domain="zone"), self.namespace
+        )
 
         async def is_known() -> bool:
             return served.cluster.stores[SETS].get(self.namespace, "train") is not None
@@ -156,9 +185,12 @@ class Play:
         clique = builders.pod_clique("train-0-worker", labels)
         await self.grove.create(POD_CLIQUE, clique, self.namespace, dry_run=True)
         await self.grove.create(POD_CLIQUE, clique, self.namespace)
-        await self.grove.create(POD_GANG, builders.pod_gang("train-0", labels, "train-0-worker"), self.namespace)
+        await self.grove.create(
+            POD_GANG, builders.pod_gang("train-0", labels, "train-0-worker"), self.namespace
+        )
         await eventually(
-            lambda: self.held(POD_GANG, "train-0", "metadata", "annotations", ADOPTED), lambda found: found == "true"
+            lambda: self.held(POD_GANG, "train-0", "metadata", "annotations", ADOPTED),
+            lambda found: found == "true",
         )
         await eventually(lambda: self.held(POD_CLIQUE_SET, "train", "status", "conditions"))
         leaked = builders.pod_clique("train-1-worker", builders.labels("train", 1, "train-1"))
@@ -167,15 +199,25 @@ class Play:
         await eventually(lambda: is_gone(self.admin, COMPUTE_DOMAIN, "train-1-cd", self.namespace))
 
     async def workload(self) -> None:
-        """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another preemptibility; then
-        no Pod any more."""
+        """A Workload's Pod, which the PodClique owns, until it is told its PodGroup; then another
+        preemptibility; then no Pod any more.
+        """
         clique = await self.admin.get(POD_CLIQUE, "train-0-worker", self.namespace)
-        owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "train-0-worker", "controller": True}
+        owner = {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodClique",
+            "name": "train-0-worker",
+            "controller": True,
+        }
         metadata = {"name": "p", "ownerReferences": [{**owner, "uid": clique["metadata"]["uid"]}]}
         policy = {"name": "workers", "schedulingPolicy": {"basic": {}}}
         reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "workers"}}
         group = {"podGroupTemplateRef": reference, "schedulingPolicy": {"basic": {}}}
-        spec = {"schedulerName": "kai-scheduler", "schedulingGroup": {"podGroupName": "w-workers"}, "containers": []}
+        spec = {
+            "schedulerName": "kai-scheduler",
+            "schedulingGroup": {"podGroupName": "w-workers"},
+            "containers": [],
+        }
         for resource, name, obj in (
             (WORKLOAD, "w", {"spec": {"podGroupTemplates": [policy]}}),
             (K8S_POD_GROUP, "w-workers", {"spec": group}),

@@ -1,5 +1,7 @@
-"""The design's test plan for topology (Controller Reconciliation, Drift Detection, Status Updates, Enable/Disable,
-Updating Levels), with a server that is started, and restarted with another configuration, beside an API server."""
+"""The design's test plan for topology (Controller Reconciliation, Drift Detection, Status Updates,
+Enable/Disable, Updating Levels), with a server that is started, and restarted with another
+configuration, beside an API server.
+"""
 
 import asyncio
 import contextlib
@@ -27,7 +29,10 @@ from tests.integration.system import PATIENCE, Users, eventually, is_gone
 
 ROOT = Path(__file__).parents[2]
 NAME = "grove-topology"
-ZONE, RACK, HOST, NUMA = "example.com/zone", "example.com/rack", "kubernetes.io/hostname", "example.com/numa"
+ZONE = "example.com/zone"
+RACK = "example.com/rack"
+HOST = "kubernetes.io/hostname"
+NUMA = "example.com/numa"
 LEVELS = {"host": HOST, "zone": ZONE, "rack": RACK}
 
 Start = Callable[[dict[str, str] | None], contextlib.AbstractAsyncContextManager[Running]]
@@ -44,7 +49,9 @@ async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator
 
     @contextlib.asynccontextmanager
     async def start(levels: dict[str, str] | None) -> AsyncIterator[Running]:
-        listed = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in (levels or {}).items())
+        listed = ", ".join(
+            f"{{domain: {domain}, key: {key}}}" for domain, key in (levels or {}).items()
+        )
         text = f"""
             apiVersion: config.grove.io/v1alpha1
             kind: OperatorConfiguration
@@ -86,7 +93,9 @@ async def kai_keys(clients: Users) -> list[str] | None:
 
 
 async def until_kai(clients: Users, *keys: str) -> None:
-    assert await eventually(lambda: kai_keys(clients), lambda found: found == list(keys)) == list(keys)
+    assert await eventually(lambda: kai_keys(clients), lambda found: found == list(keys)) == list(
+        keys
+    )
 
 
 def writes(served: Running) -> dict[tuple[str, str], int]:
@@ -103,14 +112,18 @@ def writes(served: Running) -> dict[tuple[str, str], int]:
 # KAI Topology CR Generation.
 
 
-async def test_kai_topology_is_created_on_cluster_topology_creation(clients: Users, start: Start) -> None:
+async def test_kai_topology_is_created_on_cluster_topology_creation(
+    clients: Users, start: Start
+) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
         stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
         assert [level["domain"] for level in stored["spec"]["levels"]] == ["zone", "rack", "host"]
 
 
-async def test_kai_topology_is_updated_on_cluster_topology_spec_change(clients: Users, start: Start) -> None:
+async def test_kai_topology_is_updated_on_cluster_topology_spec_change(
+    clients: Users, start: Start
+) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
     async with start({"zone": ZONE, "host": HOST}):
@@ -122,7 +135,9 @@ async def test_kai_topology_is_owned_by_the_cluster_topology(clients: Users, sta
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
         owner = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
-        (reference,) = (await clients.operator.get(KAI_TOPOLOGY, NAME))["metadata"]["ownerReferences"]
+        (reference,) = (await clients.operator.get(KAI_TOPOLOGY, NAME))["metadata"][
+            "ownerReferences"
+        ]
     assert reference == {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "ClusterTopology",
@@ -136,7 +151,9 @@ async def test_kai_topology_is_owned_by_the_cluster_topology(clients: Users, sta
 # Status Updates.
 
 
-async def test_status_is_topology_ready_with_the_observed_generation_on_success(clients: Users, start: Start) -> None:
+async def test_status_is_topology_ready_with_the_observed_generation_on_success(
+    clients: Users, start: Start
+) -> None:
     async with start(LEVELS):
         condition = await until_ready(clients, "True")
         stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
@@ -146,7 +163,9 @@ async def test_status_is_topology_ready_with_the_observed_generation_on_success(
     assert "lastErrors" not in stored["status"]
 
 
-async def test_status_is_failed_with_last_errors_when_kai_cannot_have_the_levels(clients: Users, start: Start) -> None:
+async def test_status_is_failed_with_last_errors_when_kai_cannot_have_the_levels(
+    clients: Users, start: Start
+) -> None:
     async with start({"host": HOST, "numa": NUMA}):
         condition = await until_ready(clients, "False")
         stored = await clients.operator.get(CLUSTER_TOPOLOGY, NAME)
@@ -159,7 +178,9 @@ async def test_status_is_failed_with_last_errors_when_kai_cannot_have_the_levels
         assert "lastErrors" not in (await clients.operator.get(CLUSTER_TOPOLOGY, NAME))["status"]
 
 
-async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(clients: Users, start: Start) -> None:
+async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(
+    clients: Users, start: Start
+) -> None:
     foreign = {"metadata": {"name": NAME}, "spec": {"levels": [{"nodeLabel": "theirs"}]}}
     await clients.admin.create(KAI_TOPOLOGY, foreign)
     async with start(LEVELS):
@@ -171,18 +192,25 @@ async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(clients: U
         await until_ready(clients, "True")
 
 
-async def test_a_transition_is_timed_only_where_the_status_changes(clients: Users, start: Start) -> None:
+async def test_a_transition_is_timed_only_where_the_status_changes(
+    clients: Users, start: Start
+) -> None:
     async with start(LEVELS):
         before = await until_ready(clients, "True")
     async with start({"zone": ZONE}):
-        after = await eventually(lambda: ready(clients), lambda found: found.get("observedGeneration") == 2)
+        after = await eventually(
+            lambda: ready(clients), lambda found: found.get("observedGeneration") == 2
+        )
     assert after["lastTransitionTime"] == before["lastTransitionTime"]
 
 
 async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_sync_goes_on(
     clients: Users, api: ApiServer, start: Start
 ) -> None:
-    async with reinstalled(clients, api, "clustertopologies.grove.io", without_status), start(LEVELS) as served:
+    async with (
+        reinstalled(clients, api, "clustertopologies.grove.io", without_status),
+        start(LEVELS) as served,
+    ):
         await until_kai(clients, ZONE, RACK, HOST)
         assert await eventually(lambda: gauge(served, "statuses_lost_total"))
         await clients.admin.delete(KAI_TOPOLOGY, NAME)
@@ -194,7 +222,9 @@ async def test_a_crd_without_status_is_said_in_an_event_and_a_metric_and_the_syn
             return [one["note"] for one in page.items if one["regarding"].get("uid") == uid]
 
         (note,) = {note for note in await eventually(notes) if "status" in note}
-        assert note.startswith(f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds")
+        assert note.startswith(
+            f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds"
+        )
 
 
 async def gauge(served: Running, name: str) -> float:
@@ -224,8 +254,13 @@ async def reinstall(clients: Users, api: ApiServer, name: str, crd: Object) -> N
 
 def without_status(crd: Object) -> Object:
     """As Grove's own CRD was at the design's time."""
-    versions = [{key: one[key] for key in one if key != "subresources"} for one in crd["spec"]["versions"]]
-    return {**{key: crd[key] for key in crd if key != "status"}, "spec": {**crd["spec"], "versions": versions}}
+    versions = [
+        {key: one[key] for key in one if key != "subresources"} for one in crd["spec"]["versions"]
+    ]
+    return {
+        **{key: crd[key] for key in crd if key != "status"},
+        "spec": {**crd["spec"], "versions": versions},
+    }
 
 
 # Drift Detection.
@@ -253,7 +288,9 @@ async def test_a_deleted_kai_topology_is_recreated(clients: Users, start: Start)
 
         async def is_another() -> bool:
             try:
-                return bool((await clients.admin.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"] != before)
+                return bool(
+                    (await clients.admin.get(KAI_TOPOLOGY, NAME))["metadata"]["uid"] != before
+                )
             except NotFound:
                 return False
 
@@ -267,7 +304,8 @@ async def test_a_deleted_kai_topology_is_recreated(clients: Users, start: Start)
 async def test_a_cluster_topology_that_cannot_be_made_ends_the_process_with_code_1(
     clients: Users, api: ApiServer, start: Start, tmp_path: Path
 ) -> None:
-    async with start(None) as served:  # our webhook is registered, and trusted with this certificate
+    # our webhook is registered, and trusted with this certificate
+    async with start(None) as served:
         assert await eventually(lambda: is_gone(clients.operator, CLUSTER_TOPOLOGY, NAME))
         port = served.listener.port
     configuration = tmp_path / "configuration.yaml"
@@ -279,7 +317,9 @@ async def test_a_cluster_topology_that_cannot_be_made_ends_the_process_with_code
         server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
     """)
     cluster = ("--kubeconfig", api.kubeconfig, "--context", "operator")
-    code, said = await ended("serve", "--config", configuration, "--certs", tmp_path / "webhook", *cluster)
+    code, said = await ended(
+        "serve", "--config", configuration, "--certs", tmp_path / "webhook", *cluster
+    )
     assert code == 1
     assert f'can\'t serve: ClusterTopology "{NAME}" could not be made: ' in said
     assert "is managed by the operator" in said
@@ -322,7 +362,9 @@ def required(spec: Object) -> dict[str, Any]:
 
 async def stored_gang(clients: Users, namespace: str) -> tuple[str | None, dict[str, Any]]:
     gang = await clients.operator.get(POD_GANG, "train-0", namespace)
-    return gang["metadata"].get("annotations", {}).get("grove.io/topology-name"), required(gang["spec"])
+    return gang["metadata"].get("annotations", {}).get("grove.io/topology-name"), required(
+        gang["spec"]
+    )
 
 
 async def satisfied(clients: Users, namespace: str) -> tuple[str, str, str] | None:
@@ -333,8 +375,12 @@ async def satisfied(clients: Users, namespace: str) -> tuple[str, str, str] | No
     return None
 
 
-async def until(look: Callable[[Users, str], Awaitable[Any]], clients: Users, namespace: str, wanted: Any) -> None:
-    assert await eventually(lambda: look(clients, namespace), lambda found: found == wanted) == wanted
+async def until(
+    look: Callable[[Users, str], Awaitable[Any]], clients: Users, namespace: str, wanted: Any
+) -> None:
+    assert (
+        await eventually(lambda: look(clients, namespace), lambda found: found == wanted) == wanted
+    )
 
 
 async def workload(clients: Users, served: Running, namespace: str, **domains: Any) -> None:
@@ -342,7 +388,9 @@ async def workload(clients: Users, served: Running, namespace: str, **domains: A
         return served.cluster.stores[TOPOLOGIES].get("", NAME) is not None
 
     await eventually(has_topology)
-    await clients.user.create(POD_CLIQUE_SET, builders.pod_clique_set("train", **domains), namespace)
+    await clients.user.create(
+        POD_CLIQUE_SET, builders.pod_clique_set("train", **domains), namespace
+    )
 
     async def is_known() -> bool:
         return served.cluster.stores[SETS].get(namespace, "train") is not None
@@ -389,9 +437,13 @@ async def test_disabling_removes_all_constraints_and_enabling_brings_them_back(
         await until(stored_gang, clients, namespace, (NAME, TRANSLATED))
 
 
-async def test_disabling_takes_the_kai_topology_along(clients: Users, api: ApiServer, start: Start) -> None:
+async def test_disabling_takes_the_kai_topology_along(
+    clients: Users, api: ApiServer, start: Start
+) -> None:
     if not api.collects_garbage:
-        pytest.skip("needs a garbage collector: no kube-controller-manager beside the API server's binaries")
+        pytest.skip(
+            "needs a garbage collector: no kube-controller-manager beside the API server's binaries"
+        )
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
     async with start(None):
@@ -412,7 +464,9 @@ async def test_a_removed_level_loses_its_required_constraints_and_the_status_say
             "Please remove packDomain or update ClusterTopology."
         )
         await until(satisfied, clients, namespace, ("False", "TopologyLevelNotFound", text))
-        scaled = await clients.user.patch(POD_CLIQUE_SET, "train", {"spec": {"replicas": 2}}, namespace)
+        scaled = await clients.user.patch(
+            POD_CLIQUE_SET, "train", {"spec": {"replicas": 2}}, namespace
+        )
         assert scaled["spec"]["replicas"] == 2
 
 
@@ -447,7 +501,9 @@ async def test_who_removes_a_level_is_warned_of_the_sets_that_it_hits(
         assert f"{namespace}/train" in warning
 
 
-async def test_constraints_that_stay_valid_are_not_written(clients: Users, start: Start, namespace: str) -> None:
+async def test_constraints_that_stay_valid_are_not_written(
+    clients: Users, start: Start, namespace: str
+) -> None:
     async with start(LEVELS) as served:
         await workload(clients, served, namespace, domain="zone")
         await until_ready(clients, "True")
@@ -471,7 +527,9 @@ async def until_idle(served: Running) -> None:
     await eventually(is_idle)
 
 
-async def test_a_restart_of_everything_writes_nothing(clients: Users, start: Start, namespace: str) -> None:
+async def test_a_restart_of_everything_writes_nothing(
+    clients: Users, start: Start, namespace: str
+) -> None:
     async with start(LEVELS) as served:
         await workload(clients, served, namespace, **DOMAINS)
         await until_ready(clients, "True")
@@ -481,12 +539,20 @@ async def test_a_restart_of_everything_writes_nothing(clients: Users, start: Sta
         assert writes(served) == {}
 
 
-async def test_other_conditions_of_a_podcliqueset_stay(clients: Users, start: Start, namespace: str) -> None:
+async def test_other_conditions_of_a_podcliqueset_stay(
+    clients: Users, start: Start, namespace: str
+) -> None:
     async with start(LEVELS) as served:
         await workload(clients, served, namespace, domain="rack")
         await eventually(lambda: satisfied(clients, namespace))
         stored = await clients.operator.get(POD_CLIQUE_SET, "train", namespace)
-        theirs = {"type": "Theirs", "status": "True", "reason": "Fine", "message": "", "lastTransitionTime": SINCE}
+        theirs = {
+            "type": "Theirs",
+            "status": "True",
+            "reason": "Fine",
+            "message": "",
+            "lastTransitionTime": SINCE,
+        }
         kept = {"status": {"conditions": [theirs, *stored["status"]["conditions"]]}}
         await clients.operator.patch(POD_CLIQUE_SET, "train", kept, namespace, subresource="status")
         free = {"spec": {"template": {"topologyConstraint": None}}}
@@ -499,7 +565,9 @@ async def test_other_conditions_of_a_podcliqueset_stay(clients: Users, start: St
 SINCE = "2026-01-01T00:00:00Z"
 
 
-async def test_kai_is_picked_up_when_its_crd_appears(clients: Users, api: ApiServer, start: Start) -> None:
+async def test_kai_is_picked_up_when_its_crd_appears(
+    clients: Users, api: ApiServer, start: Start
+) -> None:
     crd = await clients.admin.get(CRD, "topologies.kai.scheduler")
     await clients.admin.delete(CRD, "topologies.kai.scheduler")
     await eventually(lambda: is_gone(clients.admin, CRD, "topologies.kai.scheduler"))
@@ -514,7 +582,9 @@ async def test_kai_is_picked_up_when_its_crd_appears(clients: Users, api: ApiSer
         await api.apply([{**crd, "metadata": {"name": "topologies.kai.scheduler"}}])
 
 
-async def test_grove_is_picked_up_when_its_crds_appear(clients: Users, api: ApiServer, start: Start) -> None:
+async def test_grove_is_picked_up_when_its_crds_appear(
+    clients: Users, api: ApiServer, start: Start
+) -> None:
     crd = await clients.admin.get(CRD, "clustertopologies.grove.io")
     await clients.admin.delete(CRD, "clustertopologies.grove.io")
     await eventually(lambda: is_gone(clients.admin, CRD, "clustertopologies.grove.io"))
@@ -544,10 +614,15 @@ async def test_what_is_not_installed_is_said_in_readyz_and_metrics(
                 assert "[.] api/computedomains.resource.nvidia.com is not installed" in verbose
                 assert "[.] api/podgangs.scheduler.grove.io v1alpha1" in verbose
                 assert 'cache_served{resource="computedomains"} 0.0' in metrics
-                await api.apply([{**crd, "metadata": {"name": "computedomains.resource.nvidia.com"}}])
+                await api.apply(
+                    [{**crd, "metadata": {"name": "computedomains.resource.nvidia.com"}}]
+                )
 
                 async def is_picked_up() -> bool:
-                    return 'cache_served{resource="computedomains"} 1.0' in (await web.get("/metrics")).text
+                    return (
+                        'cache_served{resource="computedomains"} 1.0'
+                        in (await web.get("/metrics")).text
+                    )
 
                 assert await eventually(is_picked_up)
     finally:

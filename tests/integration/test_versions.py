@@ -35,11 +35,15 @@ def version(request: pytest.FixtureRequest) -> str:
 async def api(
     kind: str, version: str, configuration: Configuration, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ApiServer]:
-    folder, unserved = tmp_path_factory.mktemp("api"), OLDER[version]
+    folder = tmp_path_factory.mktemp("api")
+    unserved = OLDER[version]
     server: ApiServer
     if kind == "real":
         server = RealApiServer(
-            binaries=find_binaries(os.environ), state_dir=folder, unserved=unserved, rules=own_rules()
+            binaries=find_binaries(os.environ),
+            state_dir=folder,
+            unserved=unserved,
+            rules=own_rules(),
         )
     else:
         server = Sandbox(state_dir=folder, unserved=unserved, rules=own_rules())

@@ -17,7 +17,9 @@ from tests.integration.system import Users, eventually, is_gone, names
 
 pytestmark = pytest.mark.usefixtures("topology")
 
-HOST, RACK, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+RACK = "topology.kubernetes.io/rack"
+ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,9 @@ async def refusal(action: Any) -> tuple[int, str]:
 
 
 async def test_a_user_may_not_touch_the_managed_topology_but_may_have_one(clients: Users) -> None:
-    update = clients.user.patch(CLUSTER_TOPOLOGY, "grove-topology", {"metadata": {"labels": {"a": "b"}}})
+    update = clients.user.patch(
+        CLUSTER_TOPOLOGY, "grove-topology", {"metadata": {"labels": {"a": "b"}}}
+    )
     code, message = await refusal(update)
     assert code == 403
     assert 'ClusterTopology "grove-topology" is managed' in message
@@ -64,12 +68,16 @@ async def test_a_user_may_not_touch_the_managed_topology_but_may_have_one(client
 
 
 async def test_the_operator_may_write_the_managed_topology(clients: Users) -> None:
-    written = await clients.operator.patch(CLUSTER_TOPOLOGY, "grove-topology", {"metadata": {"labels": {"a": "b"}}})
+    written = await clients.operator.patch(
+        CLUSTER_TOPOLOGY, "grove-topology", {"metadata": {"labels": {"a": "b"}}}
+    )
     assert written["metadata"]["labels"] == {"a": "b"}
 
 
 async def test_a_bulk_delete_of_topologies_stops_at_the_managed_one(clients: Users) -> None:
-    await clients.user.create(CLUSTER_TOPOLOGY, builders.cluster_topology("another", rack="example.com/rack"))
+    await clients.user.create(
+        CLUSTER_TOPOLOGY, builders.cluster_topology("another", rack="example.com/rack")
+    )
     with pytest.raises(httpx.HTTPStatusError, match="403"):
         await clients.call("DELETE", "/apis/grove.io/v1alpha1/clustertopologies")
     assert not await is_gone(clients.user, CLUSTER_TOPOLOGY, "grove-topology")
@@ -99,10 +107,16 @@ async def test_a_valid_hierarchy_is_stored(clients: Users, namespace: str) -> No
             "spec.template.cliques[0].topologyConstraint.packDomain",
             id="a clique that is broader than its set",
         ),
-        pytest.param({"domain": "block"}, "spec.template.topologyConstraint.packDomain", id="a level that isn't there"),
+        pytest.param(
+            {"domain": "block"},
+            "spec.template.topologyConstraint.packDomain",
+            id="a level that isn't there",
+        ),
     ],
 )
-async def test_a_wrong_hierarchy_is_refused(clients: Users, namespace: str, domains: Any, told: str) -> None:
+async def test_a_wrong_hierarchy_is_refused(
+    clients: Users, namespace: str, domains: Any, told: str
+) -> None:
     obj = builders.pod_clique_set("wrong", **domains)
     code, message = await refusal(clients.user.create(POD_CLIQUE_SET, obj, namespace))
     assert code == 422
@@ -110,12 +124,17 @@ async def test_a_wrong_hierarchy_is_refused(clients: Users, namespace: str, doma
     assert await is_gone(clients.user, POD_CLIQUE_SET, "wrong", namespace)
 
 
-async def test_a_finalizer_can_be_removed_from_what_has_become_invalid(clients: Users, namespace: str) -> None:
+async def test_a_finalizer_can_be_removed_from_what_has_become_invalid(
+    clients: Users, namespace: str
+) -> None:
     obj = builders.pod_clique_set("held", domain="rack")
     obj["metadata"]["finalizers"] = ["grove.io/podcliqueset"]
     await clients.user.create(POD_CLIQUE_SET, obj, namespace)
     await clients.user.delete(POD_CLIQUE_SET, "held", namespace)
-    broken = {"metadata": {"finalizers": None}, "spec": {"template": {"topologyConstraint": {"packDomain": "block"}}}}
+    broken = {
+        "metadata": {"finalizers": None},
+        "spec": {"template": {"topologyConstraint": {"packDomain": "block"}}},
+    }
     await clients.user.patch(POD_CLIQUE_SET, "held", broken, namespace)
     assert await is_gone(clients.user, POD_CLIQUE_SET, "held", namespace)
 
@@ -123,8 +142,12 @@ async def test_a_finalizer_can_be_removed_from_what_has_become_invalid(clients: 
 # PodGroup.
 
 
-async def test_subgroups_are_validated_with_the_designs_messages(clients: Users, namespace: str) -> None:
-    obj = builders.pod_group("mixed", {"name": "DecodeWorkers"}, {"name": "leaders", "parent": "Workers"})
+async def test_subgroups_are_validated_with_the_designs_messages(
+    clients: Users, namespace: str
+) -> None:
+    obj = builders.pod_group(
+        "mixed", {"name": "DecodeWorkers"}, {"name": "leaders", "parent": "Workers"}
+    )
     code, message = await refusal(clients.user.create(POD_GROUP, obj, namespace))
     assert code == 422
     rule = "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
@@ -134,8 +157,12 @@ async def test_subgroups_are_validated_with_the_designs_messages(clients: Users,
 
 async def test_podgroups_are_deleted_in_bulk(clients: Users, namespace: str) -> None:
     for name in ("one", "two"):
-        await clients.user.create(POD_GROUP, builders.pod_group(name, {"name": "workers"}), namespace)
-    await clients.call("DELETE", f"/apis/scheduling.run.ai/v2alpha2/namespaces/{namespace}/podgroups")
+        await clients.user.create(
+            POD_GROUP, builders.pod_group(name, {"name": "workers"}), namespace
+        )
+    await clients.call(
+        "DELETE", f"/apis/scheduling.run.ai/v2alpha2/namespaces/{namespace}/podgroups"
+    )
     assert await names(clients.user, POD_GROUP, namespace) == []
 
 
@@ -154,7 +181,11 @@ async def test_a_podgang_is_stored_with_its_constraints(
     assert spec["topologyConstraint"] == packed(RACK)
     assert [one["topologyConstraint"] for one in spec["podgroups"]] == [packed(HOST), packed(None)]
     assert spec["topologyConstraintGroupConfigs"] == [
-        {"name": "train-0-pool-0", "podGroupNames": ["train-0-pool-0-leader"], "topologyConstraint": packed(RACK)}
+        {
+            "name": "train-0-pool-0",
+            "podGroupNames": ["train-0-pool-0-leader"],
+            "topologyConstraint": packed(RACK),
+        }
     ]
 
 
@@ -167,7 +198,11 @@ def packed(required: str | None) -> Object:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def node(clients: Users, served: Running) -> AsyncIterator[str]:
-    labels = {"topology__kubernetes__io_rack": "r12", "example__com_nvlink-domain": "nv-3", "example__com_other": "x"}
+    labels = {
+        "topology__kubernetes__io_rack": "r12",
+        "example__com_nvlink-domain": "nv-3",
+        "example__com_other": "x",
+    }
     await clients.admin.create(NODE, builders.node("gpu-node-1", **labels))
 
     async def is_seen() -> bool:
@@ -177,7 +212,9 @@ async def node(clients: Users, served: Running) -> AsyncIterator[str]:
     yield "gpu-node-1"
 
 
-async def test_a_bound_pod_carries_its_nodes_topology(clients: Users, namespace: str, node: str) -> None:
+async def test_a_bound_pod_carries_its_nodes_topology(
+    clients: Users, namespace: str, node: str
+) -> None:
     pod = {
         "metadata": {"name": "p", "labels": {"app": "x", RACK: "spoofed", ZONE: "spoofed"}},
         "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}]},
@@ -193,4 +230,6 @@ async def test_a_bound_pod_carries_its_nodes_topology(clients: Users, namespace:
     stored = await clients.user.get(POD, "p", namespace)
     assert stored["spec"]["nodeName"] == node
     expected = {"app": "x", RACK: "r12", "example.com/nvlink-domain": "nv-3", HOST: node}
-    assert {key: value for key, value in stored["metadata"]["labels"].items() if key != ZONE} == expected
+    assert {
+        key: value for key, value in stored["metadata"]["labels"].items() if key != ZONE
+    } == expected

@@ -1,7 +1,9 @@
-"""What every `Client` has to do. A test module subclasses `ClientContract` and gives the fixture `client`.
+"""What every `Client` has to do.
 
-The suite keeps to what a real API server answers too: it makes its own names, and asks of ClusterTopology (with a
-status subresource, cluster-scoped) and Secret (namespaced) only.
+A test module subclasses `ClientContract` and gives the fixture `client`.
+
+The suite keeps to what a real API server answers too: it makes its own names, and asks of
+ClusterTopology (with a status subresource, cluster-scoped) and Secret (namespaced) only.
 """
 
 import asyncio
@@ -100,7 +102,9 @@ class ClientContract:
         assert patched["data"] == {"a": "Yg=="}
         assert await client.get(SECRET, name, NAMESPACE) == stored
 
-    async def test_a_missing_object_is_not_found_but_the_resource_is_served(self, client: Client) -> None:
+    async def test_a_missing_object_is_not_found_but_the_resource_is_served(
+        self, client: Client
+    ) -> None:
         for call in (
             client.get(SECRET, "contract-absent", NAMESPACE),
             client.patch(SECRET, "contract-absent", {"data": {}}, NAMESPACE),
@@ -140,19 +144,28 @@ class ClientContract:
     @pytest.mark.parametrize(
         "operation",
         [
-            pytest.param({"op": "test", "path": "/metadata/labels/a", "value": "other"}, id="a failed test"),
+            pytest.param(
+                {"op": "test", "path": "/metadata/labels/a", "value": "other"}, id="a failed test"
+            ),
             pytest.param({"op": "remove", "path": "/data/absent"}, id="a path that doesn't exist"),
-            pytest.param({"op": "add", "path": "/absent/child", "value": "1"}, id="a parent that doesn't exist"),
+            pytest.param(
+                {"op": "add", "path": "/absent/child", "value": "1"},
+                id="a parent that doesn't exist",
+            ),
         ],
     )
-    async def test_a_json_patch_that_does_not_apply_changes_nothing(self, client: Client, operation: Object) -> None:
+    async def test_a_json_patch_that_does_not_apply_changes_nothing(
+        self, client: Client, operation: Object
+    ) -> None:
         name = unique("json-refused")
         stored = await client.create(SECRET, secret(name, {"a": "1"}, one="YQ=="), NAMESPACE)
         with pytest.raises(Forbidden):
             await client.patch(SECRET, name, [operation], NAMESPACE, kind="json")
         assert await client.get(SECRET, name, NAMESPACE) == stored
 
-    async def test_a_resource_version_in_a_merge_patch_is_a_precondition(self, client: Client) -> None:
+    async def test_a_resource_version_in_a_merge_patch_is_a_precondition(
+        self, client: Client
+    ) -> None:
         name = unique("precondition")
         first = await client.create(SECRET, secret(name), NAMESPACE)
         stamped = {"metadata": {"resourceVersion": version_of(first), "labels": {"by": "me"}}}
@@ -162,7 +175,9 @@ class ClientContract:
         assert not raised.value.already_exists
         assert version_of(second) != version_of(first)
 
-    async def test_a_resource_version_in_a_json_patch_is_a_precondition(self, client: Client) -> None:
+    async def test_a_resource_version_in_a_json_patch_is_a_precondition(
+        self, client: Client
+    ) -> None:
         name = unique("json-precondition")
         first = await client.create(SECRET, secret(name, {"by": "nobody"}), NAMESPACE)
         stamped = [
@@ -170,7 +185,10 @@ class ClientContract:
             {"op": "replace", "path": "/metadata/labels/by", "value": "me"},
         ]
         second = await client.patch(SECRET, name, stamped, NAMESPACE, kind="json")
-        assert (second["metadata"]["labels"], version_of(second) != version_of(first)) == ({"by": "me"}, True)
+        assert (second["metadata"]["labels"], version_of(second) != version_of(first)) == (
+            {"by": "me"},
+            True,
+        )
         stamped[1]["value"] = "me again"
         with pytest.raises(Conflict) as raised:
             await client.patch(SECRET, name, stamped, NAMESPACE, kind="json")
@@ -185,9 +203,14 @@ class ClientContract:
 
     async def test_status_and_the_rest_are_written_apart(self, client: Client) -> None:
         name = unique("status")
-        created = await client.create(CLUSTER_TOPOLOGY, {**topology(name, "zone"), "status": {"observedGeneration": 9}})
+        created = await client.create(
+            CLUSTER_TOPOLOGY, {**topology(name, "zone"), "status": {"observedGeneration": 9}}
+        )
         assert "status" not in created
-        both = {"spec": {"levels": topology(name, "changed")["spec"]["levels"]}, "status": {"observedGeneration": 1}}
+        both = {
+            "spec": {"levels": topology(name, "changed")["spec"]["levels"]},
+            "status": {"observedGeneration": 1},
+        }
         after_status = await client.patch(CLUSTER_TOPOLOGY, name, both, subresource="status")
         assert after_status["spec"] == created["spec"]
         assert after_status["status"] == {"observedGeneration": 1}
@@ -205,10 +228,13 @@ class ClientContract:
             await client.patch(SECRET, name, {"status": {}}, NAMESPACE, subresource="status")
 
     async def test_metadata_only_reads(self, client: Client) -> None:
-        name, group = unique("metadata"), unique("group")
+        name = unique("metadata")
+        group = unique("group")
         stored = await client.create(SECRET, secret(name, {"group": group}, a="YQ=="), NAMESPACE)
         one = await client.get(SECRET, name, NAMESPACE, metadata_only=True)
-        page = await client.list(SECRET, NAMESPACE, label_selector=f"group={group}", metadata_only=True)
+        page = await client.list(
+            SECRET, NAMESPACE, label_selector=f"group={group}", metadata_only=True
+        )
         for obj in [one, *page.items]:
             assert (obj["apiVersion"], obj["kind"]) == ("meta.k8s.io/v1", "PartialObjectMetadata")
             assert obj["metadata"] == stored["metadata"]
@@ -222,14 +248,21 @@ class ClientContract:
 
     async def test_pages_show_one_moment_and_all_of_it(self, client: Client) -> None:
         group = unique("group")
-        names = [(await client.create(SECRET, secret(unique("page"), {"group": group}), NAMESPACE)) for _ in range(5)]
+        names = [
+            (await client.create(SECRET, secret(unique("page"), {"group": group}), NAMESPACE))
+            for _ in range(5)
+        ]
         wanted = sorted(obj["metadata"]["name"] for obj in names)
         page = await client.list(SECRET, NAMESPACE, label_selector=f"group={group}", limit=2)
-        first_version, seen, sizes = page.resource_version, [*page.items], [len(page.items)]
+        first_version = page.resource_version
+        seen = [*page.items]
+        sizes = [len(page.items)]
         await client.create(SECRET, secret(unique("page-late"), {"group": group}), NAMESPACE)
         while page.continue_token:
             token = page.continue_token
-            page = await client.list(SECRET, NAMESPACE, label_selector=f"group={group}", limit=2, continue_token=token)
+            page = await client.list(
+                SECRET, NAMESPACE, label_selector=f"group={group}", limit=2, continue_token=token
+            )
             seen += page.items
             sizes.append(len(page.items))
         assert sorted(item["metadata"]["name"] for item in seen) == wanted
@@ -251,10 +284,18 @@ class ClientContract:
     )
     async def test_label_selectors(self, client: Client, selector: str, wanted: list[str]) -> None:
         group = unique("group")
-        for name, labels in {"a": {"tier": "gold"}, "b": {"tier": "silver", "spare": ""}, "c": {}}.items():
-            await client.create(SECRET, secret(f"{group}-{name}", {"group": group, **labels}), NAMESPACE)
+        for name, labels in {
+            "a": {"tier": "gold"},
+            "b": {"tier": "silver", "spare": ""},
+            "c": {},
+        }.items():
+            await client.create(
+                SECRET, secret(f"{group}-{name}", {"group": group, **labels}), NAMESPACE
+            )
         page = await client.list(SECRET, NAMESPACE, label_selector=f"group={group},{selector}")
-        assert [item["metadata"]["name"] for item in page.items] == [f"{group}-{name}" for name in wanted]
+        assert [item["metadata"]["name"] for item in page.items] == [
+            f"{group}-{name}" for name in wanted
+        ]
 
     async def test_field_selector_by_name(self, client: Client) -> None:
         name = unique("field")
@@ -301,11 +342,16 @@ class ClientContract:
         versions = [int(version_of(event.object)) for event in events]
         assert versions == sorted(versions)
         assert versions[1] == int(version_of(patched)) < versions[2]
-        resumed = await take(client, 1, resource_version=version_of(patched), field_selector=by_name)
+        resumed = await take(
+            client, 1, resource_version=version_of(patched), field_selector=by_name
+        )
         assert summary(resumed) == [("DELETED", name)]
 
-    async def test_a_watch_with_a_selector_sees_objects_come_and_leave(self, client: Client) -> None:
-        name, group = unique("selected"), unique("group")
+    async def test_a_watch_with_a_selector_sees_objects_come_and_leave(
+        self, client: Client
+    ) -> None:
+        name = unique("selected")
+        group = unique("group")
         start = (await client.list(SECRET, NAMESPACE, limit=1)).resource_version
         await client.create(SECRET, secret(name), NAMESPACE)
         await client.patch(SECRET, name, {"metadata": {"labels": {"group": group}}}, NAMESPACE)
@@ -318,12 +364,18 @@ class ClientContract:
         start = (await client.list(SECRET, NAMESPACE, limit=1)).resource_version
         await client.create(SECRET, secret(name, a="YQ=="), NAMESPACE)
         (event,) = await take(
-            client, 1, resource_version=start, field_selector=f"metadata.name={name}", metadata_only=True
+            client,
+            1,
+            resource_version=start,
+            field_selector=f"metadata.name={name}",
+            metadata_only=True,
         )
         assert event.object["kind"] == "PartialObjectMetadata"
         assert "data" not in event.object
 
-    async def test_a_watch_ends_by_itself_and_bookmarks_tell_how_far_it_got(self, client: Client) -> None:
+    async def test_a_watch_ends_by_itself_and_bookmarks_tell_how_far_it_got(
+        self, client: Client
+    ) -> None:
         name = unique("bookmark")
         start = (await client.list(SECRET, NAMESPACE, limit=1)).resource_version
         created = await client.create(SECRET, secret(name), NAMESPACE)
@@ -337,14 +389,18 @@ class ClientContract:
                 timeout_seconds=3,
             ):
                 events.append(event)
-        assert {event.type for event in events} <= {"BOOKMARK"}  # a real one sends them once a minute
+        # a real one sends them once a minute
+        assert {event.type for event in events} <= {"BOOKMARK"}
         assert all(int(version_of(event.object)) >= int(version_of(created)) for event in events)
         assert not any("data" in event.object for event in events)
 
     async def test_a_watch_from_a_version_long_past_is_gone(self, client: Client) -> None:
         await self.compact(client)
         with pytest.raises(Gone):
-            async with asyncio.timeout(10), aclosing(client.watch(CLUSTER_TOPOLOGY, resource_version="1")) as stream:
+            async with (
+                asyncio.timeout(10),
+                aclosing(client.watch(CLUSTER_TOPOLOGY, resource_version="1")) as stream,
+            ):
                 await anext(stream)
 
     async def compact(self, client: Client) -> None:

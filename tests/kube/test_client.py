@@ -1,4 +1,6 @@
-"""HttpClient against a small local server: what it sends, how it translates errors, that it never waits for ever."""
+"""HttpClient against a small local server: what it sends, how it translates errors, that it never
+waits for ever.
+"""
 
 import asyncio
 import base64
@@ -20,7 +22,17 @@ import yaml
 from aiohttp import web
 
 from app.certificates.issue import make_ca
-from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Object, Unavailable, WatchEvent
+from app.kube.api import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Gone,
+    NotFound,
+    NotServed,
+    Object,
+    Unavailable,
+    WatchEvent,
+)
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
 from app.kube.transport import Decoder, Limits, LineTooLong, TokenBucket, lines_of
@@ -54,7 +66,9 @@ class Server:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         decoded = orjson.loads(body) if body else None
-        self.seen.append(Seen(request.method, request.path, dict(request.query), dict(request.headers), decoded))
+        self.seen.append(
+            Seen(request.method, request.path, dict(request.query), dict(request.headers), decoded)
+        )
         return await self.handler(request)
 
 
@@ -73,7 +87,9 @@ async def serving(handler: Handler) -> AsyncGenerator[Server, None]:
 
 
 @asynccontextmanager
-async def client_of(handler: Handler, limits: Limits = QUICK) -> AsyncGenerator[tuple[HttpClient, Server], None]:
+async def client_of(
+    handler: Handler, limits: Limits = QUICK
+) -> AsyncGenerator[tuple[HttpClient, Server], None]:
     async with (
         serving(handler) as server,
         HttpClient(PlainCredentials(server.url, "secret-token"), ALL, limits) as client,
@@ -82,7 +98,9 @@ async def client_of(handler: Handler, limits: Limits = QUICK) -> AsyncGenerator[
 
 
 def answering(*answers: tuple[Any, ...]) -> Handler:
-    """The given answers in turn, the last one for ever: status, body (JSON unless bytes) and headers."""
+    """The given answers in turn, the last one for ever: status, body (JSON unless bytes) and
+    headers.
+    """
     left = list(answers)
 
     async def handler(_request: web.BaseRequest) -> web.StreamResponse:
@@ -133,7 +151,11 @@ async def test_get() -> None:
     async with client_of(answering((200, {"kind": "Secret"}))) as (client, server):
         assert await client.get(SECRET, "a b/c", "ns") == {"kind": "Secret"}
         (seen,) = server.seen
-        assert (seen.method, seen.path, seen.query) == ("GET", "/api/v1/namespaces/ns/secrets/a b/c", {})
+        assert (seen.method, seen.path, seen.query) == (
+            "GET",
+            "/api/v1/namespaces/ns/secrets/a b/c",
+            {},
+        )
         assert seen.headers["Authorization"] == "Bearer secret-token"
         assert seen.headers["Accept"] == "application/json"
 
@@ -146,17 +168,29 @@ async def test_list_fills_in_what_items_lack() -> None:
         "items": [{"metadata": {"name": "a"}}],
     }
     async with client_of(answering((200, answer))) as (client, server):
-        page = await client.list(NODE, label_selector="a in (b,c)", limit=2, continue_token="before/+=")
+        page = await client.list(
+            NODE, label_selector="a in (b,c)", limit=2, continue_token="before/+="
+        )
         assert page.items == [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}]
         assert (page.resource_version, page.continue_token) == ("7", "next")
-        assert server.seen[0].query == {"labelSelector": "a in (b,c)", "limit": "2", "continue": "before/+="}
+        assert server.seen[0].query == {
+            "labelSelector": "a in (b,c)",
+            "limit": "2",
+            "continue": "before/+=",
+        }
 
 
 @pytest.mark.parametrize(
     ("call", "accept"),
     [
-        (lambda c: c.get(NODE, "a", metadata_only=True), "PartialObjectMetadata;g=meta.k8s.io;v=v1"),
-        (lambda c: c.list(NODE, metadata_only=True), "PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+        (
+            lambda c: c.get(NODE, "a", metadata_only=True),
+            "PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        ),
+        (
+            lambda c: c.list(NODE, metadata_only=True),
+            "PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        ),
     ],
     ids=["get", "list"],
 )
@@ -176,7 +210,11 @@ async def test_writes() -> None:
     assert (create.method, create.path) == ("POST", "/api/v1/namespaces/ns/secrets")
     assert create.query == {"fieldManager": "grove-admission", "dryRun": "All"}
     assert create.body == {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
-    assert (merge.method, merge.path, merge.body) == ("PATCH", "/api/v1/nodes/n/status", {"status": {}})
+    assert (merge.method, merge.path, merge.body) == (
+        "PATCH",
+        "/api/v1/nodes/n/status",
+        {"status": {}},
+    )
     assert merge.headers["Content-Type"] == "application/merge-patch+json"
     assert (json.path, json.body) == ("/api/v1/nodes/n", [{"op": "remove", "path": "/a"}])
     assert json.headers["Content-Type"] == "application/json-patch+json"
@@ -208,7 +246,9 @@ async def test_writes() -> None:
         (302, b"", Forbidden, ""),
     ],
 )
-async def test_errors_are_translated(code: int, body: Any, kind: type[ClusterError], reason: str) -> None:
+async def test_errors_are_translated(
+    code: int, body: Any, kind: type[ClusterError], reason: str
+) -> None:
     async with client_of(answering((code, body))) as (client, _):
         with pytest.raises(ClusterError) as raised:
             await client.patch(NODE, "a", {})
@@ -239,13 +279,27 @@ FINE = (200, {"kind": "Node"})
     [
         pytest.param("get", [DOWN, FINE], 2, True, id="a read is tried twice"),
         pytest.param("get", [DOWN], 2, False, id="and not more often"),
-        pytest.param("get", [(404, status(404, "NotFound", name="a"))], 1, False, id="a plain no is not asked again"),
+        pytest.param(
+            "get",
+            [(404, status(404, "NotFound", name="a"))],
+            1,
+            False,
+            id="a plain no is not asked again",
+        ),
         pytest.param("patch", [DOWN, FINE], 1, False, id="a write may have had an effect"),
         pytest.param("patch", [BUSY, FINE], 2, True, id="a write that was turned away goes again"),
         pytest.param("patch", [BUSY], 2, False, id="once"),
-        pytest.param("patch", [(429, b"busy", {"Retry-After": "0.01"}), FINE], 2, True, id="by the header too"),
+        pytest.param(
+            "patch",
+            [(429, b"busy", {"Retry-After": "0.01"}), FINE],
+            2,
+            True,
+            id="by the header too",
+        ),
         pytest.param("patch", [(429, b"busy"), FINE], 1, False, id="only if it is told when"),
-        pytest.param("patch", [(429, b"busy", {"Retry-After": "60"}), FINE], 1, False, id="and that is soon"),
+        pytest.param(
+            "patch", [(429, b"busy", {"Retry-After": "60"}), FINE], 1, False, id="and that is soon"
+        ),
     ],
 )
 async def test_retries(verb: str, answers: list[Any], tries: int, works: bool) -> None:
@@ -304,11 +358,16 @@ async def test_credentials_are_renewed_after_a_401() -> None:
             self.token = "new"
 
     async def only_new(request: web.BaseRequest) -> web.StreamResponse:
-        return web.json_response({}, status=200 if request.headers["Authorization"] == "Bearer new" else 401)
+        return web.json_response(
+            {}, status=200 if request.headers["Authorization"] == "Bearer new" else 401
+        )
 
     async with serving(only_new) as server, HttpClient(Rotating(server.url), ALL, QUICK) as client:
         await client.create(SECRET, {"metadata": {"name": "a"}}, "ns")
-        assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
+        assert [seen.headers["Authorization"] for seen in server.seen] == [
+            "Bearer old",
+            "Bearer new",
+        ]
 
 
 @pytest.mark.parametrize(
@@ -328,13 +387,17 @@ async def test_the_proxy_of_the_environment_is_used(
     async with serving(proxy) as server:
         monkeypatch.setenv("http_proxy", server.url)
         monkeypatch.setenv("no_proxy", no_proxy)
-        async with HttpClient(PlainCredentials("http://127.0.0.9:1", "token"), ALL, QUICK) as client:
+        async with HttpClient(
+            PlainCredentials("http://127.0.0.9:1", "token"), ALL, QUICK
+        ) as client:
             with contextlib.nullcontext() if asked else pytest.raises(Unavailable):
                 assert await client.get(NODE, "a") == {"metadata": {"name": "a"}}
     assert urls == asked
 
 
-async def test_credentials_in_netrc_are_not_for_an_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_credentials_in_netrc_are_not_for_an_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password secret")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     async with client_of(answering((200, {"metadata": {"name": "a"}}))) as (client, server):
@@ -347,10 +410,17 @@ async def test_credentials_in_netrc_are_not_for_an_api_server(tmp_path: Path, mo
 
 async def test_a_watch_asks_for_bookmarks_and_an_end() -> None:
     bookmark = {"kind": "Node", "metadata": {"resourceVersion": "9"}}
-    chunks = line("ADDED", {"metadata": {"name": "a"}}) + line("BOOKMARK", bookmark) + line("NEW-KIND", {})
+    chunks = (
+        line("ADDED", {"metadata": {"name": "a"}})
+        + line("BOOKMARK", bookmark)
+        + line("NEW-KIND", {})
+    )
     async with client_of(streaming(chunks)) as (client, server):
         events = await watched(client)
-        assert events == [WatchEvent("ADDED", {"metadata": {"name": "a"}}), WatchEvent("BOOKMARK", bookmark)]
+        assert events == [
+            WatchEvent("ADDED", {"metadata": {"name": "a"}}),
+            WatchEvent("BOOKMARK", bookmark),
+        ]
         assert server.seen[0].query == {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -371,7 +441,9 @@ async def test_a_watch_event_of_a_megabyte_in_small_pieces() -> None:
     ("sent", "kind"),
     [
         pytest.param(line("ERROR", status(410, "Expired")), Gone, id="an expired version"),
-        pytest.param(line("ERROR", status(500, "InternalError")), Unavailable, id="a server's error"),
+        pytest.param(
+            line("ERROR", status(500, "InternalError")), Unavailable, id="a server's error"
+        ),
         pytest.param(line("ERROR", status(403, "Forbidden")), Forbidden, id="a lost permission"),
         pytest.param(b'{"type": "ADDED", "obj', Unavailable, id="a line cut short"),
         pytest.param(b'{"type": "ADDED"}\n', Unavailable, id="an event without object"),
@@ -503,13 +575,18 @@ async def test_kubeconfig_contexts(tmp_path: Path) -> None:
     wanted = {None: "Bearer plain", "second": "Bearer from-file", "third": f"Basic {basic}"}
     for context, header in wanted.items():
         credentials = await from_kubeconfig(path, context)
-        assert (credentials.host, await credentials.authorization()) == ("http://127.0.0.1:7/prefix", header)
+        assert (credentials.host, await credentials.authorization()) == (
+            "http://127.0.0.1:7/prefix",
+            header,
+        )
 
 
 async def test_a_token_file_is_read_again_on_renewal(tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     token_file.write_text("one")
-    credentials = await from_kubeconfig(kubeconfig(tmp_path / "config", first={"tokenFile": str(token_file)}))
+    credentials = await from_kubeconfig(
+        kubeconfig(tmp_path / "config", first={"tokenFile": str(token_file)})
+    )
     token_file.write_text("two")
     await credentials.renew()
     assert await credentials.authorization() == "Bearer two"
@@ -524,7 +601,9 @@ async def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str | N
         await from_kubeconfig(path)
 
 
-def service_account(directory: Path, monkeypatch: pytest.MonkeyPatch, host: str = "fd00::1") -> Path:
+def service_account(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, host: str = "fd00::1"
+) -> Path:
     """What Kubernetes gives a Pod."""
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
@@ -536,7 +615,10 @@ def service_account(directory: Path, monkeypatch: pytest.MonkeyPatch, host: str 
 
 async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     credentials = await in_cluster(service_account(tmp_path, monkeypatch))
-    assert (credentials.host, await credentials.authorization()) == ("https://[fd00::1]:443", "Bearer pod-token")
+    assert (credentials.host, await credentials.authorization()) == (
+        "https://[fd00::1]:443",
+        "Bearer pod-token",
+    )
     context = credentials.ssl_context()
     assert context is not None
     assert len(context.get_ca_certs()) == 1
@@ -549,14 +631,18 @@ async def test_the_token_of_a_pod_is_read_again_once_a_minute(tmp_path: Path) ->
     times = iter([0.0, 59.0, 61.0, 61.0])
     token = tmp_path / "token"
     token.write_text("one")
-    credentials = PodCredentials("https://10.0.0.1:443", token, tmp_path / "ca.crt", clock=lambda: next(times))
+    credentials = PodCredentials(
+        "https://10.0.0.1:443", token, tmp_path / "ca.crt", clock=lambda: next(times)
+    )
     assert await credentials.authorization() == "Bearer one"
     token.write_text("two")
     assert await credentials.authorization() == "Bearer one"
     assert await credentials.authorization() == "Bearer two"
 
 
-@pytest.mark.parametrize(("name", "content"), [("token", ""), ("token", None), ("ca.crt", "no PEM"), ("ca.crt", None)])
+@pytest.mark.parametrize(
+    ("name", "content"), [("token", ""), ("token", None), ("ca.crt", "no PEM"), ("ca.crt", None)]
+)
 async def test_a_service_account_that_cannot_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str | None
 ) -> None:
@@ -580,7 +666,8 @@ def test_a_server_in_a_pod_loads_no_kubernetes_models() -> None:
 
 
 async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
-    decoder, turn = Decoder(), 0
+    decoder = Decoder()
+    turn = 0
 
     async def count_turns() -> None:
         nonlocal turn
@@ -594,7 +681,9 @@ async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
         return turn
 
     counting = asyncio.create_task(count_turns())
-    first, second, third, short = await asyncio.gather(*map(turn_of, (100_000, 100_000, 100_000, 10)))
+    first, second, third, short = await asyncio.gather(
+        *map(turn_of, (100_000, 100_000, 100_000, 10))
+    )
     counting.cancel()
     assert short < first < second < third
 

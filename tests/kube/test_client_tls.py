@@ -1,4 +1,6 @@
-"""HttpClient over TLS, with a kubeconfig: the server's CA is checked and the client shows its certificate."""
+"""HttpClient over TLS, with a kubeconfig: the server's CA is checked and the client shows its
+certificate.
+"""
 
 import base64
 import ssl
@@ -35,7 +37,9 @@ class Pair:
 
     def key_pem(self) -> bytes:
         plain = serialization.NoEncryption()
-        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+        return self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain
+        )
 
 
 def issue(name: str, issuer: Pair | None = None) -> Pair:
@@ -53,7 +57,9 @@ def issue(name: str, issuer: Pair | None = None) -> Pair:
         .not_valid_before(begin)
         .not_valid_after(begin + timedelta(hours=1))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
     )
     return Pair(builder.sign(signer.key, hashes.SHA256()), key)
 
@@ -69,13 +75,17 @@ async def serving(
 ) -> AsyncGenerator[str, None]:
     """A server that asks for a certificate of `ca` and answers with the name in it, or "nobody"."""
     leaf = issue("server", ca)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=written(tmp_path / "server-ca", ca.pem()))
+    context = ssl.create_default_context(
+        ssl.Purpose.CLIENT_AUTH, cafile=written(tmp_path / "server-ca", ca.pem())
+    )
     context.verify_mode = verify
     context.load_cert_chain(written(tmp_path / "server", leaf.pem(), leaf.key_pem()))
 
     async def who(request: web.BaseRequest) -> web.StreamResponse:
         assert request.transport is not None
-        shown = request.transport.get_extra_info("peercert") or {"subject": ((("commonName", "nobody"),),)}
+        shown = request.transport.get_extra_info("peercert") or {
+            "subject": ((("commonName", "nobody"),),)
+        }
         subject = dict(part[0] for part in shown["subject"])
         return web.json_response({"user": subject["commonName"]})
 
@@ -92,7 +102,10 @@ def kubeconfig(path: Path, url: str, ca: Pair, client: Pair) -> Path:
     def encoded(data: bytes) -> str:
         return base64.b64encode(data).decode()
 
-    user = {"client-certificate-data": encoded(client.pem()), "client-key-data": encoded(client.key_pem())}
+    user = {
+        "client-certificate-data": encoded(client.pem()),
+        "client-key-data": encoded(client.key_pem()),
+    }
     cluster = {"server": url, "certificate-authority-data": encoded(ca.pem())}
     document = {
         "current-context": "only",
@@ -108,7 +121,9 @@ def kubeconfig(path: Path, url: str, ca: Pair, client: Pair) -> Path:
 async def test_client_certificates(tmp_path: Path, trusted: bool) -> None:
     ca = issue("ca")
     async with serving(tmp_path, ca) as url:
-        shown = kubeconfig(tmp_path / "config", url, ca if trusted else issue("other"), issue("alice", ca))
+        shown = kubeconfig(
+            tmp_path / "config", url, ca if trusted else issue("other"), issue("alice", ca)
+        )
         async with HttpClient(await from_kubeconfig(shown), ALL, Limits(total=5.0)) as client:
             if trusted:
                 assert await client.get(NODE, "a") == {"user": "alice"}
@@ -119,7 +134,8 @@ async def test_client_certificates(tmp_path: Path, trusted: bool) -> None:
 
 
 async def test_a_replaced_ca_of_the_api_server_is_read_again(tmp_path: Path) -> None:
-    former, current = issue("former"), issue("current")
+    former = issue("former")
+    current = issue("current")
     written(tmp_path / "token", b"t")
     ca_file = tmp_path / "ca.crt"
     written(ca_file, former.pem())

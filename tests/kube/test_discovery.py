@@ -30,7 +30,9 @@ class ApiServer:
         if path in self.broken:
             raise Unavailable(f"{path} is down", code=503)
         if path == "/apis":
-            return {"groups": [_group(name, list(versions)) for name, versions in self.groups.items()]}
+            return {
+                "groups": [_group(name, list(versions)) for name, versions in self.groups.items()]
+            }
         group, _, version = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
         plurals = (CORE if path.startswith("/api/") else self.groups.get(group, {})).get(version)
         if plurals is None:
@@ -39,7 +41,10 @@ class ApiServer:
 
 
 def _group(name: str, versions: list[str]) -> Object:
-    return {"name": name, "versions": [{"version": v, "groupVersion": f"{name}/{v}"} for v in versions]}
+    return {
+        "name": name,
+        "versions": [{"version": v, "groupVersion": f"{name}/{v}"} for v in versions],
+    }
 
 
 def discovery(server: ApiServer) -> Discovery:
@@ -68,7 +73,9 @@ NOTHING_OPTIONAL: dict[str, str | None] = {
             id="the best of several versions, whatever their order",
         ),
         pytest.param(
-            ApiServer(resource_k8s_io={"v1alpha3": ["resourceclaims"], "v1beta1": ["resourceclaims"]}),
+            ApiServer(
+                resource_k8s_io={"v1alpha3": ["resourceclaims"], "v1beta1": ["resourceclaims"]}
+            ),
             {"resourceclaims.resource.k8s.io": "v1beta1"},
             id="an older cluster",
         ),
@@ -78,7 +85,9 @@ NOTHING_OPTIONAL: dict[str, str | None] = {
             id="the group without the resource in another version",
         ),
         pytest.param(
-            ApiServer(resource_nvidia_com={"v2": ["computedomains"]}), {}, id="only a version that we don't know"
+            ApiServer(resource_nvidia_com={"v2": ["computedomains"]}),
+            {},
+            id="only a version that we don't know",
         ),
     ],
 )
@@ -94,7 +103,9 @@ def test_served_versions(server: ApiServer, wanted: dict[str, str]) -> None:
 
 def test_only_groups_that_we_know_are_read() -> None:
     async def main() -> None:
-        server = ApiServer(apps={"v1": ["deployments"]}, resource_nvidia_com={"v1beta1": ["computedomains"]})
+        server = ApiServer(
+            apps={"v1": ["deployments"]}, resource_nvidia_com={"v1beta1": ["computedomains"]}
+        )
         await discovery(server).refresh()
         assert sorted(server.asked) == ["/api/v1", "/apis", "/apis/resource.nvidia.com/v1beta1"]
 
@@ -125,7 +136,11 @@ def test_subscribers_hear_what_changed_and_only_that() -> None:
         await given.refresh()
         server.groups.clear()
         await given.refresh()
-        assert heard == [(RESOURCE_CLAIM, "v1beta1"), (RESOURCE_CLAIM, "v1"), (RESOURCE_CLAIM, None)]
+        assert heard == [
+            (RESOURCE_CLAIM, "v1beta1"),
+            (RESOURCE_CLAIM, "v1"),
+            (RESOURCE_CLAIM, None),
+        ]
 
     virtual.run(main())
 
@@ -157,7 +172,8 @@ def test_it_refreshes_by_itself_and_waits_are_woken() -> None:
 @pytest.mark.parametrize("served_after", [0.5, 4.0], ids=["at once", "a little later"])
 def test_a_new_crd_is_found_within_moments(served_after: float) -> None:
     async def main() -> None:
-        server, client = ApiServer(), MemoryClient()
+        server = ApiServer()
+        client = MemoryClient()
         given = discovery(server)
         async with running(given), asyncio.timeout(10):
             watching = asyncio.create_task(watch_crds(client, given))
@@ -175,7 +191,8 @@ def test_a_new_crd_is_found_within_moments(served_after: float) -> None:
 
 def test_a_crd_that_is_not_ours_is_passed_over() -> None:
     async def main() -> None:
-        server, client = ApiServer(), MemoryClient()
+        server = ApiServer()
+        client = MemoryClient()
         given = discovery(server)
         async with running(given):
             watching = asyncio.create_task(watch_crds(client, given))
@@ -213,10 +230,13 @@ def test_an_api_server_that_is_down_is_asked_again() -> None:
 )
 def test_a_crd_that_has_changed_is_told_of(change: Object, redefined: bool) -> None:
     async def main() -> None:
-        server, client = ApiServer(), MemoryClient()
+        server = ApiServer()
+        client = MemoryClient()
         given = discovery(server)
         async with running(given), asyncio.timeout(100):
-            await client.create(CRD, {"metadata": {"name": str(COMPUTE_DOMAIN)}, "spec": {"group": "one"}})
+            await client.create(
+                CRD, {"metadata": {"name": str(COMPUTE_DOMAIN)}, "spec": {"group": "one"}}
+            )
             watching = asyncio.create_task(watch_crds(client, given))
             waiting = asyncio.create_task(given.redefined(COMPUTE_DOMAIN))
             await asyncio.sleep(3)
@@ -242,7 +262,10 @@ def test_a_new_version_that_cannot_be_read_does_not_take_the_former_one_away() -
         server.broken.add("/apis/resource.k8s.io/v1")
         with pytest.raises(Unavailable, match="is down"):
             await given.refresh()
-        assert (given.served_version(RESOURCE_CLAIM), given.served_version(WORKLOAD)) == ("v1beta1", "v1alpha1")
+        assert (given.served_version(RESOURCE_CLAIM), given.served_version(WORKLOAD)) == (
+            "v1beta1",
+            "v1alpha1",
+        )
         server.broken.clear()
         await given.refresh()
         assert given.served_version(RESOURCE_CLAIM) == "v1"

@@ -125,7 +125,9 @@ async def test_a_note_is_cut_to_the_bytes_that_the_api_server_accepts(note: str)
     assert note.startswith(event["note"].removesuffix("..."))
 
 
-@pytest.mark.parametrize("name", ["a" * 253, "a" * 199 + "-" + "b" * 53, "a" * 198 + ".b" + ".c" * 20])
+@pytest.mark.parametrize(
+    "name", ["a" * 253, "a" * 199 + "-" + "b" * 53, "a" * 198 + ".b" + ".c" * 20]
+)
 async def test_the_name_of_an_event_is_valid_if_the_name_of_its_object_is_long(name: str) -> None:
     client = MemoryClient()
     async with recorder(client) as events:

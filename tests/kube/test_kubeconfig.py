@@ -22,12 +22,23 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
         "aws sso login --profile dev",
     ),
     "aws with a profile in the environment": (
-        {"exec": {"command": "aws", "args": AWS, "env": [{"name": "AWS_PROFILE", "value": "on call"}]}},
+        {
+            "exec": {
+                "command": "aws",
+                "args": AWS,
+                "env": [{"name": "AWS_PROFILE", "value": "on call"}],
+            }
+        },
         "aws sso login --profile 'on call'",
     ),
     "gke": ({"exec": {"command": "gke-gcloud-auth-plugin", "args": None}}, "gcloud auth login"),
     "another plugin, without its options": (
-        {"exec": {"command": "kubectl", "args": ["oidc-login", "get-token", "--oidc-client-secret=hush"]}},
+        {
+            "exec": {
+                "command": "kubectl",
+                "args": ["oidc-login", "get-token", "--oidc-client-secret=hush"],
+            }
+        },
         "kubectl oidc-login get-token",
     ),
     "an auth provider": ({"auth-provider": {"name": "gcp"}}, "gcloud auth login"),
@@ -41,9 +52,14 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
 def test_the_command_that_renews(name: str, tmp_path: Path) -> None:
     user, expected = USERS[name]
     path = tmp_path / "config"
-    contexts = [{"name": "a", "context": {"user": "u"}}, {"name": "b", "context": {"user": "absent"}}]
+    contexts = [
+        {"name": "a", "context": {"user": "u"}},
+        {"name": "b", "context": {"user": "absent"}},
+    ]
     path.write_text(
-        yaml.safe_dump({"current-context": "a", "contexts": contexts, "users": [{"name": "u", "user": user}]})
+        yaml.safe_dump(
+            {"current-context": "a", "contexts": contexts, "users": [{"name": "u", "user": user}]}
+        )
     )
     assert (renewal_of(path), renewal_of(path, "a")) == (expected, expected)
     assert (renewal_of(path, "b"), renewal_of(path, "absent")) == ("", "")
@@ -76,7 +92,11 @@ def test_when_a_certificate_ends(days: int, inline: bool, tmp_path: Path) -> Non
     made = x509.CertificateBuilder(name, name, key.public_key(), 1, end - timedelta(days=9), end)
     pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     (tmp_path / "own.pem").write_bytes(pem)
-    entry = {"client-certificate-data": base64.b64encode(pem).decode()} if inline else {"client-certificate": "own.pem"}
+    entry = (
+        {"client-certificate-data": base64.b64encode(pem).decode()}
+        if inline
+        else {"client-certificate": "own.pem"}
+    )
     verb = "ended" if days < 0 else "ends"
     expected = f"the certificate of user u, which {verb} at {end:%Y-%m-%d %H:%M} UTC"
     assert user_in_words(written(tmp_path, entry)) == expected
@@ -86,6 +106,8 @@ def written(folder: Path, user: dict[str, Any]) -> Path:
     path = folder / "config"
     contexts = [{"name": "a", "context": {"user": "u"}}]
     path.write_text(
-        yaml.safe_dump({"current-context": "a", "contexts": contexts, "users": [{"name": "u", "user": user}]})
+        yaml.safe_dump(
+            {"current-context": "a", "contexts": contexts, "users": [{"name": "u", "user": user}]}
+        )
     )
     return path

@@ -1,4 +1,6 @@
-"""Leader election, in virtual time: who leads when, and that it is never two, whatever the cluster does."""
+"""Leader election, in virtual time: who leads when, and that it is never two, whatever the cluster
+does.
+"""
 
 import asyncio
 import random
@@ -27,7 +29,9 @@ class Stage:
     left: list[tuple[str, float]] = field(default_factory=list)
     overlaps: list[set[str]] = field(default_factory=list)
 
-    def work(self, name: str, cleanup: Callable[[], float] = lambda: 0.0) -> Callable[[], Awaitable[None]]:
+    def work(
+        self, name: str, cleanup: Callable[[], float] = lambda: 0.0
+    ) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
             self.at_work.add(name)
             self.entered.append((name, virtual.now()))
@@ -60,7 +64,9 @@ def elector(client: Any, name: str, **options: Any) -> Elector:
 
 
 @asynccontextmanager
-async def candidates(*given: tuple[Elector, Callable[[], Awaitable[None]]]) -> AsyncGenerator[list[asyncio.Task[None]]]:
+async def candidates(
+    *given: tuple[Elector, Callable[[], Awaitable[None]]],
+) -> AsyncGenerator[list[asyncio.Task[None]]]:
     tasks = [asyncio.create_task(one.lead(work)) for one, work in given]
     try:
         yield tasks
@@ -77,8 +83,10 @@ def stored(client: MemoryClient) -> Object:
 
 def test_one_leads_and_hands_over_at_once_when_it_is_stopped() -> None:
     async def main() -> None:
-        client, stage = MemoryClient(), Stage()
-        first, second = elector(client, "a"), elector(client, "b")
+        client = MemoryClient()
+        stage = Stage()
+        first = elector(client, "a")
+        second = elector(client, "b")
         async with candidates((first, stage.work("a")), (second, stage.work("b"))) as (task, _):
             await asyncio.sleep(30)
             assert (stage.names(), first.leading, second.leading) == (["a"], True, False)
@@ -93,10 +101,22 @@ def test_one_leads_and_hands_over_at_once_when_it_is_stopped() -> None:
 
 def test_a_leader_that_dies_silently_is_followed_after_its_lease() -> None:
     async def main() -> None:
-        client, stage = MemoryClient(), Stage()
-        spec = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": "2020-01-01T00:00:00.000000Z"}
+        client = MemoryClient()
+        stage = Stage()
+        spec = {
+            "holderIdentity": "dead",
+            "leaseDurationSeconds": 15,
+            "renewTime": "2020-01-01T00:00:00.000000Z",
+        }
         client.load(
-            [{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec, "metadata": _lease_name()}]
+            [
+                {
+                    "apiVersion": "coordination.k8s.io/v1",
+                    "kind": "Lease",
+                    "spec": spec,
+                    "metadata": _lease_name(),
+                }
+            ]
         )
         async with candidates((elector(client, "b"), stage.work("b"))):
             await asyncio.sleep(14.9)
@@ -111,10 +131,13 @@ def _lease_name() -> Object:
     return {"name": "leader", "namespace": "grove-system"}
 
 
-@pytest.mark.parametrize("verb_error", [Unavailable("down"), Conflict("again", code=409)], ids=["down", "conflict"])
+@pytest.mark.parametrize(
+    "verb_error", [Unavailable("down"), Conflict("again", code=409)], ids=["down", "conflict"]
+)
 def test_short_trouble_is_survived(verb_error: ClusterError) -> None:
     async def main() -> None:
-        client, stage = MemoryClient(), Stage()
+        client = MemoryClient()
+        stage = Stage()
         async with candidates((elector(client, "a"), stage.work("a"))):
             for _ in range(5):
                 await asyncio.sleep(10)
@@ -126,7 +149,8 @@ def test_short_trouble_is_survived(verb_error: ClusterError) -> None:
 
 def test_work_is_stopped_before_the_lease_can_expire_and_taken_up_again() -> None:
     async def main() -> None:
-        client, stage = MemoryClient(), Stage()
+        client = MemoryClient()
+        stage = Stage()
         async with candidates((elector(client, "a"), stage.work("a", lambda: 3.0))):
             await asyncio.sleep(5)
             client.fail_next("patch", None, Unavailable("down"), times=100)
@@ -155,7 +179,8 @@ class HangingClient(MemoryClient):
 
 def test_a_hung_renewal_does_not_leave_the_work_running() -> None:
     async def main() -> None:
-        client, stage = HangingClient(), Stage()
+        client = HangingClient()
+        stage = Stage()
         async with candidates((elector(client, "a"), stage.work("a"))):
             await asyncio.sleep(5)
             client.hanging = True
@@ -166,10 +191,13 @@ def test_a_hung_renewal_does_not_leave_the_work_running() -> None:
 
 
 class LateAnswers:
-    """Writes take effect at once and are answered three seconds later; then nothing is answered any more."""
+    """Writes take effect at once and are answered three seconds later; then nothing is answered any
+    more.
+    """
 
     def __init__(self, cluster: MemoryClient, down_from: float) -> None:
-        self._cluster, self._down_from = cluster, down_from
+        self._cluster = cluster
+        self._down_from = down_from
 
     async def get(self, *args: Any, **kwargs: Any) -> Object:
         return await self._answer(self._cluster.get(*args, **kwargs), 0.0)
@@ -191,9 +219,13 @@ class LateAnswers:
 
 def test_a_lease_counts_from_when_its_renewal_began_not_from_the_answer() -> None:
     async def main() -> None:
-        cluster, stage = MemoryClient(), Stage()
+        cluster = MemoryClient()
+        stage = Stage()
         first: Any = LateAnswers(cluster, down_from=30.0)
-        given = (elector(first, "a"), stage.work("a", lambda: 4.9)), (elector(cluster, "b"), stage.work("b"))
+        given = (
+            (elector(first, "a"), stage.work("a", lambda: 4.9)),
+            (elector(cluster, "b"), stage.work("b")),
+        )
         async with candidates(*given):
             await asyncio.sleep(70)
             assert stage.names() == ["a", "b"]
@@ -251,8 +283,12 @@ def test_work_that_does_not_end_takes_the_process_down_when_the_lease_runs_out()
 
 def test_while_work_takes_its_time_to_stop_the_lease_is_kept() -> None:
     async def main() -> None:
-        client, stage = MemoryClient(), Stage()
-        given = (elector(client, "a"), stage.work("a", lambda: 60.0)), (elector(client, "b"), stage.work("b"))
+        client = MemoryClient()
+        stage = Stage()
+        given = (
+            (elector(client, "a"), stage.work("a", lambda: 60.0)),
+            (elector(client, "b"), stage.work("b")),
+        )
         async with candidates(*given) as (task, _):
             await asyncio.sleep(5)
             task.cancel()
@@ -267,8 +303,12 @@ def test_while_work_takes_its_time_to_stop_the_lease_is_kept() -> None:
 
 def test_a_deleted_lease_still_protects_its_holder() -> None:
     async def main() -> None:
-        client, stage = MemoryClient(), Stage()
-        given = (elector(client, "a"), stage.work("a", lambda: 4.0)), (elector(client, "b"), stage.work("b"))
+        client = MemoryClient()
+        stage = Stage()
+        given = (
+            (elector(client, "a"), stage.work("a", lambda: 4.0)),
+            (elector(client, "b"), stage.work("b")),
+        )
         async with candidates(*given):
             await asyncio.sleep(20)
             await client.delete(LEASE, "leader", "grove-system")
@@ -281,7 +321,8 @@ def test_a_deleted_lease_still_protects_its_holder() -> None:
 
 def test_times_are_utc_with_microseconds_whatever_the_time_zone() -> None:
     async def main() -> None:
-        client, stage = MemoryClient(), Stage()
+        client = MemoryClient()
+        stage = Stage()
         local = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=timezone(timedelta(hours=5)))
         async with candidates((elector(client, "a", now=lambda: local), stage.work("a"))):
             await asyncio.sleep(1)
@@ -294,7 +335,9 @@ def test_times_are_utc_with_microseconds_whatever_the_time_zone() -> None:
             }
 
     virtual.run(main())
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}")
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    )
 
 
 @pytest.mark.parametrize("given", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
@@ -304,11 +347,13 @@ def test_timing_that_cannot_be_safe_is_refused(given: tuple[float, float, float]
 
 
 class FaultyClient:
-    """One candidate's way to the cluster: slow, failing before or after the effect, hung, or late: the caller has long
-    given up when the write arrives."""
+    """One candidate's way to the cluster: slow, failing before or after the effect, hung, or late:
+    the caller has long given up when the write arrives.
+    """
 
     def __init__(self, cluster: MemoryClient, dice: random.Random) -> None:
-        self._cluster, self._dice = cluster, dice
+        self._cluster = cluster
+        self._dice = dice
         self._trouble_until = 0.0
         self._late: set[asyncio.Task[Any]] = set()
 
@@ -363,7 +408,9 @@ class FaultyClient:
 @pytest.mark.untraced
 def test_never_two_leaders_in_200_runs_of_faults() -> None:
     async def one_run(seed: int) -> Stage:
-        dice, cluster, stage = random.Random(seed), MemoryClient(), Stage()
+        dice = random.Random(seed)
+        cluster = MemoryClient()
+        stage = Stage()
 
         async def candidate(name: str) -> None:
             """Stopped and started again now and then, like a Pod: each time with a new identity."""

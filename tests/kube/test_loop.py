@@ -12,7 +12,8 @@ from app.kube.api import Conflict, Forbidden, Key, Unavailable
 from app.kube.loop import Loop
 from tests.kube import virtual
 
-A, B = ("ns", "a"), ("ns", "b")
+A = ("ns", "a")
+B = ("ns", "b")
 Step = Callable[[Key], Awaitable[float | None]]
 
 
@@ -23,7 +24,8 @@ class Recorded:
 
     def __init__(self, step: Step | None = None, keys: Iterable[Key] = ()) -> None:
         self.steps: list[tuple[float, str]] = []
-        self._step, self._keys = step, list(keys)
+        self._step = step
+        self._keys = list(keys)
 
     def all_keys(self) -> list[Key]:
         return self._keys
@@ -48,7 +50,9 @@ def raising(*errors: Exception) -> Step:
     return step
 
 
-async def ran(loop: Loop, seconds: float, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
+async def ran(
+    loop: Loop, seconds: float, meanwhile: Callable[[], Awaitable[None]] | None = None
+) -> None:
     """The loop for so many virtual seconds."""
     running = asyncio.create_task(loop.run())
     if meanwhile is not None:
@@ -71,11 +75,14 @@ def test_a_run_begins_with_all_keys_and_comes_back_to_them_at_each_resync() -> N
 
 async def test_steps_that_wait_for_nothing_give_way_to_other_tasks() -> None:
     reconciler = Recorded(keys=[("", str(number)) for number in range(1000)])
-    loop, most, before = looped(reconciler, workers=16), 0, 0
+    loop = looped(reconciler, workers=16)
+    most = 0
+    before = 0
     running = asyncio.create_task(loop.run())
     while loop.steps < 1000:
         await asyncio.sleep(0)
-        most, before = max(most, loop.steps - before), loop.steps
+        most = max(most, loop.steps - before)
+        before = loop.steps
     running.cancel()
     assert most == 16
 
@@ -108,7 +115,9 @@ def test_a_key_that_waits_already_is_worked_on_once() -> None:
     assert reconciler.steps == [(1, "a"), (1, "b")]
 
 
-def test_a_key_that_is_added_while_it_is_worked_on_is_worked_on_again_afterwards_and_never_twice_at_once() -> None:
+def test_a_key_that_is_added_while_it_is_worked_on_is_worked_on_again_afterwards_and_never_twice_at_once() -> (
+    None
+):
     at_work = 0
 
     async def step(key: Key) -> None:
@@ -181,15 +190,34 @@ def test_of_two_timers_the_earlier_one_counts() -> None:
     ("error", "result", "times"),
     [
         pytest.param(
-            Unavailable("not now"), "error", [0, 0.5, 1.5], id="what the cluster refuses waits longer and longer"
+            Unavailable("not now"),
+            "error",
+            [0, 0.5, 1.5],
+            id="what the cluster refuses waits longer and longer",
         ),
-        pytest.param(Unavailable("busy", retry_after=7), "error", [0, 7, 14], id="a server that says when is believed"),
-        pytest.param(KeyError("a bug"), "failure", [0, 0.5, 1.5], id="a bug on one key doesn't stop the others"),
-        pytest.param(Conflict("changed"), "conflict", [0, 0.1, 0.3], id="a conflict is tried again soon, then later"),
+        pytest.param(
+            Unavailable("busy", retry_after=7),
+            "error",
+            [0, 7, 14],
+            id="a server that says when is believed",
+        ),
+        pytest.param(
+            KeyError("a bug"),
+            "failure",
+            [0, 0.5, 1.5],
+            id="a bug on one key doesn't stop the others",
+        ),
+        pytest.param(
+            Conflict("changed"),
+            "conflict",
+            [0, 0.1, 0.3],
+            id="a conflict is tried again soon, then later",
+        ),
     ],
 )
 def test_what_is_raised_is_retried(error: Exception, result: str, times: list[float]) -> None:
-    reconciler, results = Recorded(raising(error, error), keys=[A]), Results()
+    reconciler = Recorded(raising(error, error), keys=[A])
+    results = Results()
     virtual.run(ran(looped(reconciler, observe=results), 60))
     assert reconciler.steps == [(time, "a") for time in times]
     assert results == [("recorded", result), ("recorded", result), ("recorded", "done")]
@@ -245,16 +273,28 @@ def test_conflicts_that_do_not_end_are_tried_less_and_less_often() -> None:
     reconciler = Recorded(raising(*(Conflict("changed") for _ in range(1000))), keys=[A])
     virtual.run(ran(looped(reconciler), 60))
     waits = [after - before for (before, _), (after, _) in itertools.pairwise(reconciler.steps)]
-    assert [round(wait, 1) for wait in waits] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, *[5.0] * (len(waits) - 6)]
+    assert [round(wait, 1) for wait in waits] == [
+        0.1,
+        0.2,
+        0.4,
+        0.8,
+        1.6,
+        3.2,
+        *[5.0] * (len(waits) - 6),
+    ]
 
 
-def test_of_many_failures_the_first_are_told_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_many_failures_the_first_are_told_and_the_others_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def step(key: Key) -> None:
         raise Forbidden(f"cannot patch {key[1]}")
 
     virtual.run(ran(looped(Recorded(step, keys=[("", str(number)) for number in range(400)])), 5.1))
     told = [record.getMessage() for record in caplog.records]
-    assert [line.partition(";")[0] for line in told[:10]] == [f"recorded {n}: cannot patch {n}" for n in range(10)]
+    assert [line.partition(";")[0] for line in told[:10]] == [
+        f"recorded {n}: cannot patch {n}" for n in range(10)
+    ]
     (counted,) = told[10:11]
     assert re.fullmatch(r"recorded: \d+ more steps failed in 5 s", counted)
 

@@ -73,7 +73,9 @@ async def test_loading_an_unknown_kind_is_refused(client: MemoryClient) -> None:
         client.load([{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "a"}}])
 
 
-async def test_what_is_answered_can_be_changed_without_changing_what_is_stored(client: MemoryClient) -> None:
+async def test_what_is_answered_can_be_changed_without_changing_what_is_stored(
+    client: MemoryClient,
+) -> None:
     answered = await client.create(SECRET, secret("a", {"x": "1"}), "default")
     answered["metadata"]["labels"]["x"] = "2"
     (await client.list(SECRET)).items[0]["metadata"]["labels"]["x"] = "3"
@@ -86,11 +88,17 @@ async def test_what_is_answered_can_be_changed_without_changing_what_is_stored(c
         pytest.param(lambda c: c.get(COMPUTE_DOMAIN, "a", "default"), id="get"),
         pytest.param(lambda c: c.list(COMPUTE_DOMAIN), id="list"),
         pytest.param(lambda c: c.delete(COMPUTE_DOMAIN, "a", "default"), id="delete"),
-        pytest.param(lambda c: c.create(COMPUTE_DOMAIN, {"metadata": {"name": "a"}}, "default"), id="create"),
-        pytest.param(lambda c: c.get(RESOURCE_CLAIM, "a", "default", version="v1beta1"), id="another version"),
+        pytest.param(
+            lambda c: c.create(COMPUTE_DOMAIN, {"metadata": {"name": "a"}}, "default"), id="create"
+        ),
+        pytest.param(
+            lambda c: c.get(RESOURCE_CLAIM, "a", "default", version="v1beta1"), id="another version"
+        ),
     ],
 )
-async def test_a_resource_that_is_not_served(call: Callable[[MemoryClient], asyncio.Future[object]]) -> None:
+async def test_a_resource_that_is_not_served(
+    call: Callable[[MemoryClient], asyncio.Future[object]],
+) -> None:
     client = MemoryClient(served={RESOURCE_CLAIM: "v1"})
     assert client.served_version(COMPUTE_DOMAIN) is None
     with pytest.raises(NotServed) as raised:
@@ -123,11 +131,16 @@ async def test_garbage_is_collected_through_chains(client: MemoryClient) -> None
     client.load([owned("child", missing())])
     client.load([owned("grandchild", client.objects(SECRET)[0])])
     client.load([owned("free")])
-    assert client.collect_garbage() == [(SECRET, ("default", "child")), (SECRET, ("default", "grandchild"))]
+    assert client.collect_garbage() == [
+        (SECRET, ("default", "child")),
+        (SECRET, ("default", "grandchild")),
+    ]
     assert names(client) == ["free"]
 
 
-async def test_an_owner_that_exists_keeps_an_object_and_the_other_reference_goes(client: MemoryClient) -> None:
+async def test_an_owner_that_exists_keeps_an_object_and_the_other_reference_goes(
+    client: MemoryClient,
+) -> None:
     (owner,) = client.load([topology("grove", "zone")])
     client.load([owned("child", owner, missing())])
     assert client.collect_garbage() == []
@@ -168,12 +181,21 @@ async def test_a_page_token_that_is_forgotten_is_gone(client: MemoryClient) -> N
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
-    [pytest.param(None, None, id="as a server that closes"), pytest.param(Unavailable("cut"), "cut", id="as a cut")],
+    [
+        pytest.param(None, None, id="as a server that closes"),
+        pytest.param(Unavailable("cut"), "cut", id="as a cut"),
+    ],
 )
-async def test_dropped_watches(client: MemoryClient, error: Unavailable | None, outcome: str | None) -> None:
+async def test_dropped_watches(
+    client: MemoryClient, error: Unavailable | None, outcome: str | None
+) -> None:
     async def outcome_of_watch() -> str | None:
         try:
-            return "an event" if [event async for event in client.watch(NODE, resource_version="1")] else None
+            return (
+                "an event"
+                if [event async for event in client.watch(NODE, resource_version="1")]
+                else None
+            )
         except Unavailable as raised:
             return raised.message
 

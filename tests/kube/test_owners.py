@@ -23,7 +23,13 @@ def reference(kind: str, name: str, uid: str = "", controller: bool = True) -> O
 
 
 def owned(kind: str, name: str, *references: Object, **metadata: object) -> Object:
-    held = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "ownerReferences": list(references), **metadata}
+    held = {
+        "name": name,
+        "namespace": "ns",
+        "uid": f"uid-{name}",
+        "ownerReferences": list(references),
+        **metadata,
+    }
     return {"apiVersion": "batch/v1", "kind": kind, "metadata": held, "spec": {"big": "spec"}}
 
 
@@ -49,7 +55,9 @@ def controller(kind: str, name: str, uid: str = "") -> Controller:
     ("references", "found"),
     [
         pytest.param([], None, id="nobody"),
-        pytest.param([reference("Job", "j", controller=False)], None, id="an owner that doesn't control"),
+        pytest.param(
+            [reference("Job", "j", controller=False)], None, id="an owner that doesn't control"
+        ),
         pytest.param(
             [reference("Job", "i", controller=False), reference("Job", "j")],
             controller("Job", "j"),
@@ -68,23 +76,44 @@ LOOP = (owned("Job", "j", reference("CronJob", "c")), owned("CronJob", "c", refe
 @pytest.mark.parametrize(
     ("objects", "start", "top"),
     [
-        pytest.param(CHAIN, controller("Job", "j"), ("CronJob", "c", "uid-c"), id="the last on the way up"),
-        pytest.param((CHAIN[0],), controller("Job", "j"), ("Job", "j", "uid-j"), id="an owner that is gone ends it"),
-        pytest.param((), controller("Job", "j"), ("Job", "j", "uid-j"), id="the reference stands for one that is gone"),
         pytest.param(
-            CHAIN, controller("Job", "j", "other"), ("Job", "j", "other"), id="another of that name is somebody else"
+            CHAIN, controller("Job", "j"), ("CronJob", "c", "uid-c"), id="the last on the way up"
         ),
-        pytest.param((), controller("Ray", "r"), ("Ray", "r", "uid-r"), id="a kind that isn't served"),
+        pytest.param(
+            (CHAIN[0],),
+            controller("Job", "j"),
+            ("Job", "j", "uid-j"),
+            id="an owner that is gone ends it",
+        ),
+        pytest.param(
+            (),
+            controller("Job", "j"),
+            ("Job", "j", "uid-j"),
+            id="the reference stands for one that is gone",
+        ),
+        pytest.param(
+            CHAIN,
+            controller("Job", "j", "other"),
+            ("Job", "j", "other"),
+            id="another of that name is somebody else",
+        ),
+        pytest.param(
+            (), controller("Ray", "r"), ("Ray", "r", "uid-r"), id="a kind that isn't served"
+        ),
         pytest.param(
             (owned("Job", "j", reference("Ray", "r")),),
             controller("Job", "j"),
             ("Job", "j", "uid-j"),
             id="a kind that isn't served, above",
         ),
-        pytest.param(LOOP, controller("Job", "j"), ("CronJob", "c", "uid-c"), id="a ring ends somewhere"),
+        pytest.param(
+            LOOP, controller("Job", "j"), ("CronJob", "c", "uid-c"), id="a ring ends somewhere"
+        ),
     ],
 )
-def test_the_top_owner(objects: tuple[Object, ...], start: Controller, top: tuple[str, str, str]) -> None:
+def test_the_top_owner(
+    objects: tuple[Object, ...], start: Controller, top: tuple[str, str, str]
+) -> None:
     async def story() -> None:
         found = await looking(cluster(*objects)).top_owner("ns", start)
         assert (found["kind"], found["metadata"]["name"], found["metadata"]["uid"]) == top
@@ -93,7 +122,9 @@ def test_the_top_owner(objects: tuple[Object, ...], start: Controller, top: tupl
     virtual.run(story())
 
 
-@pytest.mark.parametrize("error", [Forbidden("no", code=403), NotFound("gone", code=404)], ids=["not ours", "gone"])
+@pytest.mark.parametrize(
+    "error", [Forbidden("no", code=403), NotFound("gone", code=404)], ids=["not ours", "gone"]
+)
 def test_what_may_not_be_read_ends_the_way(error: ClusterError) -> None:
     async def story() -> None:
         client = cluster(*CHAIN)
@@ -157,11 +188,17 @@ LISTS = {
         pytest.param("ray.io/v1", "RayCluster", None, id="a group that isn't there"),
     ],
 )
-async def test_kinds_are_found_by_discovery(api_version: str, kind: str, resource: Resource | None) -> None:
+async def test_kinds_are_found_by_discovery(
+    api_version: str, kind: str, resource: Resource | None
+) -> None:
     async def read(path: str) -> Object:
         if path not in LISTS:
             raise NotFound(path, code=404)
-        return {"resources": [{"name": n, "kind": k, "namespaced": scoped} for n, k, scoped in LISTS[path]]}
+        return {
+            "resources": [
+                {"name": n, "kind": k, "namespaced": scoped} for n, k, scoped in LISTS[path]
+            ]
+        }
 
     assert await Kinds(read).find(api_version, kind) == resource
 

@@ -18,7 +18,12 @@ def cluster() -> MemoryClient:
 
 def placed(namespace: str, name: str) -> Object:
     made = secret(name)
-    return {**made, "apiVersion": "v1", "kind": "Secret", "metadata": {**made["metadata"], "namespace": namespace}}
+    return {
+        **made,
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {**made["metadata"], "namespace": namespace},
+    }
 
 
 def keys(items: list[Object]) -> list[tuple[str, str]]:
@@ -36,7 +41,8 @@ async def test_one_namespace() -> None:
 
 @pytest.mark.parametrize("lapses_after", [1, 2, 3, 4, 5])
 async def test_a_list_that_lapses_goes_on_where_it_was(lapses_after: int) -> None:
-    client, found = cluster(), list[tuple[str, str]]()
+    client = cluster()
+    found = list[tuple[str, str]]()
     async for page in pages(client, SECRET, limit=1):
         found += keys(page.items)
         if len(found) == lapses_after:
@@ -44,8 +50,11 @@ async def test_a_list_that_lapses_goes_on_where_it_was(lapses_after: int) -> Non
     assert found == NAMES
 
 
-async def test_what_came_before_the_place_meanwhile_is_passed_over_and_what_comes_after_is_given() -> None:
-    client, found = cluster(), list[tuple[str, str]]()
+async def test_what_came_before_the_place_meanwhile_is_passed_over_and_what_comes_after_is_given() -> (
+    None
+):
+    client = cluster()
+    found = list[tuple[str, str]]()
     async for page in pages(client, SECRET, limit=3):
         found += keys(page.items)
         if len(found) == 3:

@@ -51,7 +51,11 @@ def test_what_may_be_written_is_counted_until_it_is_a_fight() -> None:
 def test_the_same_written_again_has_the_same_key() -> None:
     patch = {"spec": {"a": 1, "b": [2, 1]}}
     assert same("gang", patch) == same("gang", {"spec": {"b": [2, 1], "a": 1}})
-    others = [same("other", patch), same("gang", {"spec": {"a": 1, "b": [1, 2]}}), same("gang", [patch])]
+    others = [
+        same("other", patch),
+        same("gang", {"spec": {"a": 1, "b": [1, 2]}}),
+        same("gang", [patch]),
+    ]
     assert same("gang", patch) not in others
     assert len(set(others)) == 3
 

@@ -31,7 +31,11 @@ def project(given: Object) -> Kept | None:
 
 @pytest.fixture
 def store() -> WatchStore[Kept]:
-    return WatchStore(project, {"owner": lambda kept: [("ns", kept.owner)] if kept.owner else []}, clock=lambda: 0.0)
+    return WatchStore(
+        project,
+        {"owner": lambda kept: [("ns", kept.owner)] if kept.owner else []},
+        clock=lambda: 0.0,
+    )
 
 
 def listed(store: WatchStore[Kept], version: int, *objects: Object) -> None:
@@ -121,8 +125,16 @@ def test_an_index_that_was_not_declared_is_an_error(store: WatchStore[Kept]) -> 
     [
         pytest.param(obj("a", 9, "new"), [Kept("a", "new")], id="newer than the cache is taken in"),
         pytest.param(obj("a", 2, "old"), [Kept("a", "")], id="older than the cache is passed over"),
-        pytest.param(obj("b", 4, "x"), [Kept("a", "")], id="absent but already passed by the watch was deleted"),
-        pytest.param(obj("b", 9, "x"), [Kept("a", ""), Kept("b", "x")], id="absent and ahead of the watch is taken"),
+        pytest.param(
+            obj("b", 4, "x"),
+            [Kept("a", "")],
+            id="absent but already passed by the watch was deleted",
+        ),
+        pytest.param(
+            obj("b", 9, "x"),
+            [Kept("a", ""), Kept("b", "x")],
+            id="absent and ahead of the watch is taken",
+        ),
     ],
 )
 def test_notes(store: WatchStore[Kept], noted: Object, wanted: list[Kept]) -> None:
@@ -141,7 +153,9 @@ def test_the_watch_catching_up_does_not_undo_a_note(store: WatchStore[Kept]) -> 
     assert store.values() == []
 
 
-def test_a_note_made_while_a_list_comes_in_outlives_it_only_if_newer(store: WatchStore[Kept]) -> None:
+def test_a_note_made_while_a_list_comes_in_outlives_it_only_if_newer(
+    store: WatchStore[Kept],
+) -> None:
     store.begin_list()
     for name, version in (("newer", 9), ("deleted", 4), ("both", 8)):
         store.note(obj(name, version, "noted"))
@@ -190,7 +204,10 @@ def bytes_per_object(prefix: str, count: int = 5_000) -> float:
     before = tracemalloc.get_traced_memory()[0]
     for number in range(count):
         store.apply(
-            WatchEvent("ADDED", obj(f"{prefix}-0-decode-{number:06d}", 1_000_000 + number, f"{prefix}-{number}"))
+            WatchEvent(
+                "ADDED",
+                obj(f"{prefix}-0-decode-{number:06d}", 1_000_000 + number, f"{prefix}-{number}"),
+            )
         )
     gc.collect()
     used = tracemalloc.get_traced_memory()[0] - before
@@ -199,5 +216,7 @@ def bytes_per_object(prefix: str, count: int = 5_000) -> float:
 
 
 def test_a_cached_object_costs_less_than_a_kibibyte() -> None:
-    """Python's table of interned strings grows now and then by megabytes: that is no cost of these objects."""
+    """Python's table of interned strings grows now and then by megabytes: that is no cost of these
+    objects.
+    """
     assert min(bytes_per_object("workload"), bytes_per_object("another")) < 1024

@@ -16,7 +16,8 @@ from app.rules.kinds import COMPUTE_DOMAIN
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
 
-NODES, DOMAINS = Selection(NODE), Selection(COMPUTE_DOMAIN)
+NODES = Selection(NODE)
+DOMAINS = Selection(COMPUTE_DOMAIN)
 PACE = Pace(page_size=3, slice_size=2, random=lambda: 0.0)
 
 
@@ -42,7 +43,9 @@ class SilentClient(MemoryClient):
 
 
 class CutClient(MemoryClient):
-    """A cluster behind a proxy that ends connections without traffic after 35 s: sooner than a bookmark comes."""
+    """A cluster behind a proxy that ends connections without traffic after 35 s: sooner than a
+    bookmark comes.
+    """
 
     bookmark_every = 60.0
 
@@ -85,7 +88,8 @@ def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[
     def run_it() -> None:
         virtual.run(test())
 
-    run_it.__name__, run_it.__doc__ = test.__name__, test.__doc__
+    run_it.__name__ = test.__name__
+    run_it.__doc__ = test.__doc__
     return run_it
 
 
@@ -95,7 +99,8 @@ def calls(client: MemoryClient, verb: str) -> int:
 
 @in_virtual_time
 async def test_it_lists_in_pages_and_then_watches() -> None:
-    client, store = MemoryClient([node(f"n{i}") for i in range(7)]), new_store()
+    client = MemoryClient([node(f"n{i}") for i in range(7)])
+    store = new_store()
     async with running(client, store):
         assert (store.synced, len(store), calls(client, "list")) == (True, 7, 3)
         await client.create(NODE, node("late"))
@@ -106,7 +111,8 @@ async def test_it_lists_in_pages_and_then_watches() -> None:
 
 @in_virtual_time
 async def test_a_selector_is_passed_on() -> None:
-    client, store = MemoryClient([node("a", pool="x"), node("b")]), new_store()
+    client = MemoryClient([node("a", pool="x"), node("b")])
+    store = new_store()
     async with running(client, store, Selection(NODE, label_selector="pool=x", metadata_only=True)):
         await client.create(NODE, node("c", pool="x"))
         await client.create(NODE, node("d"))
@@ -116,7 +122,8 @@ async def test_a_selector_is_passed_on() -> None:
 
 @in_virtual_time
 async def test_a_cut_watch_goes_on_from_the_last_version_without_a_list() -> None:
-    client, store = MemoryClient([node("a")]), new_store()
+    client = MemoryClient([node("a")])
+    store = new_store()
     async with running(client, store):
         for number, error in enumerate([None, Unavailable("cut"), None]):
             client.drop_watches(error)
@@ -129,7 +136,8 @@ async def test_a_cut_watch_goes_on_from_the_last_version_without_a_list() -> Non
 
 @in_virtual_time
 async def test_a_proxy_that_ends_quiet_watches_again_and_again_delays_nothing() -> None:
-    client, store = CutClient(), new_store()
+    client = CutClient()
+    store = new_store()
     async with running(client, store):
         for number in range(10):
             await asyncio.sleep(1000 + 7 * number)
@@ -141,7 +149,8 @@ async def test_a_proxy_that_ends_quiet_watches_again_and_again_delays_nothing() 
 
 @in_virtual_time
 async def test_a_version_that_is_gone_leads_to_a_new_list() -> None:
-    client, store = MemoryClient([node("a"), node("b")]), new_store()
+    client = MemoryClient([node("a"), node("b")])
+    store = new_store()
     async with running(client, store):
         client.fail_next("watch", NODE, Gone("too old", code=410))
         client.drop_watches()
@@ -153,7 +162,8 @@ async def test_a_version_that_is_gone_leads_to_a_new_list() -> None:
 
 @in_virtual_time
 async def test_a_page_that_is_gone_begins_the_list_again() -> None:
-    client, store = MemoryClient([node(f"n{i}") for i in range(7)]), new_store()
+    client = MemoryClient([node(f"n{i}") for i in range(7)])
+    store = new_store()
     client.fail_next("list", NODE, Gone("expired", code=410))
     async with running(client, store):
         await asyncio.sleep(5)
@@ -162,7 +172,8 @@ async def test_a_page_that_is_gone_begins_the_list_again() -> None:
 
 @in_virtual_time
 async def test_a_silent_watch_is_noticed_within_a_minute() -> None:
-    client, store = SilentClient([node("a")]), new_store()
+    client = SilentClient([node("a")])
+    store = new_store()
     async with running(client, store):
         client.silent = True
         await client.create(NODE, node("unheard"))
@@ -175,7 +186,8 @@ async def test_a_silent_watch_is_noticed_within_a_minute() -> None:
 
 @in_virtual_time
 async def test_a_server_that_stays_silent_is_told_as_a_problem() -> None:
-    client, store = SilentClient([node("a")]), new_store()
+    client = SilentClient([node("a")])
+    store = new_store()
     async with running(client, store):
         client.silent = True
         await asyncio.sleep(300)
@@ -188,7 +200,8 @@ async def test_a_server_that_stays_silent_is_told_as_a_problem() -> None:
 
 @in_virtual_time
 async def test_a_quiet_but_healthy_resource_stays_fresh_at_little_cost() -> None:
-    client, store = MemoryClient([node("a")]), new_store()
+    client = MemoryClient([node("a")])
+    store = new_store()
     async with running(client, store):
         await asyncio.sleep(3600)
         assert (store.age() or 0.0) < 75
@@ -199,7 +212,8 @@ async def test_a_quiet_but_healthy_resource_stays_fresh_at_little_cost() -> None
 
 @in_virtual_time
 async def test_errors_back_off_and_are_told_until_they_pass() -> None:
-    client, store = MemoryClient([node("a")]), new_store()
+    client = MemoryClient([node("a")])
+    store = new_store()
     client.fail_next("list", NODE, Forbidden("no list for you", code=403), times=8)
     async with running(client, store):
         await asyncio.sleep(60)
@@ -212,7 +226,8 @@ async def test_errors_back_off_and_are_told_until_they_pass() -> None:
 
 @in_virtual_time
 async def test_the_servers_wish_to_wait_is_respected() -> None:
-    client, store = MemoryClient([node("a")]), new_store()
+    client = MemoryClient([node("a")])
+    store = new_store()
     client.fail_next("list", NODE, Unavailable("busy", code=429, retry_after=20.0))
     async with running(client, store):
         await asyncio.sleep(19)
@@ -223,7 +238,8 @@ async def test_the_servers_wish_to_wait_is_respected() -> None:
 
 @in_virtual_time
 async def test_a_resource_that_is_not_served_waits_for_discovery() -> None:
-    client, store = MemoryClient(served={NODE: "v1"}), new_store()
+    client = MemoryClient(served={NODE: "v1"})
+    store = new_store()
     installed = asyncio.Event()
 
     async def served_changed() -> None:
@@ -241,10 +257,21 @@ async def test_a_resource_that_is_not_served_waits_for_discovery() -> None:
 
 
 @in_virtual_time
-async def test_a_list_that_is_not_found_although_the_resource_is_served_is_soon_tried_again() -> None:
-    domain = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": {"name": "a"}}
-    client, store = MemoryClient([domain]), new_store()
-    client.fail_next("list", COMPUTE_DOMAIN, NotFound("the server could not find the requested resource", code=404))
+async def test_a_list_that_is_not_found_although_the_resource_is_served_is_soon_tried_again() -> (
+    None
+):
+    domain = {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": {"name": "a"},
+    }
+    client = MemoryClient([domain])
+    store = new_store()
+    client.fail_next(
+        "list",
+        COMPUTE_DOMAIN,
+        NotFound("the server could not find the requested resource", code=404),
+    )
     async with running(client, store, DOMAINS, served_changed=asyncio.Event().wait):
         await asyncio.sleep(5)
         assert (names(store), store.served) == (["a"], True)
@@ -252,8 +279,13 @@ async def test_a_list_that_is_not_found_although_the_resource_is_served_is_soon_
 
 @in_virtual_time
 async def test_a_resource_that_is_uninstalled_empties_its_store() -> None:
-    domain = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": {"name": "a"}}
-    client, store = MemoryClient([domain]), new_store()
+    domain = {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": {"name": "a"},
+    }
+    client = MemoryClient([domain])
+    store = new_store()
     async with running(client, store, DOMAINS):
         assert names(store) == ["a"]
         del client.served[COMPUTE_DOMAIN]
@@ -289,9 +321,13 @@ def test_backoff(random: float, at_least: float | None, wanted: list[float]) -> 
 
 @in_virtual_time
 async def test_a_long_list_gives_way_to_the_event_loop() -> None:
-    """Of what comes in and of what goes, never more than one slice is handled in one turn of the loop."""
-    client, store = MemoryClient([node(f"node-{i}") for i in range(1000)]), new_store()
-    handled, most = 0, 0
+    """Of what comes in and of what goes, never more than one slice is handled in one turn of the
+    loop.
+    """
+    client = MemoryClient([node(f"node-{i}") for i in range(1000)])
+    store = new_store()
+    handled = 0
+    most = 0
 
     def count(*_: object) -> None:
         nonlocal handled

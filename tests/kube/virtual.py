@@ -9,8 +9,10 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits: the time until the next timer is handed to the clock instead. The operating system is asked only if
-    no callback is ready."""
+    """Never waits: the time until the next timer is handed to the clock instead.
+
+    The operating system is asked only if no callback is ready.
+    """
 
     skipped = 0.0
 

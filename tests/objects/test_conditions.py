@@ -6,7 +6,8 @@ import pytest
 
 from app.objects.conditions import Condition, has_condition, with_condition, without_condition
 
-NOW, BEFORE = "2026-11-21T12:00:00Z", "2026-01-01T00:00:00Z"
+NOW = "2026-11-21T12:00:00Z"
+BEFORE = "2026-01-01T00:00:00Z"
 OTHER = {"type": "Other", "status": "True"}
 READY = Condition("Ready", "True", "Fine", "all is well", 3)
 WRITTEN = {
@@ -29,9 +30,15 @@ def held(**changes: Any) -> dict[str, Any]:
         pytest.param(None, [WRITTEN], id="the first one"),
         pytest.param("nonsense", [WRITTEN], id="what is no list counts as empty"),
         pytest.param([OTHER, "nonsense"], [OTHER, WRITTEN], id="others stay, in their places"),
-        pytest.param([held(status="False"), OTHER], [WRITTEN, OTHER], id="another status is a transition"),
+        pytest.param(
+            [held(status="False"), OTHER], [WRITTEN, OTHER], id="another status is a transition"
+        ),
         pytest.param([held(message="x", reason="Y")], [held()], id="another message is none"),
-        pytest.param([{"type": "Ready", "status": "True"}], [WRITTEN], id="one that nobody timed is timed now"),
+        pytest.param(
+            [{"type": "Ready", "status": "True"}],
+            [WRITTEN],
+            id="one that nobody timed is timed now",
+        ),
     ],
 )
 def test_a_condition_is_put_in_its_place(before: Any, after: list[Any]) -> None:

@@ -1,4 +1,6 @@
-"""Operations from edits: missing parents made once, nothing emitted for what is so, everything applicable."""
+"""Operations from edits: missing parents made once, nothing emitted for what is so, everything
+applicable.
+"""
 
 from typing import Any
 
@@ -14,11 +16,28 @@ CASES: list[Any] = [
     pytest.param({"a": 1}, [Edit(("a",), True)], [("replace", "/a", True)], id="true is not 1"),
     pytest.param({"a": 1}, [Edit(("a",), 2)], [("replace", "/a", 2)], id="another value"),
     pytest.param({}, [Edit(("a",), 1)], [("add", "/a", 1)], id="a new value"),
-    pytest.param({}, [Edit(("a", "b/c~d"), 1)], [("add", "/a", {"b/c~d": 1})], id="a missing parent"),
-    pytest.param({"a": None}, [Edit(("a", "b", "c"), 1)], [("add", "/a", {"b": {"c": 1}})], id="a null parent"),
+    pytest.param(
+        {}, [Edit(("a", "b/c~d"), 1)], [("add", "/a", {"b/c~d": 1})], id="a missing parent"
+    ),
+    pytest.param(
+        {"a": None},
+        [Edit(("a", "b", "c"), 1)],
+        [("add", "/a", {"b": {"c": 1}})],
+        id="a null parent",
+    ),
     pytest.param({"a": {}}, [Edit(("a", "b/c~d"), 1)], [("add", "/a/b~1c~0d", 1)], id="escapes"),
-    pytest.param({}, [Edit(("a", "b"), 1), Edit(("a", "c"), 2)], [("add", "/a", {"b": 1, "c": 2})], id="one parent"),
-    pytest.param({}, [Edit(("a", "b"), 1), Edit(("a", "b"), ABSENT)], [("add", "/a", {})], id="made and unmade"),
+    pytest.param(
+        {},
+        [Edit(("a", "b"), 1), Edit(("a", "c"), 2)],
+        [("add", "/a", {"b": 1, "c": 2})],
+        id="one parent",
+    ),
+    pytest.param(
+        {},
+        [Edit(("a", "b"), 1), Edit(("a", "b"), ABSENT)],
+        [("add", "/a", {})],
+        id="made and unmade",
+    ),
     pytest.param({"a": 1}, [Edit(("a",), ABSENT)], [("remove", "/a", None)], id="removed"),
     pytest.param({}, [Edit(("a",), ABSENT)], [], id="nothing to remove"),
     pytest.param(
@@ -34,7 +53,9 @@ CASES: list[Any] = [
 @pytest.mark.parametrize(("obj", "changes", "expected"), CASES)
 def test_operations(obj: dict[str, Any], changes: list[Edit], expected: list[Any]) -> None:
     patch = operations(obj, changes)
-    assert [(operation["op"], operation["path"], operation.get("value")) for operation in patch] == expected
+    assert [
+        (operation["op"], operation["path"], operation.get("value")) for operation in patch
+    ] == expected
     result = apply_patch(obj, patch)
     assert len(patch) > 1 or applies(obj, patch)
     assert operations(result, [changes[-1]]) == []

@@ -32,7 +32,8 @@ def test_a_value_is_quoted_on_one_line(value: object, text: str) -> None:
 
 
 def test_several_findings_are_one_list() -> None:
-    one, two = required(FieldPath("a"), "needed"), duplicate(FieldPath("b"), 1)
+    one = required(FieldPath("a"), "needed")
+    two = duplicate(FieldPath("b"), 1)
     assert summary([one]) == "a: Required value: needed"
     assert summary([one, two]) == "[a: Required value: needed, b: Duplicate value: 1]"
     assert str(invalid(FieldPath("c"), "x", "no")) == 'c: Invalid value: "x": no'

@@ -1,4 +1,6 @@
-"""`./scripts/proof`: random schedules over the sandbox or a real API server, a line for each, and what was broken."""
+"""`./scripts/proof`: random schedules over the sandbox or a real API server, a line for each, and
+what was broken.
+"""
 
 import argparse
 import asyncio
@@ -18,10 +20,18 @@ from tests.proof.schedule import Report, Schedule, operator_token, run_seed
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="proof", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=50, metavar="N", help="how many schedules (default: 50)")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default: 0)")
-    parser.add_argument("--at-once", type=int, default=2, metavar="N", help="schedules at a time, on the sandbox")
-    parser.add_argument("--real", action="store_true", help="the API server of KUBEBUILDER_ASSETS, one at a time")
+    parser.add_argument(
+        "--seeds", type=int, default=50, metavar="N", help="how many schedules (default: 50)"
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, metavar="SEED", help="the first seed (default: 0)"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=2, metavar="N", help="schedules at a time, on the sandbox"
+    )
+    parser.add_argument(
+        "--real", action="store_true", help="the API server of KUBEBUILDER_ASSETS, one at a time"
+    )
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     table = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
@@ -35,11 +45,14 @@ async def _run(seeds: Iterable[int], at_once: int, real: bool, table: TextIO) ->
     reports: list[Report] = []
     with tempfile.TemporaryDirectory(prefix="grove-admission-proof-") as name:
         folder = Path(name)
-        async for report in _on_real(seeds, folder) if real else _on_sandboxes(seeds, folder, at_once):
+        async for report in (
+            _on_real(seeds, folder) if real else _on_sandboxes(seeds, folder, at_once)
+        ):
             reports.append(report)
             print(report.line(), *report.broken, sep="\n    ", file=table)
     broken = [str(report.seed) for report in reports if report.broken]
-    faults, settled = sum(report.faults for report in reports), sorted(report.settled for report in reports)
+    faults = sum(report.faults for report in reports)
+    settled = sorted(report.settled for report in reports)
     print(
         f"{len(reports)} schedules, {faults:,} faults, settled after {settled[len(settled) // 2]:.1f} s (median), "
         f"{settled[-1]:.1f} s (longest), slowest request {max(report.slowest for report in reports):.1f} s; "

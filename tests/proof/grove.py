@@ -1,5 +1,6 @@
-"""Grove's operator and its users, for one namespace: what is desired, and what the operator does about it again and
-again, whether it succeeds or not."""
+"""Grove's operator and its users, for one namespace: what is desired, and what the operator does
+about it again and again, whether it succeeds or not.
+"""
 
 import asyncio
 import time
@@ -17,7 +18,10 @@ MEMBERS = ("worker", "leader")
 
 @dataclass
 class DesiredSet:
-    """A PodCliqueSet as a user wants it. If `inherited`, it has the MNNVL annotations itself, else its PodCliques."""
+    """A PodCliqueSet as a user wants it.
+
+    If `inherited`, it has the MNNVL annotations itself, else its PodCliques.
+    """
 
     replicas: int
     scope: str = "replica"
@@ -29,18 +33,25 @@ class DesiredSet:
 
 
 class Operator:
-    """`sets` is what is desired, by name. `slowest` is the longest that any request took, in seconds."""
+    """`sets` is what is desired, by name.
+
+    `slowest` is the longest that any request took, in seconds.
+    """
 
     def __init__(self, client: HttpClient, namespace: str) -> None:
         self.sets: dict[str, DesiredSet | None] = {}
         self.resets = True
-        """Whether it writes again what is as it should be. If not, our webhooks are not asked about it."""
+        """Whether it writes again what is as it should be.
+
+        If not, our webhooks are not asked about it.
+        """
         self.rounds = 0
         """How often it has looked at everything."""
         self.slowest = 0.0
         self.refusals: list[str] = []
         """What was rejected although it was right."""
-        self._client, self._namespace = client, namespace
+        self._client = client
+        self._namespace = namespace
 
     async def run(self) -> NoReturn:
         while True:
@@ -67,27 +78,43 @@ class Operator:
     async def _scale_in(self, name: str, replicas: int) -> None:
         for resource in (POD_GANG, POD_CLIQUE):
             selector = f"app.kubernetes.io/part-of={name}"
-            for item in (await self._client.list(resource, self._namespace, label_selector=selector)).items:
+            for item in (
+                await self._client.list(resource, self._namespace, label_selector=selector)
+            ).items:
                 if int(item["metadata"]["name"].removeprefix(f"{name}-").split("-")[0]) >= replicas:
-                    await self._timed(self._client.delete(resource, item["metadata"]["name"], self._namespace))
+                    await self._timed(
+                        self._client.delete(resource, item["metadata"]["name"], self._namespace)
+                    )
 
     async def _write_set(self, name: str, desired: DesiredSet) -> Object:
         pcs = builders.pod_clique_set(name, domain=desired.domain, replicas=desired.replicas)
         keys = ("enabled", "scope")
-        annotations = desired.annotations() if desired.inherited else {f"grove.io/mnnvl-{key}": None for key in keys}
-        pcs["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
+        annotations = (
+            desired.annotations()
+            if desired.inherited
+            else {f"grove.io/mnnvl-{key}": None for key in keys}
+        )
+        pcs["metadata"]["annotations"] = {
+            key: value for key, value in annotations.items() if value is not None
+        }
         try:
             stored = await self._client.get(POD_CLIQUE_SET, name, self._namespace)
         except NotFound:
-            created: Object = await self._timed(self._client.create(POD_CLIQUE_SET, pcs, self._namespace))
+            created: Object = await self._timed(
+                self._client.create(POD_CLIQUE_SET, pcs, self._namespace)
+            )
             return created
         patch = {"metadata": {"annotations": annotations}, "spec": pcs["spec"]}
         if stored["metadata"].get("deletionTimestamp"):
             raise NotFound("it is being deleted")
-        patched: Object = await self._timed(self._client.patch(POD_CLIQUE_SET, name, patch, self._namespace))
+        patched: Object = await self._timed(
+            self._client.patch(POD_CLIQUE_SET, name, patch, self._namespace)
+        )
         return patched
 
-    async def _write_clique(self, pcs: Object, replica: int, member: str, desired: DesiredSet) -> None:
+    async def _write_clique(
+        self, pcs: Object, replica: int, member: str, desired: DesiredSet
+    ) -> None:
         """Creates the PodClique, or sets its spec to that of the template."""
         name = pcs["metadata"]["name"]
         labels = builders.labels(name, replica, f"{name}-{replica}", grove=True)
@@ -107,7 +134,9 @@ class Operator:
         """Creates the PodGang, or replaces its labels and what the operator thinks is the spec."""
         name = pcs["metadata"]["name"]
         gang = builders.pod_gang(
-            f"{name}-{replica}", builders.gang_labels(name), *(f"{name}-{replica}-{member}" for member in MEMBERS)
+            f"{name}-{replica}",
+            builders.gang_labels(name),
+            *(f"{name}-{replica}-{member}" for member in MEMBERS),
         )
         gang["metadata"]["ownerReferences"] = [_reference(pcs)]
         await self._write(POD_GANG, gang, {"spec": {**gang["spec"], "topologyConstraint": None}})
@@ -135,8 +164,10 @@ class Operator:
             self.slowest = max(self.slowest, time.monotonic() - begin)
 
     def _judge(self, error: ClusterError) -> None:
-        """Sets may be rejected, because another dialect has other rules, and a PodGang as long as the levels do not
-        exist, because the scheduler must not see it without its constraints. A PodClique may not."""
+        """Sets may be rejected, because another dialect has other rules, and a PodGang as long as
+        the levels do not exist, because the scheduler must not see it without its constraints. A
+        PodClique may not.
+        """
         if "podclique.mutate" in error.message and "failed calling webhook" not in error.message:
             self.refusals.append(error.message)
 

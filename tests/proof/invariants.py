@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
-from app.rules.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
 from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.plan import base_of, claim_name, domain_name
 from app.rules.podcliqueset import read_pod_clique_set
@@ -20,7 +27,8 @@ class Foreign:
     """Objects of others, which look more or less like ours and must stay as they are."""
 
     def __init__(self, client: HttpClient, namespace: str) -> None:
-        self._client, self._namespace = client, namespace
+        self._client = client
+        self._namespace = namespace
         self._before: dict[str, str] = {}
 
     async def create(self) -> None:
@@ -29,8 +37,12 @@ class Foreign:
         spec = {"numNodes": 4, **channel}
         for name, given in (("foreign", {}), ("foreign-train-0-cd", labels)):
             metadata = {"name": name, "labels": given}
-            await self._client.create(COMPUTE_DOMAIN, {"metadata": metadata, "spec": spec}, self._namespace)
-            await self._client.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": {}}, self._namespace)
+            await self._client.create(
+                COMPUTE_DOMAIN, {"metadata": metadata, "spec": spec}, self._namespace
+            )
+            await self._client.create(
+                RESOURCE_CLAIM, {"metadata": metadata, "spec": {}}, self._namespace
+            )
         self._before = await self._versions()
 
     async def _versions(self) -> dict[str, str]:
@@ -40,12 +52,17 @@ class Foreign:
             for item in await listed(self._client, kind, self._namespace)
         ]
         foreign = (item for item in items if item["metadata"]["name"].startswith("foreign"))
-        return {f"{item['kind']} {item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in foreign}
+        return {
+            f"{item['kind']} {item['metadata']['name']}": item["metadata"]["resourceVersion"]
+            for item in foreign
+        }
 
     async def changed(self) -> list[str]:
         after = await self._versions()
         return [
-            f"{name} of somebody else was changed" for name in self._before if after.get(name) != self._before[name]
+            f"{name} of somebody else was changed"
+            for name in self._before
+            if after.get(name) != self._before[name]
         ]
 
 
@@ -62,11 +79,24 @@ async def violations(
 ) -> list[str]:
     """Every invariant that does not hold now, in words."""
     try:
-        sets = {item["metadata"]["name"]: item for item in await listed(client, POD_CLIQUE_SET, namespace)}
-        cliques = {item["metadata"]["name"]: item for item in await listed(client, POD_CLIQUE, namespace)}
-        gangs = {item["metadata"]["name"]: item for item in await listed(client, POD_GANG, namespace)}
-        domains = {item["metadata"]["name"]: item for item in await listed(client, COMPUTE_DOMAIN, namespace)}
-        claims = {item["metadata"]["name"]: item for item in await listed(client, RESOURCE_CLAIM, namespace)}
+        sets = {
+            item["metadata"]["name"]: item
+            for item in await listed(client, POD_CLIQUE_SET, namespace)
+        }
+        cliques = {
+            item["metadata"]["name"]: item for item in await listed(client, POD_CLIQUE, namespace)
+        }
+        gangs = {
+            item["metadata"]["name"]: item for item in await listed(client, POD_GANG, namespace)
+        }
+        domains = {
+            item["metadata"]["name"]: item
+            for item in await listed(client, COMPUTE_DOMAIN, namespace)
+        }
+        claims = {
+            item["metadata"]["name"]: item
+            for item in await listed(client, RESOURCE_CLAIM, namespace)
+        }
         topologies = (await client.list(CLUSTER_TOPOLOGY)).items
     except ClusterError as error:
         return [f"not readable: {error.message}"]
@@ -81,7 +111,9 @@ async def violations(
     if {level.domain: level.key for level in stored} != levels:
         broken.append(f"the levels are {stored}")
     topology = Topology("grove-topology", enabled=True, levels=stored)
-    return broken + [found for gang in gangs.values() for found in _constrained(gang, sets, topology)]
+    return broken + [
+        found for gang in gangs.values() for found in _constrained(gang, sets, topology)
+    ]
 
 
 def _as_desired(
@@ -99,7 +131,11 @@ def _as_desired(
         (replicas, set(gangs), "PodGangs"),
         (members, set(cliques), "PodCliques"),
     )
-    return [f"{what}: {sorted(stored)}, not {sorted(right)}" for right, stored, what in pairs if right != stored]
+    return [
+        f"{what}: {sorted(stored)}, not {sorted(right)}"
+        for right, stored, what in pairs
+        if right != stored
+    ]
 
 
 def _complete(
@@ -108,7 +144,9 @@ def _complete(
     domains: Mapping[str, Object],
     claims: Mapping[str, Object],
 ) -> list[str]:
-    """Every stored PodClique asked for MNNVL: it has the claim of its scope, and what the claim names is there."""
+    """Every stored PodClique asked for MNNVL: it has the claim of its scope, and what the claim
+    names is there.
+    """
     broken: list[str] = []
     for name, demand in demands.items():
         if demand is None:
@@ -117,7 +155,10 @@ def _complete(
         wish = desired.get(demand.member.place.pcs)
         if wish is not None and wish.scope != demand.scope:
             broken.append(f"PodClique {name} has scope {demand.scope}, not {wish.scope}")
-        for stored, needed in ((domains, domain_name(demand.base_name)), (claims, claim_name(demand.base_name))):
+        for stored, needed in (
+            (domains, domain_name(demand.base_name)),
+            (claims, claim_name(demand.base_name)),
+        ):
             if needed not in stored:
                 broken.append(f"PodClique {name} needs {needed}, which is not there")
             elif stored[needed]["metadata"].get("deletionTimestamp"):
@@ -125,9 +166,12 @@ def _complete(
     return broken
 
 
-def _owned(item: Object, bases: set[str], sets: Mapping[str, Object], gangs: Mapping[str, Object]) -> list[str]:
+def _owned(
+    item: Object, bases: set[str], sets: Mapping[str, Object], gangs: Mapping[str, Object]
+) -> list[str]:
     """It is asked for, and its one owner is its PodGang if that exists, else its PodCliqueSet."""
-    name, labels = item["metadata"]["name"], labels_of(item)
+    name = item["metadata"]["name"]
+    labels = labels_of(item)
     broken = [] if base_of(item["kind"], name) in bases else [f"{name} is not asked for by anybody"]
     right = gangs.get(labels["grove.io/podgang"]) or sets.get(labels["grove.io/pcs-name"])
     uids = [reference["uid"] for reference in item["metadata"].get("ownerReferences", ())]

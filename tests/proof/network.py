@@ -1,4 +1,6 @@
-"""A bad network: between a server of ours and the API server, and between the API server and our servers."""
+"""A bad network: between a server of ours and the API server, and between the API server and our
+servers.
+"""
 
 import asyncio
 import contextlib
@@ -25,17 +27,26 @@ def status(code: int, reason: str) -> web.Response:
         "message": reason,
     }
     headers = {"Retry-After": "1"} if code == 429 else {}
-    return web.json_response({**body, "message": f"injected: {reason}"}, status=code, headers=headers)
+    return web.json_response(
+        {**body, "message": f"injected: {reason}"}, status=code, headers=headers
+    )
 
 
 class FaultyProxy:
-    """An HTTP server at `url` that passes calls on to the API server at `upstream`, and fails as networks and API
-    servers do: late answers, cut connections (before the call and after it), 401, 409, 410, 429, 500 and 503; watches
-    that are cut within an event, late, silent, and say things twice. While `share` is 0, it only passes on."""
+    """An HTTP server at `url` that passes calls on to the API server at `upstream`, and fails as
+    networks and API servers do: late answers, cut connections (before the call and after it),
+    401, 409, 410, 429, 500 and 503; watches that are cut within an event, late, silent, and say
+    things twice. While `share` is 0, it only passes on.
+    """
 
-    def __init__(self, upstream: str, context: ssl.SSLContext, random: Random, share: float) -> None:
-        self.share, self.injected = share, 0
-        self._upstream, self._context, self._random = upstream, context, random
+    def __init__(
+        self, upstream: str, context: ssl.SSLContext, random: Random, share: float
+    ) -> None:
+        self.share = share
+        self.injected = 0
+        self._upstream = upstream
+        self._context = context
+        self._random = random
         self._session: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
         self._transports = weakref.WeakSet[asyncio.Transport]()
@@ -46,7 +57,9 @@ class FaultyProxy:
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
         app = web.Application(client_max_size=16 * 2**20)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.01)
+        self._runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=0.01
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
@@ -71,7 +84,9 @@ class FaultyProxy:
         if request.transport is not None:
             self._transports.add(request.transport)
         if self._fails(1.0):
-            fault = self._random.choice(("late", "cut", "lost", "429", "500", "503", "401", "409", "410"))
+            fault = self._random.choice(
+                ("late", "cut", "lost", "429", "500", "503", "401", "409", "410")
+            )
             if fault == "late":
                 await asyncio.sleep(self._random.uniform(0.05, 0.5))
             elif fault == "cut":
@@ -99,7 +114,11 @@ class FaultyProxy:
     @contextlib.asynccontextmanager
     async def _call(self, request: web.Request) -> AsyncIterator[aiohttp.ClientResponse]:
         assert self._session is not None
-        headers = {key: value for key, value in request.headers.items() if key.lower() not in {*_HOP, "host"}}
+        headers = {
+            key: value
+            for key, value in request.headers.items()
+            if key.lower() not in {*_HOP, "host"}
+        }
         url = f"{self._upstream}{request.path_qs}"
         body = await request.read()
         timeout = aiohttp.ClientTimeout(total=None)
@@ -110,12 +129,16 @@ class FaultyProxy:
 
     async def _pass_on(self, request: web.Request) -> web.Response:
         async with self._call(request) as answer:
-            headers = {key: value for key, value in answer.headers.items() if key.lower() not in _HOP}
+            headers = {
+                key: value for key, value in answer.headers.items() if key.lower() not in _HOP
+            }
             return web.Response(status=answer.status, body=await answer.read(), headers=headers)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         async with self._call(request) as answer:
-            response = web.StreamResponse(status=answer.status, headers={"Content-Type": "application/json"})
+            response = web.StreamResponse(
+                status=answer.status, headers={"Content-Type": "application/json"}
+            )
             await response.prepare(request)
             async for line in answer.content:
                 if self._fails(0.5):

@@ -1,6 +1,7 @@
 """Pods that use claims, with what the scheduler and the controller of claims do for them.
 
-A claim that a pod reserves is protected: if it is deleted, it stays Terminating until its last pod has ended.
+A claim that a pod reserves is protected: if it is deleted, it stays Terminating until its last pod
+has ended.
 """
 
 from random import Random
@@ -17,28 +18,40 @@ class Pods:
     """The pods of one namespace."""
 
     def __init__(self, client: HttpClient, namespace: str, random: Random) -> None:
-        self._client, self._namespace, self._random = client, namespace, random
+        self._client = client
+        self._namespace = namespace
+        self._random = random
         self._claims: dict[str, str] = {}
         """The claim of each running pod, by the name of the pod."""
         self._uids: dict[str, str] = {}
         self._started = 0
 
     async def start(self) -> None:
-        """A pod of a claim of ours that is not being deleted, if there is one; from now on it reserves it."""
-        claims = [item["metadata"] for item in (await self._client.list(RESOURCE_CLAIM, self._namespace)).items]
+        """A pod of a claim of ours that is not being deleted, if there is one; from now on it
+        reserves it.
+        """
+        claims = [
+            item["metadata"]
+            for item in (await self._client.list(RESOURCE_CLAIM, self._namespace)).items
+        ]
         names = [claim["name"] for claim in claims if not claim.get("deletionTimestamp")]
         names = [name for name in names if not name.startswith("foreign")]
         if not names:
             return
-        claim, pod = self._random.choice(names), f"pod-{self._started}"
+        claim = self._random.choice(names)
+        pod = f"pod-{self._started}"
         self._started += 1
         spec = {
             "containers": [{"name": "main", "image": "registry.example/main:1"}],
             "resourceClaims": [{"name": "mnnvl", "resourceClaimName": claim}],
         }
-        stored = await self._client.create(POD, {"metadata": {"name": pod}, "spec": spec}, self._namespace)
+        stored = await self._client.create(
+            POD, {"metadata": {"name": pod}, "spec": spec}, self._namespace
+        )
         self._claims[pod], self._uids[pod] = claim, stored["metadata"]["uid"]
-        await self._client.patch(RESOURCE_CLAIM, claim, {"metadata": {"finalizers": [PROTECTED]}}, self._namespace)
+        await self._client.patch(
+            RESOURCE_CLAIM, claim, {"metadata": {"finalizers": [PROTECTED]}}, self._namespace
+        )
         await self._reserve(claim)
 
     async def end(self) -> None:
@@ -51,7 +64,9 @@ class Pods:
         try:
             await self._reserve(claim)
             if claim not in self._claims.values():
-                await self._client.patch(RESOURCE_CLAIM, claim, {"metadata": {"finalizers": None}}, self._namespace)
+                await self._client.patch(
+                    RESOURCE_CLAIM, claim, {"metadata": {"finalizers": None}}, self._namespace
+                )
         except NotFound:
             return  # deleted before the pod reserved it
 
@@ -62,6 +77,12 @@ class Pods:
     async def _reserve(self, claim: str) -> None:
         """Writes which pods reserve `claim` now."""
         pods = [pod for pod, name in self._claims.items() if name == claim]
-        users: list[Object] = [{"resource": "pods", "name": pod, "uid": self._uids[pod]} for pod in pods]
-        status: Object = {"status": {"allocation": {} if users else None, "reservedFor": users or None}}
-        await self._client.patch(RESOURCE_CLAIM, claim, status, self._namespace, subresource="status")
+        users: list[Object] = [
+            {"resource": "pods", "name": pod, "uid": self._uids[pod]} for pod in pods
+        ]
+        status: Object = {
+            "status": {"allocation": {} if users else None, "reservedFor": users or None}
+        }
+        await self._client.patch(
+            RESOURCE_CLAIM, claim, status, self._namespace, subresource="status"
+        )

@@ -27,10 +27,19 @@ class Replica:
     """A server that can be killed at any moment, and then says nothing to anybody."""
 
     def __init__(
-        self, proxy: FaultyProxy, balancer: Balancer, token: str, folder: Path, levels: dict[str, str]
+        self,
+        proxy: FaultyProxy,
+        balancer: Balancer,
+        token: str,
+        folder: Path,
+        levels: dict[str, str],
     ) -> None:
         self.port = 0
-        self._proxy, self._balancer, self._token, self._folder, self._levels = proxy, balancer, token, folder, levels
+        self._proxy = proxy
+        self._balancer = balancer
+        self._token = token
+        self._folder = folder
+        self._levels = levels
         self._task: asyncio.Task[None] | None = None
         self._served: Running | None = None
         """Once it is ready, and until it is killed."""
@@ -39,13 +48,22 @@ class Replica:
     @property
     def leads(self) -> bool:
         served = self._served
-        return served is not None and served.leader is not None and served.leader.leading and not self.is_dead
+        return (
+            served is not None
+            and served.leader is not None
+            and served.leader.leading
+            and not self.is_dead
+        )
 
     @property
     def identity(self) -> str:
         """What it writes into the Lease, if it leads; else ""."""
         served = self._served
-        return served.leader.holder if self.leads and served is not None and served.leader is not None else ""
+        return (
+            served.leader.holder
+            if self.leads and served is not None and served.leader is not None
+            else ""
+        )
 
     @property
     def proxy(self) -> FaultyProxy:
@@ -61,9 +79,17 @@ class Replica:
             return f"dead: {None if self._task is None or self._task.cancelled() else self._task.exception()!r}"
         if self._started is None:
             return "has not started"
-        failing = [f"{name} {problem}" for name, problem in self._started.readiness.ready().items() if problem]
+        failing = [
+            f"{name} {problem}"
+            for name, problem in self._started.readiness.ready().items()
+            if problem
+        ]
         leader = self._started.leader
-        leads = "no candidate" if leader is None else f"leads: {leader.leading}, holder: {leader.holder or 'nobody'}"
+        leads = (
+            "no candidate"
+            if leader is None
+            else f"leads: {leader.leading}, holder: {leader.holder or 'nobody'}"
+        )
         return f"{', '.join(failing) or 'ready'}, {leads}"
 
     @property
@@ -71,16 +97,21 @@ class Replica:
         return self._task is not None and self._task.done()
 
     async def _run(self) -> None:
-        levels = ", ".join(f"{{domain: {domain}, key: {key}}}" for domain, key in self._levels.items())
+        levels = ", ".join(
+            f"{{domain: {domain}, key: {key}}}" for domain, key in self._levels.items()
+        )
         configuration = read_configuration(CONFIGURATION.format(levels=levels), "proof")
         limits = Limits(total=5.0, qps=10_000, burst=10_000)
-        async with HttpClient(PlainCredentials(self._proxy.url, self._token), ALL, limits) as client:
+        async with HttpClient(
+            PlainCredentials(self._proxy.url, self._token), ALL, limits
+        ) as client:
             cluster = Cluster(client, configuration, client.discovery)
             async with serving(configuration, self._folder / "webhook", cluster, client) as served:
                 self._started = served
                 while not served.readiness.is_ready:  # noqa: ASYNC110 - several caches, and a check each
                     await asyncio.sleep(0.02)
-                self._served, self.port = served, served.listener.port
+                self._served = served
+                self.port = served.listener.port
                 self._balancer.ports.append(self.port)
                 await asyncio.Event().wait()
 

@@ -1,5 +1,7 @@
-"""One random schedule, made of one seed: users, Grove's operator and administrators act, servers and leaders are
-killed, and the network is bad. Then all is calm, and after a while the invariants hold."""
+"""One random schedule, made of one seed: users, Grove's operator and administrators act, servers
+and leaders are killed, and the network is bad. Then all is calm, and after a while the
+invariants hold.
+"""
 
 import asyncio
 import contextlib
@@ -28,9 +30,12 @@ from tests.proof.network import Balancer, FaultyProxy
 from tests.proof.pods import Pods
 from tests.proof.replica import Replica
 
-CHAOS_SECONDS, PATIENCE_SECONDS, START_SECONDS = 3.5, 60.0, 180.0
-"""How long there is chaos, until when invariants have to hold after it, and how long a player may take on a machine
-that is busy with other work."""
+CHAOS_SECONDS = 3.5
+PATIENCE_SECONDS = 60.0
+START_SECONDS = 180.0
+"""How long there is chaos, until when invariants have to hold after it, and how long a player may
+take on a machine that is busy with other work.
+"""
 
 SHARE = 0.2
 """Of the calls that fail while the network is bad."""
@@ -69,36 +74,51 @@ class Schedule:
     """The players in one namespace of `api`."""
 
     def __init__(self, api: ApiServer, seed: int, folder: Path, token: str) -> None:
-        self.report, self.namespace = Report(seed), f"proof-{seed}"
-        self._api, self._folder, self._token = api, folder, token
+        self.report = Report(seed)
+        self.namespace = f"proof-{seed}"
+        self._api = api
+        self._folder = folder
+        self._token = token
         self._random = Random(seed)
         self._levels = LEVELS[0]
-        self._balancer, self._replicas = Balancer(self._random), list[Replica]()
+        self._balancer = Balancer(self._random)
+        self._replicas = list[Replica]()
         self._context = ssl.create_default_context(cafile=api.ca_file)
         self._faults = self._most_leaders = 0
 
     async def run(self) -> Report:
-        async with await connect(self._api, "admin") as admin, await connect(self._api, "grove") as grove:
+        async with (
+            await connect(self._api, "admin") as admin,
+            await connect(self._api, "grove") as grove,
+        ):
             self._pods = Pods(admin, self.namespace, self._random)
-            operator, foreign = Operator(grove, self.namespace), Foreign(admin, self.namespace)
+            operator = Operator(grove, self.namespace)
+            foreign = Foreign(admin, self.namespace)
             playing: list[asyncio.Task[NoReturn]] = []
             try:
                 await self._begin(admin)
                 await foreign.create()
-                playing = [asyncio.create_task(operator.run()), asyncio.create_task(self._count_leaders())]
+                playing = [
+                    asyncio.create_task(operator.run()),
+                    asyncio.create_task(self._count_leaders()),
+                ]
                 await self._chaos(admin, operator)
                 await self._calm(admin, operator)
                 await self._settle(admin, operator, foreign)
             except TimeoutError as stuck:
                 replicas = "; ".join(replica.state() for replica in self._replicas)
                 ports = len(self._balancer.ports)
-                self.report.broken.append(f"after three minutes not yet {stuck}, {ports} in service: {replicas}")
+                self.report.broken.append(
+                    f"after three minutes not yet {stuck}, {ports} in service: {replicas}"
+                )
             finally:
                 for task in playing:
                     task.cancel()
                 await self._end(admin)
         self.report.slowest = operator.slowest
-        self.report.faults = self._faults + sum(replica.proxy.injected for replica in self._replicas)
+        self.report.faults = self._faults + sum(
+            replica.proxy.injected for replica in self._replicas
+        )
         if self._most_leaders > 1:
             self.report.broken.append("two leaders at once")
         if operator.slowest > 11.0:
@@ -108,18 +128,24 @@ class Schedule:
 
     async def _count_leaders(self) -> NoReturn:
         while True:
-            self._most_leaders = max(self._most_leaders, sum(replica.leads for replica in self._replicas))
+            self._most_leaders = max(
+                self._most_leaders, sum(replica.leads for replica in self._replicas)
+            )
             await asyncio.sleep(0.02)
 
     async def _begin(self, admin: HttpClient) -> None:
         self._admin = admin
         for name in (self.namespace, "grove-system"):
-            await self._api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
+            await self._api.apply(
+                [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
+            )
         port = await self._balancer.start()
         self._replicas = [await self._replica(0.0), await self._replica(0.0)]
         bundle = self._folder / "webhook" / "ca.crt"
         await until("ready", lambda: len(self._balancer.ports) == 2 and bundle.exists())
-        await self._api.apply(webhook_configurations(UrlTarget(f"https://127.0.0.1:{port}", bundle.read_bytes())))
+        await self._api.apply(
+            webhook_configurations(UrlTarget(f"https://127.0.0.1:{port}", bundle.read_bytes()))
+        )
         for replica in self._replicas:
             replica.proxy.share = SHARE
 
@@ -147,7 +173,9 @@ class Schedule:
         self._replicas[number] = await self._replica(share)
 
     async def _free_lease(self, identity: str) -> None:
-        """Deletes the Lease of a leader that was killed, so that nobody has to wait until it expires."""
+        """Deletes the Lease of a leader that was killed, so that nobody has to wait until it
+        expires.
+        """
         with contextlib.suppress(ClusterError):
             lease = await self._admin.get(LEASE, NAME, "grove-system")
             if lease["spec"]["holderIdentity"] == identity:
@@ -157,7 +185,10 @@ class Schedule:
     # What happens.
 
     async def _chaos(self, admin: HttpClient, operator: Operator) -> None:
-        operator.sets = {"train": DesiredSet(2), "serve": DesiredSet(1, inherited=True, domain="rack")}
+        operator.sets = {
+            "train": DesiredSet(2),
+            "serve": DesiredSet(1, inherited=True, domain="rack"),
+        }
         end = time.monotonic() + CHAOS_SECONDS
         while time.monotonic() < end:
             await asyncio.sleep(self._random.uniform(0.0, 0.3))
@@ -166,13 +197,17 @@ class Schedule:
             with contextlib.suppress(ClusterError):
                 await step()
 
-    def _steps(self, admin: HttpClient, operator: Operator) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+    def _steps(
+        self, admin: HttpClient, operator: Operator
+    ) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """By name, more than once if it is likelier."""
         name = self._random.choice(SETS)
 
         async def desire() -> None:
-            scope, domain = self._random.choice(("replica", "clique")), self._random.choice((None, "zone", "rack"))
-            replicas, inherited = self._random.randint(0, 3), self._random.random() < 0.5
+            scope = self._random.choice(("replica", "clique"))
+            domain = self._random.choice((None, "zone", "rack"))
+            replicas = self._random.randint(0, 3)
+            inherited = self._random.random() < 0.5
             operator.sets[name] = DesiredSet(replicas, scope, inherited, domain)
 
         async def scale() -> None:
@@ -184,7 +219,9 @@ class Schedule:
             operator.sets[name] = None
 
         async def delete_by_hand() -> None:
-            await self._delete_one(admin, self._random.choice((COMPUTE_DOMAIN, RESOURCE_CLAIM, POD_GANG)))
+            await self._delete_one(
+                admin, self._random.choice((COMPUTE_DOMAIN, RESOURCE_CLAIM, POD_GANG))
+            )
 
         async def kill() -> None:
             await self._replace(self._random.randrange(2))
@@ -221,18 +258,23 @@ class Schedule:
                     self.report.count("delete claim in use")
 
     async def _toggle_bindings(self, admin: HttpClient, *, install: bool = True) -> None:
-        installed = any(item["metadata"]["name"] == BINDINGS for item in (await admin.list(CRD)).items)
+        installed = any(
+            item["metadata"]["name"] == BINDINGS for item in (await admin.list(CRD)).items
+        )
         if installed:
             await admin.delete(CRD, BINDINGS)
         elif install:
             documents: list[Object] = list(yaml.safe_load_all(TODAY.read_text()))
-            await self._api.apply([obj for obj in documents if obj and obj["metadata"]["name"] == BINDINGS])
+            await self._api.apply(
+                [obj for obj in documents if obj and obj["metadata"]["name"] == BINDINGS]
+            )
 
     # And then.
 
     async def _calm(self, admin: HttpClient, operator: Operator) -> None:
-        """The network is well and the operator has nothing to do; the last deletions by hand are left to us, and then
-        the last pods end."""
+        """The network is well and the operator has nothing to do; the last deletions by hand are
+        left to us, and then the last pods end.
+        """
         await self._toggle_bindings(admin, install=False)
         for number in range(2):
             await self._replace(number, share=0.0)
@@ -260,7 +302,10 @@ class Schedule:
             if not broken:
                 return
             if self.report.settled > PATIENCE_SECONDS:
-                self.report.broken = [*broken, "the servers: " + "; ".join(one.state() for one in self._replicas)]
+                self.report.broken = [
+                    *broken,
+                    "the servers: " + "; ".join(one.state() for one in self._replicas),
+                ]
                 return
             await asyncio.sleep(0.25)
 

@@ -14,12 +14,14 @@ from aiohttp import web
 from tests.proof.network import FaultyProxy
 from tests.proof.schedule import Report, run_seed
 
-SEEDS, AT_ONCE = range(10), 4
+SEEDS = range(10)
+AT_ONCE = 4
 
 
 @pytest.mark.untraced
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a killed server closes nothing
+# a killed server closes nothing
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_whatever_happens_nothing_is_lost_leaked_or_stuck(tmp_path: Path) -> None:
     """Several at a time: a schedule mostly waits."""
     turns = asyncio.Semaphore(AT_ONCE)
@@ -48,7 +50,9 @@ async def test_the_network_passes_on_compressed_answers_as_they_are() -> None:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    proxy = FaultyProxy(f"http://127.0.0.1:{runner.addresses[0][1]}", ssl.create_default_context(), Random(0), 0.0)
+    proxy = FaultyProxy(
+        f"http://127.0.0.1:{runner.addresses[0][1]}", ssl.create_default_context(), Random(0), 0.0
+    )
     await proxy.start()
     try:
         async with httpx.AsyncClient() as client:

@@ -14,7 +14,11 @@ from app.kube.events import Recorder
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.resource import EVENT
-from app.reconcilers.cluster_topology import REJECTED_SECONDS, ClusterTopologyReconciler, CreationFailed
+from app.reconcilers.cluster_topology import (
+    REJECTED_SECONDS,
+    ClusterTopologyReconciler,
+    CreationFailed,
+)
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.binding_levels import KaiTopology
@@ -45,13 +49,17 @@ class Seen(Around):
 
 
 def reconciler(
-    client: MemoryClient, levels: Sequence[Level] | None = LEVELS, cache: WatchStore[Levels] | None = None
+    client: MemoryClient,
+    levels: Sequence[Level] | None = LEVELS,
+    cache: WatchStore[Levels] | None = None,
 ) -> ClusterTopologyReconciler:
     cache = WatchStore(DESIGN.read_levels) if cache is None else cache
     rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
     recorder = Recorder(client, "test")
     topology = cast(Facts, Seen(client))
-    return ClusterTopologyReconciler(client, "grove-topology", levels, cache, recorder, rewrites, topology=topology)
+    return ClusterTopologyReconciler(
+        client, "grove-topology", levels, cache, recorder, rewrites, topology=topology
+    )
 
 
 def levels_of(client: MemoryClient) -> list[Any]:
@@ -68,7 +76,9 @@ def levels_of(client: MemoryClient) -> list[Any]:
         pytest.param([], None, [], [], id="absent, as it should be"),
     ],
 )
-async def test_it_is_as_the_configuration_wants_it(objects: Any, levels: Any, left: Any, writes: list[str]) -> None:
+async def test_it_is_as_the_configuration_wants_it(
+    objects: Any, levels: Any, left: Any, writes: list[str]
+) -> None:
     client = MemoryClient(objects)
     assert await reconciler(client, levels).reconcile(KEY) is None
     assert levels_of(client) == left
@@ -100,17 +110,27 @@ async def test_one_that_is_being_deleted_is_waited_for() -> None:
     assert [call.verb for call in client.writes()] == ["delete"]
 
 
-async def test_one_that_is_being_deleted_does_not_end_the_process(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_is_being_deleted_does_not_end_the_process(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Finalizers may keep it for any time, and all other writes need verdicts meanwhile."""
     client = MemoryClient([{**WANTED, "metadata": {**WANTED["metadata"], "finalizers": ["a/b"]}}])
     await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
     await reconciler(client).settle(0, lambda: 0.0)
-    assert "not written, tried again later: ClusterTopology grove-topology is being deleted" in caplog.text
+    assert (
+        "not written, tried again later: ClusterTopology grove-topology is being deleted"
+        in caplog.text
+    )
 
 
 def test_a_failure_is_tried_again_until_it_goes_through() -> None:
     client = MemoryClient()
-    client.fail_next("create", CLUSTER_TOPOLOGY, Unavailable("our webhook is not reachable yet", code=500), times=3)
+    client.fail_next(
+        "create",
+        CLUSTER_TOPOLOGY,
+        Unavailable("our webhook is not reachable yet", code=500),
+        times=3,
+    )
 
     async def settled() -> float:
         await reconciler(client).settle(60, lambda: 0.0)
@@ -122,10 +142,14 @@ def test_a_failure_is_tried_again_until_it_goes_through() -> None:
 
 def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
     client = MemoryClient()
-    client.fail_next("create", CLUSTER_TOPOLOGY, Forbidden("no such permission", code=403), times=1000)
+    client.fail_next(
+        "create", CLUSTER_TOPOLOGY, Forbidden("no such permission", code=403), times=1000
+    )
 
     async def settled() -> float:
-        with pytest.raises(CreationFailed, match='"grove-topology" could not be made: no such permission'):
+        with pytest.raises(
+            CreationFailed, match='"grove-topology" could not be made: no such permission'
+        ):
             await reconciler(client).settle(60, lambda: 0.0)
         return virtual.now()
 
@@ -186,19 +210,30 @@ class Today(Seen):
         return BINDINGS
 
 
-def todays(client: MemoryClient, levels: Sequence[Level] | None = LEVELS, **around: Any) -> ClusterTopologyReconciler:
+def todays(
+    client: MemoryClient, levels: Sequence[Level] | None = LEVELS, **around: Any
+) -> ClusterTopologyReconciler:
     client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"
     seen = Today(client)
     for name, value in around.items():
         setattr(seen, name, value)
     cache: WatchStore[Levels] = WatchStore(DESIGN.read_levels)
     return ClusterTopologyReconciler(
-        client, "grove-topology", levels, cache, Recorder(client, "test"), Rewrites(), topology=cast(Facts, seen)
+        client,
+        "grove-topology",
+        levels,
+        cache,
+        Recorder(client, "test"),
+        Rewrites(),
+        topology=cast(Facts, seen),
     )
 
 
 def binding(*levels: Level) -> Any:
-    spec = {"levels": [{"domain": level.domain, "key": level.key} for level in levels], "schedulerTopologyBindings": []}
+    spec = {
+        "levels": [{"domain": level.domain, "key": level.key} for level in levels],
+        "schedulerTopologyBindings": [],
+    }
     return {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "ClusterTopologyBinding",
@@ -220,7 +255,9 @@ async def reasons(client: MemoryClient, found: ClusterTopologyReconciler) -> lis
         pytest.param(None, LEVELS, LEVELS, ["create"], id="made"),
         pytest.param(LEVELS[:1], LEVELS, LEVELS, ["patch"], id="corrected"),
         pytest.param(LEVELS, LEVELS, LEVELS, [], id="right already"),
-        pytest.param(LEVELS[:1], None, LEVELS[:1], [], id="an administrator's where topology is disabled"),
+        pytest.param(
+            LEVELS[:1], None, LEVELS[:1], [], id="an administrator's where topology is disabled"
+        ),
         pytest.param(None, None, None, [], id="none where topology is disabled"),
     ],
 )
@@ -231,7 +268,9 @@ async def test_the_managed_binding(stored: Any, levels: Any, left: Any, writes: 
         client.load([binding(*stored)])
     assert await found.reconcile(KEY) is None
     kept = client.objects(CLUSTER_TOPOLOGY_BINDING)
-    assert [one["spec"]["levels"] for one in kept] == ([] if left is None else [binding(*left)["spec"]["levels"]])
+    assert [one["spec"]["levels"] for one in kept] == (
+        [] if left is None else [binding(*left)["spec"]["levels"]]
+    )
     assert [call.verb for call in client.writes()] == writes
 
 
@@ -246,7 +285,10 @@ async def test_a_binding_that_would_stop_groves_operator_is_not_made() -> None:
 async def test_levels_in_use_stay_in_the_managed_binding() -> None:
     client = MemoryClient()
     pcs = builders.pod_clique_set("train")
-    pcs["spec"]["template"]["topologyConstraint"] = {"topologyName": "grove-topology", "pack": {"required": "zone"}}
+    pcs["spec"]["template"]["topologyConstraint"] = {
+        "topologyName": "grove-topology",
+        "pack": {"required": "zone"},
+    }
     found = todays(client, sets=[read_pod_clique_set(pcs)])
     client.load([binding(Level("zone", "k/zone"), *LEVELS)])
     assert await found.reconcile(KEY) == REJECTED_SECONDS

@@ -21,12 +21,21 @@ from tests.kube.memory.client import MemoryClient
 from tests.rules.topology.around import Around
 
 KEY: Key = ("ml", "train")
-ENABLED = Topology("grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host")))
+ENABLED = Topology(
+    "grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host"))
+)
 DISABLED = Topology("grove-topology", enabled=False)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SINCE, TIMED = "2026-01-01T00:00:00Z", "2026-11-21T12:00:00Z"
+SINCE = "2026-01-01T00:00:00Z"
+TIMED = "2026-11-21T12:00:00Z"
 
-THEIRS = {"type": "Theirs", "status": "True", "reason": "Fine", "message": "", "lastTransitionTime": SINCE}
+THEIRS = {
+    "type": "Theirs",
+    "status": "True",
+    "reason": "Fine",
+    "message": "",
+    "lastTransitionTime": SINCE,
+}
 
 
 def condition(status: str, reason: str, message: str, since: str = SINCE) -> Object:
@@ -40,8 +49,14 @@ def condition(status: str, reason: str, message: str, since: str = SINCE) -> Obj
     }
 
 
-VALID = condition("True", "TopologyConstraintsValid", "All topology constraints name levels of the ClusterTopology")
-OFF = condition("False", "TopologyDisabled", "Topology support disabled in operator configuration", TIMED)
+VALID = condition(
+    "True",
+    "TopologyConstraintsValid",
+    "All topology constraints name levels of the ClusterTopology",
+)
+OFF = condition(
+    "False", "TopologyDisabled", "Topology support disabled in operator configuration", TIMED
+)
 MISSING = condition(
     "False",
     "TopologyLevelNotFound",
@@ -49,7 +64,9 @@ MISSING = condition(
     "Please remove packDomain or update ClusterTopology.",
     TIMED,
 )
-UNTOLD = condition("Unknown", "TopologyUnknown", "The managed ClusterTopology does not exist yet", TIMED)
+UNTOLD = condition(
+    "Unknown", "TopologyUnknown", "The managed ClusterTopology does not exist yet", TIMED
+)
 
 
 @dataclass
@@ -71,15 +88,20 @@ class Seen(Around):
 class System:
     """A PodCliqueSet with `domain` and `conditions`, as the cluster and the cache have it."""
 
-    def __init__(self, topology: Topology | None, domain: str | None, conditions: list[Object] | None = None) -> None:
+    def __init__(
+        self, topology: Topology | None, domain: str | None, conditions: list[Object] | None = None
+    ) -> None:
         pcs = pod_clique_set("train", domain=domain)
         pcs["metadata"]["namespace"] = "ml"
         if conditions is not None:
             pcs["status"] = {"conditions": conditions, "replicas": 3}
-        self.client, self.seen = MemoryClient([pcs]), Seen(now=topology)
+        self.client = MemoryClient([pcs])
+        self.seen = Seen(now=topology)
         self.sets: WatchStore[PodCliqueSet] = WatchStore(read_pod_clique_set)
         self.relist()
-        self.reconciler = ConstraintStatusReconciler(self.client, self.sets, cast(Facts, self.seen), now=lambda: NOW)
+        self.reconciler = ConstraintStatusReconciler(
+            self.client, self.sets, cast(Facts, self.seen), now=lambda: NOW
+        )
 
     def relist(self) -> None:
         """The cache sees what the cluster has."""
@@ -106,10 +128,24 @@ class System:
         pytest.param(DISABLED, "zone", [VALID], [OFF], id="topology was switched off"),
         pytest.param(ENABLED, "rack", [VALID], [MISSING], id="a level has gone"),
         pytest.param(None, "zone", [VALID], [UNTOLD], id="it can't be told"),
-        pytest.param(ENABLED, "zone", [OFF], [{**VALID, "lastTransitionTime": TIMED}], id="topology was switched on"),
+        pytest.param(
+            ENABLED,
+            "zone",
+            [OFF],
+            [{**VALID, "lastTransitionTime": TIMED}],
+            id="topology was switched on",
+        ),
         pytest.param(DISABLED, "rack", [MISSING], [OFF], id="the time stays where the status does"),
-        pytest.param(ENABLED, "rack", [THEIRS, VALID], [THEIRS, MISSING], id="others' conditions stay, in order"),
-        pytest.param(ENABLED, None, [THEIRS, VALID], [THEIRS], id="without constraints it is taken back"),
+        pytest.param(
+            ENABLED,
+            "rack",
+            [THEIRS, VALID],
+            [THEIRS, MISSING],
+            id="others' conditions stay, in order",
+        ),
+        pytest.param(
+            ENABLED, None, [THEIRS, VALID], [THEIRS], id="without constraints it is taken back"
+        ),
     ],
 )
 async def test_what_differs_is_written(
@@ -143,7 +179,9 @@ async def test_where_nothing_differs_no_call_is_made(
 
 async def test_a_set_that_the_cache_lags_behind_is_judged_as_it_is_stored() -> None:
     system = System(ENABLED, "rack", [VALID])
-    await system.client.patch(POD_CLIQUE_SET, "train", {"spec": {"template": {"topologyConstraint": None}}}, "ml")
+    await system.client.patch(
+        POD_CLIQUE_SET, "train", {"spec": {"template": {"topologyConstraint": None}}}, "ml"
+    )
     await system.step()
     assert system.status() == {"replicas": 3}
 
@@ -157,7 +195,9 @@ async def test_what_another_leader_has_said_meanwhile_is_not_written_again() -> 
 
 async def test_a_set_that_changes_between_read_and_write_is_not_overwritten() -> None:
     system = System(ENABLED, "rack", [THEIRS])
-    system.client.fail_next("patch", POD_CLIQUE_SET, Conflict("changed", code=409, reason="Conflict"))
+    system.client.fail_next(
+        "patch", POD_CLIQUE_SET, Conflict("changed", code=409, reason="Conflict")
+    )
     with pytest.raises(Conflict):
         await system.reconciler.reconcile(KEY)
     assert system.status() == {"conditions": [THEIRS], "replicas": 3}
@@ -174,14 +214,18 @@ async def test_a_set_that_has_gone_is_passed_over() -> None:
 
 async def test_a_set_that_is_being_deleted_is_left_in_peace() -> None:
     system = System(ENABLED, "rack", [VALID])
-    await system.client.patch(POD_CLIQUE_SET, "train", {"metadata": {"finalizers": ["example.com/slow"]}}, "ml")
+    await system.client.patch(
+        POD_CLIQUE_SET, "train", {"metadata": {"finalizers": ["example.com/slow"]}}, "ml"
+    )
     await system.client.delete(POD_CLIQUE_SET, "train", "ml")
     assert await system.step() == ["get"]
     system.relist()
     assert await system.step() == []
 
 
-async def test_where_grove_has_its_own_condition_none_is_written_and_a_former_one_of_ours_is_taken_back() -> None:
+async def test_where_grove_has_its_own_condition_none_is_written_and_a_former_one_of_ours_is_taken_back() -> (
+    None
+):
     system = System(ENABLED, "zone", [THEIRS, VALID])
     system.seen.speaks = BINDINGS
     assert await system.step() == ["get", "patch"]

@@ -25,7 +25,12 @@ def reconciler(client: MemoryClient, **options: Any) -> KaiTopologyReconciler:
     now = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
     recorder = Recorder(client, "test")
     return KaiTopologyReconciler(
-        client, "grove-topology", recorder, dialect=lambda: dialect_of(client), now=lambda: now, **options
+        client,
+        "grove-topology",
+        recorder,
+        dialect=lambda: dialect_of(client),
+        now=lambda: now,
+        **options,
     )
 
 
@@ -36,7 +41,12 @@ def ready(client: MemoryClient) -> tuple[str, str]:
 
 
 def kai(*keys: str, uid: str = "", finalizers: tuple[str, ...] = ()) -> Object:
-    reference = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "name": "grove-topology", "uid": uid}
+    reference = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "ClusterTopology",
+        "name": "grove-topology",
+        "uid": uid,
+    }
     metadata: Object = {"name": "grove-topology", "finalizers": list(finalizers)}
     metadata["ownerReferences"] = [{**reference, "controller": True}] if uid else []
     levels = [{"nodeLabel": key} for key in keys]
@@ -120,7 +130,9 @@ async def notes(client: MemoryClient, found: KaiTopologyReconciler) -> list[tupl
     """Reason, note and count of each event, sorted."""
     await reasons(client, found)
     events = client.objects(EVENT)
-    return sorted((one["reason"], one["note"], one.get("series", {"count": 1})["count"]) for one in events)
+    return sorted(
+        (one["reason"], one["note"], one.get("series", {"count": 1})["count"]) for one in events
+    )
 
 
 async def test_a_crd_without_status_is_reported_once_and_the_sync_goes_on() -> None:
@@ -218,14 +230,18 @@ async def test_without_the_managed_topology_there_is_nothing_to_do(key: tuple[st
 
 
 async def test_one_that_is_being_deleted_is_left_alone() -> None:
-    client = MemoryClient([{**TOPOLOGY, "metadata": {**TOPOLOGY["metadata"], "finalizers": ["a/b"]}}])
+    client = MemoryClient(
+        [{**TOPOLOGY, "metadata": {**TOPOLOGY["metadata"], "finalizers": ["a/b"]}}]
+    )
     await client.delete(CLUSTER_TOPOLOGY, "grove-topology")
     assert await reconciler(client).reconcile(KEY) is None
     assert client.objects(KAI_TOPOLOGY) == []
 
 
 ALL = ("k/rack", "kubernetes.io/hostname")
-CREATE, DELETE, SAY = ("create", KAI_TOPOLOGY), ("delete", KAI_TOPOLOGY), ("patch", CLUSTER_TOPOLOGY)
+CREATE = ("create", KAI_TOPOLOGY)
+DELETE = ("delete", KAI_TOPOLOGY)
+SAY = ("patch", CLUSTER_TOPOLOGY)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +249,16 @@ CREATE, DELETE, SAY = ("create", KAI_TOPOLOGY), ("delete", KAI_TOPOLOGY), ("patc
     [
         pytest.param(None, True, "True", [CREATE, SAY], id="made"),
         pytest.param(ALL, True, "True", [SAY], id="the same is left"),
-        pytest.param(("k/old",), True, "True", [DELETE, CREATE, SAY], id="other levels are made anew, never patched"),
-        pytest.param(ALL[::-1], True, "True", [DELETE, CREATE, SAY], id="another order is another topology"),
+        pytest.param(
+            ("k/old",),
+            True,
+            "True",
+            [DELETE, CREATE, SAY],
+            id="other levels are made anew, never patched",
+        ),
+        pytest.param(
+            ALL[::-1], True, "True", [DELETE, CREATE, SAY], id="another order is another topology"
+        ),
         pytest.param(("k/theirs",), False, "False", [SAY], id="somebody else's is left alone"),
     ],
 )
@@ -286,7 +310,9 @@ async def test_one_that_is_given_away_since_it_was_read_is_not_deleted() -> None
     with pytest.raises(Conflict):
         await reconciler(client).reconcile(KEY)
     await reconciler(client).reconcile(KEY)
-    assert [stored["spec"] for stored in client.objects(KAI_TOPOLOGY)] == [{"levels": [{"nodeLabel": "k/old"}]}]
+    assert [stored["spec"] for stored in client.objects(KAI_TOPOLOGY)] == [
+        {"levels": [{"nodeLabel": "k/old"}]}
+    ]
     assert ready(client)[0] == "False"
 
 
@@ -301,7 +327,13 @@ async def test_a_creation_whose_answer_got_lost_is_found_by_the_next_look() -> N
 
 
 async def test_conditions_of_others_stay() -> None:
-    theirs = {"type": "Theirs", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "t"}
+    theirs = {
+        "type": "Theirs",
+        "status": "True",
+        "reason": "X",
+        "message": "",
+        "lastTransitionTime": "t",
+    }
     client = MemoryClient([{**TOPOLOGY, "status": {"conditions": [theirs]}}])
     await reconciler(client).reconcile(KEY)
     found = client.objects(CLUSTER_TOPOLOGY)[0]["status"]["conditions"]

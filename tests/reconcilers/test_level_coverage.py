@@ -31,7 +31,9 @@ def system(*objects: Object, **options: Any) -> tuple[OfflineCluster, LevelCover
     cluster = OfflineCluster(objects, **options)
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     recorder = Recorder(cluster.client, "test")
-    return cluster, LevelCoverageReconciler(cluster.client, cluster.facts, recorder, now=lambda: now)
+    return cluster, LevelCoverageReconciler(
+        cluster.client, cluster.facts, recorder, now=lambda: now
+    )
 
 
 def conditions(cluster: OfflineCluster) -> list[Object]:
@@ -46,7 +48,11 @@ async def test_it_is_written_once_beside_the_conditions_of_others() -> None:
     assert await reconciler.reconcile(KEY) is None
     theirs, ours = conditions(cluster)
     assert theirs == THEIRS
-    assert (ours["type"], ours["status"], ours["reason"]) == ("LevelsCovered", "False", "NodesLackLevel")
+    assert (ours["type"], ours["status"], ours["reason"]) == (
+        "LevelsCovered",
+        "False",
+        "NodesLackLevel",
+    )
     running = asyncio.create_task(reconciler._events.run())
     await reconciler._events.written()
     running.cancel()
@@ -59,7 +65,9 @@ async def test_it_is_written_once_beside_the_conditions_of_others() -> None:
 async def test_all_levels_covered() -> None:
     cluster, reconciler = system(BINDING, RACKED)
     await reconciler.reconcile(KEY)
-    assert [(each["status"], each["reason"]) for each in conditions(cluster)] == [("True", "NodesHaveLevels")]
+    assert [(each["status"], each["reason"]) for each in conditions(cluster)] == [
+        ("True", "NodesHaveLevels")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,9 @@ def test_nodes_and_topologies_lead_to_a_look() -> None:
     cluster, reconciler = system(BINDING)
     queue = Queue(reconciler)
     subscribe_coverage(queue, cluster.stores)  # type: ignore[arg-type]
-    cluster.stores[BINDINGS].note({**BINDING, "metadata": {"name": "other", "resourceVersion": "999"}})
+    cluster.stores[BINDINGS].note(
+        {**BINDING, "metadata": {"name": "other", "resourceVersion": "999"}}
+    )
     assert queue.added == [(("", "other"), 0.0)]
     cluster.stores[NODES].note({**BARE, "metadata": {**BARE["metadata"], "resourceVersion": "999"}})
     assert queue.added[1:] == [(KEY, 10.0), (("", "other"), 10.0)]

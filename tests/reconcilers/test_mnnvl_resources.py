@@ -1,4 +1,6 @@
-"""MNNVL resources over a cluster in memory: what is made again, what is taken away, and what is left alone."""
+"""MNNVL resources over a cluster in memory: what is made again, what is taken away, and what is
+left alone.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -40,7 +42,9 @@ def pcs(uid: str = "u", **metadata: Any) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "namespace": "ns", "uid": uid, **metadata}}
 
 
-def clique(name: str = "train-0-worker", mode: Any = "shared", uid: str = "u", **metadata: Any) -> Object:
+def clique(
+    name: str = "train-0-worker", mode: Any = "shared", uid: str = "u", **metadata: Any
+) -> Object:
     """A PodClique as it is stored after admission."""
     obj = builders.pod_clique(name, builders.labels("train", 0, "train-0"))
     owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "name": "train", "uid": uid}
@@ -51,7 +55,8 @@ def clique(name: str = "train-0-worker", mode: Any = "shared", uid: str = "u", *
 
 PLAN = injection_into(clique(), "ns", "shared").plan
 assert PLAN is not None
-DOMAIN, CLAIM = desired_compute_domain(PLAN, "v1beta1"), desired_claim(PLAN, "v1")
+DOMAIN = desired_compute_domain(PLAN, "v1beta1")
+CLAIM = desired_claim(PLAN, "v1")
 DELETED: Any = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
 
 
@@ -78,9 +83,11 @@ class World:
         self.client = MemoryClient(objects)
         cluster = Cluster(self.client, configured("grove-topology", False))
         fill_from(cluster, self.client.objects)
-        self.stores, self.cliques = cluster.stores, Stores((CLIQUES,))[CLIQUES]
+        self.stores = cluster.stores
+        self.cliques = Stores((CLIQUES,))[CLIQUES]
         fill(self.cliques, self.client.objects(POD_CLIQUE))
-        self.events, self.rewrites = Recorder(self.client, "test"), Rewrites(tolerated=2, clock=lambda: self.now)
+        self.events = Recorder(self.client, "test")
+        self.rewrites = Rewrites(tolerated=2, clock=lambda: self.now)
         self.reconciler = MnnvlResourcesReconciler(
             self.client,
             self.cliques,
@@ -98,7 +105,11 @@ class World:
         return await self.reconciler.reconcile(KEY)
 
     def writes(self) -> list[tuple[str, str]]:
-        return [(call.verb, call.resource.kind) for call in self.client.writes() if call.resource != EVENT]
+        return [
+            (call.verb, call.resource.kind)
+            for call in self.client.writes()
+            if call.resource != EVENT
+        ]
 
     async def happened(self) -> list[str]:
         running = asyncio.create_task(self.events.run())
@@ -107,7 +118,8 @@ class World:
         return sorted(event["reason"] for event in self.client.objects(EVENT))
 
 
-CREATE_DOMAIN, CREATE_CLAIM = ("create", "ComputeDomain"), ("create", "ResourceClaim")
+CREATE_DOMAIN = ("create", "ComputeDomain")
+CREATE_CLAIM = ("create", "ResourceClaim")
 
 
 @pytest.mark.parametrize(
@@ -116,14 +128,20 @@ CREATE_DOMAIN, CREATE_CLAIM = ("create", "ComputeDomain"), ("create", "ResourceC
         pytest.param([pcs(), clique()], [CREATE_DOMAIN, CREATE_CLAIM], id="both are missing"),
         pytest.param([pcs(), clique(), DOMAIN], [CREATE_CLAIM], id="the claim is missing"),
         pytest.param([pcs(), clique(), CLAIM], [CREATE_DOMAIN], id="the ComputeDomain is missing"),
-        pytest.param([pcs(), clique(mode="template")], [CREATE_DOMAIN], id="a template needs no claim"),
+        pytest.param(
+            [pcs(), clique(mode="template")], [CREATE_DOMAIN], id="a template needs no claim"
+        ),
         pytest.param(
             [pcs(), clique(mode="template"), clique("train-0-leader")],
             [CREATE_DOMAIN, CREATE_CLAIM],
             id="a template beside a shared claim",
         ),
         pytest.param([pcs(), clique(), DOMAIN, CLAIM], [], id="all is there"),
-        pytest.param([pcs(), clique(), changed(DOMAIN, **DELETED), CLAIM], [], id="the old one is on its way out"),
+        pytest.param(
+            [pcs(), clique(), changed(DOMAIN, **DELETED), CLAIM],
+            [],
+            id="the old one is on its way out",
+        ),
         pytest.param([pcs(), clique(**DELETED)], [], id="the PodClique is being deleted"),
         pytest.param([pcs("new"), clique()], [], id="the PodClique is of a former set"),
         pytest.param([pcs(**DELETED), clique()], [], id="the set is being deleted"),
@@ -163,7 +181,9 @@ async def test_a_foreign_object_in_the_way_is_reported_once() -> None:
         assert await world.look() == NOT_OURS_SECONDS
     assert await world.happened() == ["MnnvlResourcesMissing"]
     (event,) = world.client.objects(EVENT)
-    assert event["note"].startswith('ComputeDomain "train-0-cd" exists in namespace ns, but was not made for this')
+    assert event["note"].startswith(
+        'ComputeDomain "train-0-cd" exists in namespace ns, but was not made for this'
+    )
     await world.client.delete(COMPUTE_DOMAIN, "train-0-cd", "ns")
     assert await world.look() is None
     assert await world.happened() == ["MnnvlResourcesMissing", "MnnvlResourcesRestored"]
@@ -239,7 +259,9 @@ async def test_what_nobody_asks_for_is_taken_away_after_a_while() -> None:
 
 async def test_a_shared_claim_is_taken_away_once_all_podcliques_name_the_template() -> None:
     running = pod("running")
-    running["spec"]["resourceClaims"] = [{"name": "mnnvl", "resourceClaimTemplateName": "train-0-mnnvl-template"}]
+    running["spec"]["resourceClaims"] = [
+        {"name": "mnnvl", "resourceClaimTemplateName": "train-0-mnnvl-template"}
+    ]
     world = World(pcs(), DOMAIN, CLAIM, clique(mode="template"), running)
     assert await world.look() == AFTER
     assert await world.look(later=AFTER) is None
@@ -280,7 +302,11 @@ async def test_whoever_asks_again_begins_anew() -> None:
         pytest.param([pod("user")], IN_USE_SECONDS, id="a pod names it"),
         pytest.param([pod("user", "Pending")], IN_USE_SECONDS, id="a pod that waits names it"),
         pytest.param([pod("done", "Succeeded")], None, id="a pod that has ended names it"),
-        pytest.param([{**CLAIM, "status": {"reservedFor": [{"name": "x"}]}}], IN_USE_SECONDS, id="a pod reserves it"),
+        pytest.param(
+            [{**CLAIM, "status": {"reservedFor": [{"name": "x"}]}}],
+            IN_USE_SECONDS,
+            id="a pod reserves it",
+        ),
     ],
 )
 async def test_what_a_pod_uses_stays(objects: list[Object], again: float | None) -> None:
@@ -294,10 +320,15 @@ async def test_what_a_pod_uses_stays(objects: list[Object], again: float | None)
     "obj",
     [
         pytest.param(
-            changed(DOMAIN, labels={**DOMAIN["metadata"]["labels"], "app.kubernetes.io/managed-by": "x"}),
+            changed(
+                DOMAIN, labels={**DOMAIN["metadata"]["labels"], "app.kubernetes.io/managed-by": "x"}
+            ),
             id="somebody's",
         ),
-        pytest.param(changed(DOMAIN, ownerReferences=[{"kind": "Pod", "name": "p", "uid": "p"}]), id="made for a pod"),
+        pytest.param(
+            changed(DOMAIN, ownerReferences=[{"kind": "Pod", "name": "p", "uid": "p"}]),
+            id="made for a pod",
+        ),
         pytest.param(changed(DOMAIN, **DELETED), id="on its way out"),
         pytest.param(changed(DOMAIN, name="other"), id="of another name"),
     ],
@@ -327,7 +358,9 @@ async def test_what_has_gone_meanwhile_needs_no_deletion() -> None:
 async def test_what_changes_in_that_moment_stays() -> None:
     world = World(pcs(), DOMAIN, CLAIM)
     await world.look()
-    world.client.fail_next("delete", RESOURCE_CLAIM, Conflict("changed", code=409, reason="Conflict"))
+    world.client.fail_next(
+        "delete", RESOURCE_CLAIM, Conflict("changed", code=409, reason="Conflict")
+    )
     with pytest.raises(Conflict):
         await world.look(later=AFTER)
     assert len(world.client.objects(COMPUTE_DOMAIN)) == 1
@@ -351,7 +384,9 @@ async def test_nothing_is_done_before_podcliques_are_known() -> None:
 
 
 async def test_every_page_of_pods_is_looked_at() -> None:
-    world = World(pcs(), DOMAIN, CLAIM, *(pod(f"done-{n:03}", "Failed") for n in range(600)), pod("last"))
+    world = World(
+        pcs(), DOMAIN, CLAIM, *(pod(f"done-{n:03}", "Failed") for n in range(600)), pod("last")
+    )
     await world.look()
     assert await world.look(later=AFTER) == IN_USE_SECONDS
     assert [call.resource for call in world.client.calls] == [POD, POD]
@@ -383,7 +418,9 @@ async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Obje
     subscribe(loop, world.cliques, world.stores)
     changing: Any = world.cliques if store is CLIQUES else world.stores[store]
     for number, (kind, obj) in enumerate(events):
-        changing.apply(WatchEvent(kind, changed(obj, namespace="ns", resourceVersion=str(100 + number))))
+        changing.apply(
+            WatchEvent(kind, changed(obj, namespace="ns", resourceVersion=str(100 + number)))
+        )
     assert loop.keys == {KEY: SETTLE_SECONDS}
 
 
@@ -398,7 +435,8 @@ async def test_an_api_that_is_installed_leads_to_a_look_at_everything() -> None:
     discovery = Discovery(read, (COMPUTE_DOMAIN,))
     await discovery.refresh()
     subscribe_to_apis(loop, discovery)
-    group, version = COMPUTE_DOMAIN.group, COMPUTE_DOMAIN.versions[0]
+    group = COMPUTE_DOMAIN.group
+    version = COMPUTE_DOMAIN.versions[0]
     answers["/apis"] = {"groups": [{"name": group, "versions": [{"version": version}]}]}
     answers[f"/apis/{group}/{version}"] = {"resources": [{"name": COMPUTE_DOMAIN.plural}]}
     await discovery.refresh()
@@ -411,7 +449,9 @@ async def test_all_keys_are_those_of_cliques_and_of_resources() -> None:
     assert world.reconciler.all_keys() == {KEY, ("ns", "train-1")}
 
 
-async def test_a_missing_resource_is_made_as_soon_as_a_list_shows_its_podclique_after_the_api_came_back() -> None:
+async def test_a_missing_resource_is_made_as_soon_as_a_list_shows_its_podclique_after_the_api_came_back() -> (
+    None
+):
     world = World(pcs(), clique())
     world.cliques.mark_not_served()
     world.cliques.begin_list()

@@ -1,7 +1,9 @@
-"""Ownership under faults: leaders killed at any moment, lagging caches, lost answers, PodGangs deleted and made anew.
+"""Ownership under faults: leaders killed at any moment, lagging caches, lost answers, PodGangs
+deleted and made anew.
 
-Each run is made of one seed, in virtual time. In the end every PodGang that is there owns what was made for it, nothing
-is owned by one that isn't, and nothing that was in use has ever been taken away.
+Each run is made of one seed, in virtual time. In the end every PodGang that is there owns what was
+made for it, nothing is owned by one that isn't, and nothing that was in use has ever been taken
+away.
 """
 
 import asyncio
@@ -40,7 +42,8 @@ KINDS = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 STEPS = 60
 ADOPTION_SECONDS = 0.4
 """Two calls over our bad network."""
-STEADY, FICKLE = 0, (1, 2, 3)
+STEADY = 0
+FICKLE = (1, 2, 3)
 """Replicas of the set: one that nobody touches, and those that come and go."""
 
 REFUSALS: tuple[ClusterError, ...] = (
@@ -51,8 +54,9 @@ REFUSALS: tuple[ClusterError, ...] = (
 
 
 class Server(MemoryClient):
-    """Watches who is given what: nothing is ever taken from a PodGang that lives, nor given to one that had been dead
-    for longer than an adoption takes."""
+    """Watches who is given what: nothing is ever taken from a PodGang that lives, nor given to one
+    that had been dead for longer than an adoption takes.
+    """
 
     def __init__(self, objects: list[Object]) -> None:
         super().__init__(objects)
@@ -75,17 +79,21 @@ class Server(MemoryClient):
         living = set(uids(self.objects(POD_GANG)))
         if living & set(before):
             self.wrong.append(f"{name} was taken from a PodGang that lives")
-        if any(virtual.now() - self._died.get(uid, virtual.now()) > ADOPTION_SECONDS for uid in after):
+        if any(
+            virtual.now() - self._died.get(uid, virtual.now()) > ADOPTION_SECONDS for uid in after
+        ):
             self.wrong.append(f"{name} was given to a PodGang that is gone")
 
 
 class Faulty:
-    """A client of `server` over a bad network: calls take a while on either way, some are refused, some answers are
-    lost; watches lag and are cut. Where `calm`, they only take a while."""
+    """A client of `server` over a bad network: calls take a while on either way, some are refused,
+    some answers are lost; watches lag and are cut. Where `calm`, they only take a while.
+    """
 
     def __init__(self, server: MemoryClient, random: Random) -> None:
         self.calm = False
-        self._server, self._random = server, random
+        self._server = server
+        self._random = random
 
     def served_version(self, resource: Resource) -> str | None:
         return self._server.served_version(resource)
@@ -133,9 +141,14 @@ class Replica:
         cluster = Cluster(client, configured("grove-topology", True))
         stores = cluster.stores
         self._watched = {fact.resource: store for fact, store in stores if fact is not NODES}
-        self._gangs, facts, self.resources = stores[GANGS], cluster.facts, cluster.resources
-        recorder, rewrites = Recorder(client, "test"), Rewrites(clock=virtual.now)
-        reconciler = PodGangReconciler(client, self._gangs, facts, self.resources, recorder, rewrites)
+        self._gangs = stores[GANGS]
+        facts = cluster.facts
+        self.resources = cluster.resources
+        recorder = Recorder(client, "test")
+        rewrites = Rewrites(clock=virtual.now)
+        reconciler = PodGangReconciler(
+            client, self._gangs, facts, self.resources, recorder, rewrites
+        )
         self._loop = Loop(reconciler, workers=4, random=random.random)
         subscribe(self._loop, stores, "grove-topology")
 
@@ -165,7 +178,9 @@ class Grove:
     """The operator's part, for the set `train`, with `replica` for our webhooks."""
 
     def __init__(self, server: MemoryClient, replica: Replica, random: Random) -> None:
-        self._server, self._replica, self._random = server, replica, random
+        self._server = server
+        self._replica = replica
+        self._random = random
         self.wanted: set[int] = set()
 
     async def step(self) -> None:
@@ -180,7 +195,9 @@ class Grove:
             await one(number)
 
     async def clique(self, number: int) -> None:
-        """A PodClique is reconciled, and passes our webhook; the operator tries again later where it doesn't."""
+        """A PodClique is reconciled, and passes our webhook; the operator tries again later where
+        it doesn't.
+        """
         with suppress(ClusterError):
             await self._replica.resources.ensure(plan(number), "shared", dry_run=False)
 
@@ -208,14 +225,18 @@ class Grove:
 
 def plan(number: int) -> Plan:
     labels = builders.labels("train", number, f"train-{number}", grove=True)
-    made = injection_into(builders.pod_clique(f"train-{number}-worker", labels), "ns", "shared").plan
+    made = injection_into(
+        builders.pod_clique(f"train-{number}-worker", labels), "ns", "shared"
+    ).plan
     assert made is not None
     return made
 
 
 def stored_resources(server: MemoryClient, number: int) -> list[Object]:
     names = {f"train-{number}-cd", f"train-{number}-mnnvl-claim"}
-    return [one for kind in KINDS for one in server.objects(kind) if one["metadata"]["name"] in names]
+    return [
+        one for kind in KINDS for one in server.objects(kind) if one["metadata"]["name"] in names
+    ]
 
 
 def uids(objects: list[Object]) -> list[str]:
@@ -223,7 +244,11 @@ def uids(objects: list[Object]) -> list[str]:
 
 
 def owners(objects: list[Object]) -> list[str]:
-    return [reference["uid"] for one in objects for reference in one["metadata"].get("ownerReferences", ())]
+    return [
+        reference["uid"]
+        for one in objects
+        for reference in one["metadata"].get("ownerReferences", ())
+    ]
 
 
 async def trouble(server: MemoryClient, grove: Grove, network: Faulty, random: Random) -> None:
@@ -252,7 +277,9 @@ async def story(seed: int) -> None:
     random = Random(seed)
     pcs = builders.pod_clique_set("train", domain="rack")
     topology = builders.cluster_topology("grove-topology", rack="example.com/rack")
-    server = Server([topology, {**pcs, "metadata": {"name": "train", "namespace": "ns", "uid": "uid-train"}}])
+    server = Server(
+        [topology, {**pcs, "metadata": {"name": "train", "namespace": "ns", "uid": "uid-train"}}]
+    )
     network = Faulty(server, random)
     async with Replica(server, random).running(leading=False) as quiet:
         await Grove(server, quiet, random).up(STEADY)
@@ -279,7 +306,8 @@ def check(server: MemoryClient, wanted: set[int]) -> None:
         gang = gangs[f"train-{number}"]["metadata"]
         assert owners(stored_resources(server, number)) == [gang["uid"]] * 2, gang["name"]
         assert gang["annotations"]["grove.io/mnnvl-resources-adopted"] == "true", gang["name"]
-    for number in set(FICKLE) - wanted:  # what was never adopted waits for its set's next replica of that number
+    # what was never adopted waits for its set's next replica of that number
+    for number in set(FICKLE) - wanted:
         assert set(owners(stored_resources(server, number))) <= {"uid-train"}, number
 
 

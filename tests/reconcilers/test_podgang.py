@@ -1,4 +1,6 @@
-"""PodGangs over a cluster in memory: what is written, what is not, and what a crash between two writes leaves."""
+"""PodGangs over a cluster in memory: what is written, what is not, and what a crash between two
+writes leaves.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -32,7 +34,8 @@ from tests import builders
 from tests.cluster.offline import configured
 from tests.kube.memory.client import MemoryClient
 
-RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
+RACK = "example.com/rack"
+HOST = "kubernetes.io/hostname"
 TOPOLOGY = builders.cluster_topology("grove-topology", rack=RACK, host=HOST)
 KEY = ("ns", "train-0")
 
@@ -73,12 +76,16 @@ BOTH = (resource(COMPUTE_DOMAIN, BY_PCS), resource(RESOURCE_CLAIM, BY_PCS))
 class World:
     """A cluster in memory, caches filled from it once, and a reconciler: one life of a leader."""
 
-    def __init__(self, client: MemoryClient, *, enabled: bool = True, rewrites: Rewrites | None = None) -> None:
+    def __init__(
+        self, client: MemoryClient, *, enabled: bool = True, rewrites: Rewrites | None = None
+    ) -> None:
         self.client = client
 
         cluster = Cluster(client, configured("grove-topology", enabled))
         fill_from(cluster, client.objects)
-        self.stores, facts, mnnvl = cluster.stores, cluster.facts, cluster.resources
+        self.stores = cluster.stores
+        facts = cluster.facts
+        mnnvl = cluster.resources
         self.gangs = self.stores[GANGS]
         self.events = Recorder(client, "test")
         self.reconciler = PodGangReconciler(client, self.gangs, facts, mnnvl, self.events, rewrites)
@@ -94,18 +101,26 @@ class World:
         return [event["reason"] for event in self.client.objects(EVENT)]
 
     def stored(self) -> Object:
-        return next(one for one in self.client.objects(POD_GANG) if one["metadata"]["name"] == "train-0")
+        return next(
+            one for one in self.client.objects(POD_GANG) if one["metadata"]["name"] == "train-0"
+        )
 
     def owners(self) -> dict[str, list[str]]:
         kinds = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
         return {
-            f"{kind.kind} {one['metadata']['name']}": [ref["uid"] for ref in one["metadata"]["ownerReferences"]]
+            f"{kind.kind} {one['metadata']['name']}": [
+                ref["uid"] for ref in one["metadata"]["ownerReferences"]
+            ]
             for kind in kinds
             for one in self.client.objects(kind)
         }
 
     def writes(self) -> list[tuple[str, str]]:
-        return [(call.verb, call.resource.kind) for call in self.client.writes() if call.resource != EVENT]
+        return [
+            (call.verb, call.resource.kind)
+            for call in self.client.writes()
+            if call.resource != EVENT
+        ]
 
 
 def world(*objects: Object, **options: Any) -> World:
@@ -114,7 +129,10 @@ def world(*objects: Object, **options: Any) -> World:
 
 def packs(stored: Object) -> list[Any]:
     spec = stored["spec"]
-    return [one.get("topologyConstraint", {}).get("packConstraint") for one in (spec, *spec["podgroups"])]
+    return [
+        one.get("topologyConstraint", {}).get("packConstraint")
+        for one in (spec, *spec["podgroups"])
+    ]
 
 
 async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> None:
@@ -125,8 +143,15 @@ async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> 
         "grove.io/topology-name": "grove-topology",
         "grove.io/mnnvl-resources-adopted": "true",
     }
-    assert found.owners() == {"ComputeDomain train-0": ["uid-gang"], "ResourceClaim train-0": ["uid-gang"]}
-    assert found.writes() == [("patch", "ComputeDomain"), ("patch", "ResourceClaim"), ("patch", "PodGang")]
+    assert found.owners() == {
+        "ComputeDomain train-0": ["uid-gang"],
+        "ResourceClaim train-0": ["uid-gang"],
+    }
+    assert found.writes() == [
+        ("patch", "ComputeDomain"),
+        ("patch", "ResourceClaim"),
+        ("patch", "PodGang"),
+    ]
     assert await found.happened() == ["MnnvlResourcesAdopted"]
     before = len(found.client.calls)
     assert await found.reconcile() is None
@@ -140,7 +165,10 @@ async def test_what_others_wrote_into_the_podgang_stays() -> None:
     found = world(TOPOLOGY, pcs(), theirs)
     await found.reconcile()
     stored = found.stored()
-    assert stored["metadata"]["annotations"] == {"theirs": "1", "grove.io/topology-name": "grove-topology"}
+    assert stored["metadata"]["annotations"] == {
+        "theirs": "1",
+        "grove.io/topology-name": "grove-topology",
+    }
     assert stored["spec"]["podgroups"][0]["podReferences"] == [{"name": "p", "namespace": "ns"}]
     assert packs(stored)[0] == {"theirs": 3, "required": RACK, "preferred": HOST}
 
@@ -156,12 +184,26 @@ async def test_a_podgang_that_changed_meanwhile_is_not_overwritten() -> None:
 @pytest.mark.parametrize(
     ("objects", "options", "wanted"),
     [
-        pytest.param([pcs()], {}, [{"theirs": 1}, None], id="no ClusterTopology yet: nothing is touched"),
-        pytest.param([TOPOLOGY], {}, [{"theirs": 1, "preferred": HOST}, {"preferred": HOST}], id="no PodCliqueSet"),
-        pytest.param([pcs()], {"enabled": False}, [{"theirs": 1}, None], id="switched off: what is not ours stays"),
+        pytest.param(
+            [pcs()], {}, [{"theirs": 1}, None], id="no ClusterTopology yet: nothing is touched"
+        ),
+        pytest.param(
+            [TOPOLOGY],
+            {},
+            [{"theirs": 1, "preferred": HOST}, {"preferred": HOST}],
+            id="no PodCliqueSet",
+        ),
+        pytest.param(
+            [pcs()],
+            {"enabled": False},
+            [{"theirs": 1}, None],
+            id="switched off: what is not ours stays",
+        ),
     ],
 )
-async def test_what_is_not_known_takes_nothing_away(objects: list[Object], options: Any, wanted: list[Any]) -> None:
+async def test_what_is_not_known_takes_nothing_away(
+    objects: list[Object], options: Any, wanted: list[Any]
+) -> None:
     held = gang()
     held["spec"]["topologyConstraint"] = {"packConstraint": {"theirs": 1}}
     found = world(held, *objects, **options)
@@ -173,7 +215,10 @@ async def test_what_is_not_known_takes_nothing_away(objects: list[Object], optio
     "objects",
     [
         pytest.param([], id="one that is gone"),
-        pytest.param([gang(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["a/b"])], id="one that is going"),
+        pytest.param(
+            [gang(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["a/b"])],
+            id="one that is going",
+        ),
     ],
 )
 async def test_nothing_is_written_to(objects: list[Object]) -> None:
@@ -187,10 +232,14 @@ async def test_nothing_is_written_to(objects: list[Object]) -> None:
     [
         pytest.param(None, "uid-gang", id="nobody's is taken"),
         pytest.param(BY_PCS, "uid-gang", id="its PodCliqueSet's is taken"),
-        pytest.param(owner("PodGang", "train-0", "uid-before"), "uid-gang", id="its former self's is taken"),
+        pytest.param(
+            owner("PodGang", "train-0", "uid-before"), "uid-gang", id="its former self's is taken"
+        ),
         pytest.param(owner("PodGang", "train-1", "uid-1"), "uid-1", id="another PodGang's is not"),
         pytest.param(owner("Pod", "p", "uid-p"), "uid-p", id="one made for a Pod is not"),
-        pytest.param({**owner("Job", "j", "uid-j"), "apiVersion": "batch/v1"}, "uid-j", id="a Job's is not"),
+        pytest.param(
+            {**owner("Job", "j", "uid-j"), "apiVersion": "batch/v1"}, "uid-j", id="a Job's is not"
+        ),
     ],
 )
 async def test_whose_resources_are_adopted(owners: Object | None, wanted: str) -> None:
@@ -203,23 +252,35 @@ async def test_a_podgang_that_is_gone_behind_the_cache_takes_nothing() -> None:
     found = world(TOPOLOGY, pcs(), gang(), *BOTH)
     await found.client.delete(POD_GANG, "train-0", "ns")
     assert await found.reconcile() is None
-    assert found.owners() == {"ComputeDomain train-0": ["uid-train"], "ResourceClaim train-0": ["uid-train"]}
+    assert found.owners() == {
+        "ComputeDomain train-0": ["uid-train"],
+        "ResourceClaim train-0": ["uid-train"],
+    }
 
 
-@pytest.mark.parametrize("before", [BY_PCS, owner("PodGang", "train-0", "uid-anew")], ids=["not yet", "already"])
+@pytest.mark.parametrize(
+    "before", [BY_PCS, owner("PodGang", "train-0", "uid-anew")], ids=["not yet", "already"]
+)
 async def test_a_podgang_made_anew_behind_the_cache_keeps_its_resources(before: Object) -> None:
-    found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, before), resource(RESOURCE_CLAIM, before))
+    found = world(
+        TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, before), resource(RESOURCE_CLAIM, before)
+    )
     await found.client.delete(POD_GANG, "train-0", "ns")
     found.client.load([gang(uid="uid-anew")])
     await found.reconcile()
     uid = before["uid"]
     assert found.owners() == {"ComputeDomain train-0": [uid], "ResourceClaim train-0": [uid]}
     await found.reconcile()
-    assert found.owners() == {"ComputeDomain train-0": ["uid-anew"], "ResourceClaim train-0": ["uid-anew"]}
+    assert found.owners() == {
+        "ComputeDomain train-0": ["uid-anew"],
+        "ResourceClaim train-0": ["uid-anew"],
+    }
 
 
 class Overtaken(MemoryClient):
-    """While the answer about a PodGang is on its way, that one goes, and the next of its name takes what it finds."""
+    """While the answer about a PodGang is on its way, that one goes, and the next of its name takes
+    what it finds.
+    """
 
     world: World | None = None
 
@@ -234,16 +295,23 @@ class Overtaken(MemoryClient):
         return answer
 
 
-async def test_what_the_next_podgang_took_while_the_answer_was_on_its_way_is_not_taken_back() -> None:
+async def test_what_the_next_podgang_took_while_the_answer_was_on_its_way_is_not_taken_back() -> (
+    None
+):
     client = Overtaken([TOPOLOGY, pcs(), gang(), *BOTH])
     client.world = found = World(client)
     with pytest.raises(Conflict):
         await found.reconcile()
-    assert found.owners() == {"ComputeDomain train-0": ["uid-anew"], "ResourceClaim train-0": ["uid-anew"]}
+    assert found.owners() == {
+        "ComputeDomain train-0": ["uid-anew"],
+        "ResourceClaim train-0": ["uid-anew"],
+    }
 
 
 async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:
-    found = world(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owner("PodGang", "train-1", "uid-1")))
+    found = world(
+        TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owner("PodGang", "train-1", "uid-1"))
+    )
     await found.reconcile()
     await found.reconcile()
     assert await found.happened() == ["MnnvlResourcesForeign"]
@@ -251,8 +319,14 @@ async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:
 
 
 async def test_base_and_scaled_podgangs_take_just_their_own() -> None:
-    scaled = {"grove.io/podgang": "train-0-pool-0", "grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
-    found = world(TOPOLOGY, pcs(), gang(), *BOTH, resource(COMPUTE_DOMAIN, BY_PCS, "train-0-pool-1", **scaled))
+    scaled = {
+        "grove.io/podgang": "train-0-pool-0",
+        "grove.io/pcsg-name": "pool",
+        "grove.io/pcsg-replica-index": "1",
+    }
+    found = world(
+        TOPOLOGY, pcs(), gang(), *BOTH, resource(COMPUTE_DOMAIN, BY_PCS, "train-0-pool-1", **scaled)
+    )
     await found.reconcile()
     assert found.owners()["ComputeDomain train-0-pool-1"] == ["uid-train"]
     assert found.owners()["ComputeDomain train-0"] == ["uid-gang"]
@@ -269,7 +343,9 @@ CRASHES: list[tuple[str, Resource, bool]] = [
 
 
 @pytest.mark.parametrize(("verb", "kind", "after_effect"), CRASHES)
-@pytest.mark.parametrize("error", [Unavailable("down", code=500), Conflict("changed", code=409, reason="Conflict")])
+@pytest.mark.parametrize(
+    "error", [Unavailable("down", code=500), Conflict("changed", code=409, reason="Conflict")]
+)
 async def test_whatever_write_fails_or_is_lost_on_its_way_the_next_leader_ends_in_the_same_state(
     verb: str, kind: Resource, after_effect: bool, error: ClusterError
 ) -> None:
@@ -279,7 +355,10 @@ async def test_whatever_write_fails_or_is_lost_on_its_way_the_next_leader_ends_i
         await World(client).reconcile()
     second = World(client)
     await second.reconcile()
-    assert second.owners() == {"ComputeDomain train-0": ["uid-gang"], "ResourceClaim train-0": ["uid-gang"]}
+    assert second.owners() == {
+        "ComputeDomain train-0": ["uid-gang"],
+        "ResourceClaim train-0": ["uid-gang"],
+    }
     assert second.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "true"
     assert packs(second.stored()) == [{"required": RACK, "preferred": HOST}, {"preferred": HOST}]
     third = World(client)
@@ -295,19 +374,27 @@ class Contrary(MemoryClient):
         stored = await super().patch(resource, *arguments, **options)
         if resource != POD_GANG:
             return stored
-        return await super().patch(resource, "train-0", {"spec": {"topologyConstraint": None}}, "ns")
+        return await super().patch(
+            resource, "train-0", {"spec": {"topologyConstraint": None}}, "ns"
+        )
 
 
 async def test_a_fight_is_seen_said_and_not_fought() -> None:
-    found = World(Contrary([TOPOLOGY, pcs(), gang()]), rewrites=Rewrites(tolerated=3, window=60, clock=lambda: 0.0))
+    found = World(
+        Contrary([TOPOLOGY, pcs(), gang()]),
+        rewrites=Rewrites(tolerated=3, window=60, clock=lambda: 0.0),
+    )
     assert [await found.reconcile() for _ in range(6)] == [CONTESTED_SECONDS] * 4 + [60, 60]
-    assert found.writes().count(("patch", "PodGang")) == 2 * 4  # the first wrote more than what was taken away
+    # the first wrote more than what was taken away
+    assert found.writes().count(("patch", "PodGang")) == 2 * 4
     assert await found.happened() == ["PodGangContested"]
     assert found.reconciler.rewrites.fights == 2
 
 
 async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> None:
-    found = world(TOPOLOGY, pcs("rack"), gang(), rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0))
+    found = world(
+        TOPOLOGY, pcs("rack"), gang(), rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
+    )
     for domain, key in (("rack", RACK), ("host", HOST), (None, None), ("rack", RACK)):
         (changed,) = found.client.load([pcs(domain)])
         found.stores[SETS].note(changed)
@@ -318,13 +405,21 @@ async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> N
 @pytest.mark.parametrize(
     ("change", "keys"),
     [
-        pytest.param(lambda found: found.gangs.note(_newer(gang(uid="other"))), [KEY], id="the PodGang"),
-        pytest.param(lambda found: found.stores[SETS].note(_newer(pcs("host"))), [KEY], id="its PodCliqueSet"),
         pytest.param(
-            lambda found: found.stores[SETS].note(_newer(pcs("host", "other"))), [], id="another PodCliqueSet"
+            lambda found: found.gangs.note(_newer(gang(uid="other"))), [KEY], id="the PodGang"
         ),
         pytest.param(
-            lambda found: found.stores[TOPOLOGIES].note(_newer(_other_levels())), [KEY], id="the ClusterTopology"
+            lambda found: found.stores[SETS].note(_newer(pcs("host"))), [KEY], id="its PodCliqueSet"
+        ),
+        pytest.param(
+            lambda found: found.stores[SETS].note(_newer(pcs("host", "other"))),
+            [],
+            id="another PodCliqueSet",
+        ),
+        pytest.param(
+            lambda found: found.stores[TOPOLOGIES].note(_newer(_other_levels())),
+            [KEY],
+            id="the ClusterTopology",
         ),
         pytest.param(
             lambda found: found.stores[DOMAINS].note(_newer(resource(COMPUTE_DOMAIN, BY_PCS))),
@@ -332,7 +427,9 @@ async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> N
             id="a resource of it",
         ),
         pytest.param(
-            lambda found: found.stores[CLAIMS].note(_newer(_without_podgang())), [KEY], id="one that names no PodGang"
+            lambda found: found.stores[CLAIMS].note(_newer(_without_podgang())),
+            [KEY],
+            id="one that names no PodGang",
         ),
     ],
 )
@@ -372,12 +469,18 @@ BINDINGS = {resource: resource.versions[0] for resource in ALL}
 
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["topology enabled", "topology disabled"])
-@pytest.mark.parametrize("constrained", [True, False], ids=["with Grove's constraints", "without constraints"])
-async def test_grove_writes_the_constraints_itself_where_bindings_are_served(enabled: bool, constrained: bool) -> None:
+@pytest.mark.parametrize(
+    "constrained", [True, False], ids=["with Grove's constraints", "without constraints"]
+)
+async def test_grove_writes_the_constraints_itself_where_bindings_are_served(
+    enabled: bool, constrained: bool
+) -> None:
     stored = gang(annotations={"grove.io/topology-name": "theirs"})
     if constrained:
         stored["spec"]["topologyConstraint"] = {"packConstraint": {"required": RACK}}
-        stored["spec"]["topologyConstraintGroupConfigs"] = [{"name": "g", "podGroupNames": ["train-0-worker"]}]
+        stored["spec"]["topologyConstraintGroupConfigs"] = [
+            {"name": "g", "podGroupNames": ["train-0-worker"]}
+        ]
     found = World(MemoryClient([TOPOLOGY, pcs(), stored], served=BINDINGS), enabled=enabled)
     await found.reconcile()
     assert found.writes() == []
@@ -396,7 +499,11 @@ async def test_constraints_are_ours_again_once_bindings_are_no_longer_served() -
 async def test_without_any_topology_api_constraints_stay_as_they_are() -> None:
     stored = gang()
     stored["spec"]["topologyConstraint"] = {"packConstraint": {"required": RACK}}
-    served = {resource: version for resource, version in BINDINGS.items() if "clustertopolog" not in resource.plural}
+    served = {
+        resource: version
+        for resource, version in BINDINGS.items()
+        if "clustertopolog" not in resource.plural
+    }
     found = World(MemoryClient([pcs(), stored], served=served), enabled=False)
     await found.reconcile()
     assert found.writes() == []

@@ -1,4 +1,6 @@
-"""Workload groups over a cluster in memory, with live caches, in virtual time: what is written, when, how often."""
+"""Workload groups over a cluster in memory, with live caches, in virtual time: what is written,
+when, how often.
+"""
 
 import asyncio
 import contextlib
@@ -26,9 +28,21 @@ JOB = Resource("batch", "jobs", "Job", True, ("v1",))
 SOON = 5.0
 
 
-def stored(kind: Resource, name: str, uid: str = "", version: str | None = None, **fields: Any) -> Object:
-    metadata = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", **fields.pop("metadata", {})}
-    return {"apiVersion": kind.api_version(version), "kind": kind.kind, "metadata": metadata, **fields}
+def stored(
+    kind: Resource, name: str, uid: str = "", version: str | None = None, **fields: Any
+) -> Object:
+    metadata = {
+        "name": name,
+        "namespace": "ns",
+        "uid": uid or f"uid-{name}",
+        **fields.pop("metadata", {}),
+    }
+    return {
+        "apiVersion": kind.api_version(version),
+        "kind": kind.kind,
+        "metadata": metadata,
+        **fields,
+    }
 
 
 def policy(count: int | None) -> Object:
@@ -41,7 +55,9 @@ def workload(name: str, groups: dict[str, int | None], **metadata: Any) -> Objec
     return stored(WORKLOAD, name, version="v1alpha1", metadata=metadata, spec={"podGroups": listed})
 
 
-def pod(name: str, workload: str, group: str, key: str = "", uid: str = "", **metadata: Any) -> Object:
+def pod(
+    name: str, workload: str, group: str, key: str = "", uid: str = "", **metadata: Any
+) -> Object:
     reference = {"name": workload, "podGroup": group} | ({"podGroupReplicaKey": key} if key else {})
     spec = {"schedulerName": "kai-scheduler", "workloadRef": reference}
     return stored(POD, name, uid, metadata=metadata, spec=spec)
@@ -52,24 +68,42 @@ def job(name: str, **metadata: Any) -> Object:
 
 
 def controlled(name: str) -> Object:
-    return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}", "controller": True}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": name,
+        "uid": f"uid-{name}",
+        "controller": True,
+    }
 
 
 def instance(name: str, workload: str, template: str, priority_class: str) -> Object:
     """A PodGroup of Kubernetes 1.36 with the basic policy."""
     reference = {"workload": {"workloadName": workload, "podGroupTemplateName": template}}
-    spec = {"podGroupTemplateRef": reference, "schedulingPolicy": policy(None), "priorityClassName": priority_class}
+    spec = {
+        "podGroupTemplateRef": reference,
+        "schedulingPolicy": policy(None),
+        "priorityClassName": priority_class,
+    }
     return stored(K8S_POD_GROUP, name, version="v1alpha2", spec=spec)
 
 
 def priority_class(name: str) -> Object:
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": PRIORITY_CLASS.kind, "metadata": {"name": name}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": PRIORITY_CLASS.kind,
+        "metadata": {"name": name},
+    }
 
 
 def of_1_37(name: str, workload: str, template: str, count: int, **spec: Any) -> Object:
     """A PodGroup of Kubernetes 1.37 with the gang policy."""
     reference = {"workloadName": workload, "templateName": template}
-    return stored(K8S_POD_GROUP, name, spec={"workloadRef": reference, "schedulingPolicy": policy(count), **spec})
+    return stored(
+        K8S_POD_GROUP,
+        name,
+        spec={"workloadRef": reference, "schedulingPolicy": policy(count), **spec},
+    )
 
 
 def pod_of(name: str, instance: str) -> Object:
@@ -79,24 +113,36 @@ def pod_of(name: str, instance: str) -> Object:
 
 
 class Cluster(SlowMemory):
-    """With the PodGroup CRD of KAI before 0.17, if `elastic` is False, and without PodGroups if `refusing`."""
+    """With the PodGroup CRD of KAI before 0.17, if `elastic` is False, and without PodGroups if
+    `refusing`.
+    """
 
     elastic = True
     refusing = False
 
-    async def create(self, resource: Resource, obj: Object, *arguments: Any, **options: Any) -> Object:
+    async def create(
+        self, resource: Resource, obj: Object, *arguments: Any, **options: Any
+    ) -> Object:
         if resource == POD_GROUP and self.refusing:
             raise Forbidden("a webhook says no", code=403)
         self._check(resource, obj)
         return await super().create(resource, obj, *arguments, **options)
 
-    async def patch(self, resource: Resource, name: str, patch: Any, *arguments: Any, **options: Any) -> Object:
+    async def patch(
+        self, resource: Resource, name: str, patch: Any, *arguments: Any, **options: Any
+    ) -> Object:
         self._check(resource, patch)
         return await super().patch(resource, name, patch, *arguments, **options)
 
     def _check(self, resource: Resource, written: Object) -> None:
-        if resource == POD_GROUP and not self.elastic and written.get("spec", {}).get("minMember") == 0:
-            raise Forbidden("spec.minMember: should be greater than or equal to 1", code=422, reason="Invalid")
+        if (
+            resource == POD_GROUP
+            and not self.elastic
+            and written.get("spec", {}).get("minMember") == 0
+        ):
+            raise Forbidden(
+                "spec.minMember: should be greater than or equal to 1", code=422, reason="Invalid"
+            )
 
 
 class World:
@@ -109,9 +155,18 @@ class World:
         self.caches = WorkloadCaches("kai-scheduler")
         self.events = Recorder(self.client, "test")
         owners = Owners(self.client, self._kind, clock=virtual.now)
-        rewrites = (Rewrites(tolerated=2, window=600.0, clock=virtual.now), Rewrites(clock=virtual.now))
+        rewrites = (
+            Rewrites(tolerated=2, window=600.0, clock=virtual.now),
+            Rewrites(clock=virtual.now),
+        )
         self.reconciler = WorkloadReconciler(
-            self.client, self.caches, owners, self.events, Conventions(), *rewrites, clock=virtual.now
+            self.client,
+            self.caches,
+            owners,
+            self.events,
+            Conventions(),
+            *rewrites,
+            clock=virtual.now,
         )
         self.loop = Loop(self.reconciler, workers=16)
         subscribe(self.loop, self.caches, self.client.discovery)
@@ -136,19 +191,27 @@ class World:
     def told(self) -> dict[str, str | None]:
         """By Pod, the PodGroup it was told."""
         pods = self.client.objects(POD)
-        return {one["metadata"]["name"]: one["metadata"].get("annotations", {}).get("pod-group-name") for one in pods}
+        return {
+            one["metadata"]["name"]: one["metadata"].get("annotations", {}).get("pod-group-name")
+            for one in pods
+        }
 
     def marked(self) -> dict[str, str | None]:
         """By Pod, whether KAI's own grouper is to leave it alone."""
         pods = self.client.objects(POD)
         key = "kai.scheduler/skip-podgrouper"
-        return {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(key) for pod in pods}
+        return {
+            pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(key) for pod in pods
+        }
 
     def specs(self, field: str) -> list[Any]:
         return [stored["spec"].get(field) for stored in self.client.objects(POD_GROUP)]
 
     def pod_groups(self) -> dict[str, int]:
-        return {one["metadata"]["name"]: one["spec"]["minMember"] for one in self.client.objects(POD_GROUP)}
+        return {
+            one["metadata"]["name"]: one["spec"]["minMember"]
+            for one in self.client.objects(POD_GROUP)
+        }
 
     def queues(self) -> list[str]:
         return [one["spec"]["queue"] for one in self.client.objects(POD_GROUP)]
@@ -158,7 +221,9 @@ class World:
         return [[owner["name"] for owner in one["metadata"]["ownerReferences"]] for one in groups]
 
     def happened(self) -> list[tuple[str, str]]:
-        return sorted((one["regarding"]["name"], one["reason"]) for one in self.client.objects(EVENT))
+        return sorted(
+            (one["regarding"]["name"], one["reason"]) for one in self.client.objects(EVENT)
+        )
 
     def count(self, verb: str, resource: Resource) -> int:
         return sum((call.verb, call.resource) == (verb, resource) for call in self.client.calls)
@@ -202,18 +267,27 @@ def test_pods_that_come_back_under_their_name_are_no_fight() -> None:
 
 def test_replicas_of_a_basic_group_share_one_podgroup_however_their_pods_differ() -> None:
     async def story() -> None:
-        pods = [pod(f"p{n}", "w", "g", str(n), labels={"kai.scheduler/queue": f"q{n}"}) for n in range(40)]
+        pods = [
+            pod(f"p{n}", "w", "g", str(n), labels={"kai.scheduler/queue": f"q{n}"})
+            for n in range(40)
+        ]
         world = World(workload("w", {"g": None}), *pods)
         async with world.leading():
             assert world.told() == {f"p{n}": "w-g" for n in range(40)}
             assert (world.pod_groups(), world.queues()) == ({"w-g": 1}, ["q0"])
-            counts = (world.count("create", POD_GROUP), world.count("patch", POD_GROUP), world.count("patch", POD))
+            counts = (
+                world.count("create", POD_GROUP),
+                world.count("patch", POD_GROUP),
+                world.count("patch", POD),
+            )
             assert counts == (1, 0, 40)
 
     virtual.run(story())
 
 
-def test_a_workload_that_comes_late_settles_replicas_that_were_told_apart_while_it_was_missing() -> None:
+def test_a_workload_that_comes_late_settles_replicas_that_were_told_apart_while_it_was_missing() -> (
+    None
+):
     async def story() -> None:
         world = World(pod("p0", "w", "g", "0"), pod("p1", "w", "g", "1"))
         async with world.leading():
@@ -241,9 +315,16 @@ def test_kai_that_is_installed_later_gets_its_podgroups_then() -> None:
 
 def test_a_name_that_becomes_free_is_taken_soon() -> None:
     async def story() -> None:
-        world = World(workload("w", {"g": 2}), pod("p", "w", "g"), stored(POD_GROUP, "w-g", spec={"minMember": 9}))
+        world = World(
+            workload("w", {"g": 2}),
+            pod("p", "w", "g"),
+            stored(POD_GROUP, "w-g", spec={"minMember": 9}),
+        )
         async with world.leading():
-            assert (world.pod_groups(), world.happened()) == ({"w-g": 9}, [("p", "PodGroupNameTaken")])
+            assert (world.pod_groups(), world.happened()) == (
+                {"w-g": 9},
+                [("p", "PodGroupNameTaken")],
+            )
             await world.client.delete(POD_GROUP, "w-g", "ns")
             await asyncio.sleep(TAKEN_SECONDS + SOON)
             assert (world.told(), world.pod_groups()) == ({"p": "w-g"}, {"w-g": 2})
@@ -260,7 +341,9 @@ def test_a_podgroup_that_was_made_anew_by_somebody_else_is_not_patched() -> None
             ours = world.caches.pod_groups.get("ns", "w-g")
             assert ours is not None
             before = {**ours.view(), "metadata": {**ours.view()["metadata"], "uid": "of before"}}
-            world.caches.pod_groups.note({**before, "metadata": {**before["metadata"], "resourceVersion": "999"}})
+            world.caches.pod_groups.note(
+                {**before, "metadata": {**before["metadata"], "resourceVersion": "999"}}
+            )
             groups = [{"name": "g", "policy": {"gang": {"minCount": 4}}}]
             await world.client.patch(WORKLOAD, "w", {"spec": {"podGroups": groups}}, "ns")
             await asyncio.sleep(SOON)
@@ -270,14 +353,18 @@ def test_a_podgroup_that_was_made_anew_by_somebody_else_is_not_patched() -> None
 
 
 async def test_a_podgroup_that_changed_behind_the_cache_is_not_patched() -> None:
-    """The minimum of the Workload was changed while an administrator replaced it by minSubGroup. KAI allows only one of
-    the two."""
+    """The minimum of the Workload was changed while an administrator replaced it by minSubGroup.
+
+    KAI allows only one of the two.
+    """
     world = World(workload("w", {"g": 2}), pod("p", "w", "g"))
     for fact, store in world.caches.stores:
         fill(store, world.client.objects(fact.resource) if fact.resource in (POD, WORKLOAD) else ())
     key = ("ns", "w/w/g/")
     await world.reconciler.reconcile(key)
-    await world.client.patch(POD_GROUP, "w-g", {"spec": {"minMember": None, "minSubGroup": 1}}, "ns")
+    await world.client.patch(
+        POD_GROUP, "w-g", {"spec": {"minMember": None, "minSubGroup": 1}}, "ns"
+    )
     fill(world.caches.workloads, [workload("w", {"g": 3})])
     with pytest.raises(Conflict):
         await world.reconciler.reconcile(key)
@@ -291,7 +378,9 @@ def test_every_pod_that_waits_hears_of_it_up_to_ten_of_a_group_and_each_once() -
             for number in range(1, 12):
                 world.client.load([pod(f"p{number:02}", "w", "g")])
                 await asyncio.sleep(SOON)
-            assert world.happened() == [(f"p{number:02}", "WorkloadNotFound") for number in range(10)]
+            assert world.happened() == [
+                (f"p{number:02}", "WorkloadNotFound") for number in range(10)
+            ]
             assert world.count("patch", EVENT) == 0
 
     virtual.run(story())
@@ -299,14 +388,19 @@ def test_every_pod_that_waits_hears_of_it_up_to_ten_of_a_group_and_each_once() -
 
 def test_a_workload_that_goes_takes_nothing_from_pods_that_have_their_podgroup() -> None:
     async def story() -> None:
-        world = World(job("a"), workload("w", {"g": 2}), pod("p", "w", "g", ownerReferences=[controlled("a")]))
+        world = World(
+            job("a"), workload("w", {"g": 2}), pod("p", "w", "g", ownerReferences=[controlled("a")])
+        )
         async with world.leading():
             await world.client.delete(WORKLOAD, "w", "ns")
             await asyncio.sleep(SOON)
             assert (world.pod_groups(), world.happened()) == ({"w-g": 2}, [])
             world.client.load([pod("q", "w", "g", ownerReferences=[controlled("a")])])
             await asyncio.sleep(SOON)
-            assert (world.told(), world.happened()) == ({"p": "w-g", "q": None}, [("q", "WorkloadNotFound")])
+            assert (world.told(), world.happened()) == (
+                {"p": "w-g", "q": None},
+                [("q", "WorkloadNotFound")],
+            )
 
     virtual.run(story())
 
@@ -329,7 +423,9 @@ def test_a_podgroup_of_pods_of_several_owners_outlives_the_first_of_them() -> No
 
 def test_pods_that_come_at_once_from_several_owners_have_a_podgroup_without_an_owner() -> None:
     async def story() -> None:
-        pods = [pod(f"p-{name}", "w", "g", ownerReferences=[controlled(name)]) for name in ("a", "b")]
+        pods = [
+            pod(f"p-{name}", "w", "g", ownerReferences=[controlled(name)]) for name in ("a", "b")
+        ]
         world = World(job("a"), job("b"), workload("w", {"g": 2}), *pods)
         async with world.leading():
             assert world.owners() == [[]]
@@ -341,11 +437,16 @@ def test_a_label_that_the_workload_lost_goes_and_those_of_others_stay() -> None:
     async def story() -> None:
         world = World(workload("w", {"g": 2}, labels={"team": "a"}), pod("p", "w", "g"))
         async with world.leading():
-            await world.client.patch(POD_GROUP, "w-g", {"metadata": {"labels": {"theirs": "1"}}}, "ns")
+            await world.client.patch(
+                POD_GROUP, "w-g", {"metadata": {"labels": {"theirs": "1"}}}, "ns"
+            )
             await world.client.patch(WORKLOAD, "w", {"metadata": {"labels": None}}, "ns")
             await asyncio.sleep(SOON)
             (found,) = world.client.objects(POD_GROUP)
-            assert found["metadata"]["labels"] == {"theirs": "1", "app.kubernetes.io/managed-by": "grove-admission"}
+            assert found["metadata"]["labels"] == {
+                "theirs": "1",
+                "app.kubernetes.io/managed-by": "grove-admission",
+            }
 
     virtual.run(story())
 
@@ -380,27 +481,38 @@ def test_what_is_wanted_may_change_as_often_as_it_likes() -> None:
 
 def test_a_look_at_a_settled_group_reads_one_owner_at_most_however_many_there_are() -> None:
     async def story() -> None:
-        pods = [pod(f"p{n:02}", "w", "g", ownerReferences=[controlled(f"job-{n:02}")]) for n in range(50)]
+        pods = [
+            pod(f"p{n:02}", "w", "g", ownerReferences=[controlled(f"job-{n:02}")])
+            for n in range(50)
+        ]
         world = World(*(job(f"job-{n:02}") for n in range(50)), workload("w", {"g": None}), *pods)
         async with world.leading():
             await asyncio.sleep(FRESH_SECONDS)
             before = len(world.client.calls)
             assert await world.reconciler.reconcile(("ns", "b/w/g")) is None
-            assert [(call.verb, call.name) for call in world.client.calls[before:]] == [("get", "job-00")]
+            assert [(call.verb, call.name) for call in world.client.calls[before:]] == [
+                ("get", "job-00")
+            ]
 
     virtual.run(story())
 
 
-def test_podgroups_of_1_36_with_one_basic_template_share_one_that_the_first_of_them_defines() -> None:
+def test_podgroups_of_1_36_with_one_basic_template_share_one_that_the_first_of_them_defines() -> (
+    None
+):
     async def story() -> None:
-        world = World(workload("w", {"g": None}), *(priority_class(f"class-{number}") for number in range(3)))
+        world = World(
+            workload("w", {"g": None}), *(priority_class(f"class-{number}") for number in range(3))
+        )
         async with world.leading():
             for number in (2, 0, 1):
                 world.client.load([instance(f"i{number}", "w", "g", f"class-{number}")])
                 world.client.load([pod_of(f"p{number}", f"i{number}")])
                 await asyncio.sleep(SOON)
             assert world.told() == {"p0": "w-g", "p1": "w-g", "p2": "w-g"}
-            assert [one["spec"]["priorityClassName"] for one in world.client.objects(POD_GROUP)] == ["class-0"]
+            assert [
+                one["spec"]["priorityClassName"] for one in world.client.objects(POD_GROUP)
+            ] == ["class-0"]
 
     virtual.run(story())
 
@@ -435,10 +547,19 @@ def test_a_pod_that_was_marked_when_it_was_created_is_told_its_podgroup_and_noth
 def test_a_pod_is_marked_whatever_keeps_its_podgroup_from_being_made() -> None:
     async def story() -> None:
         taken = stored(POD_GROUP, "v-g", spec={"minMember": 9})
-        world = World(workload("w", {"g": 2}), workload("v", {"g": 2}), taken, pod("p", "w", "g"), pod("q", "v", "g"))
+        world = World(
+            workload("w", {"g": 2}),
+            workload("v", {"g": 2}),
+            taken,
+            pod("p", "w", "g"),
+            pod("q", "v", "g"),
+        )
         world.client.refusing = True
         async with world.leading():
-            assert (world.marked(), world.told()) == ({"p": "true", "q": "true"}, {"p": None, "q": None})
+            assert (world.marked(), world.told()) == (
+                {"p": "true", "q": "true"},
+                {"p": None, "q": None},
+            )
 
     virtual.run(story())
 
@@ -447,20 +568,32 @@ def test_a_group_that_the_workload_does_not_have_makes_the_pod_wait() -> None:
     async def story() -> None:
         world = World(workload("w", {"other": 2}), pod("p", "w", "missing"))
         async with world.leading():
-            assert (world.told(), world.pod_groups(), world.marked()) == ({"p": None}, {}, {"p": "true"})
+            assert (world.told(), world.pod_groups(), world.marked()) == (
+                {"p": None},
+                {},
+                {"p": "true"},
+            )
             assert world.happened() == [("p", "WorkloadNotFound")]
 
     virtual.run(story())
 
 
-def test_a_pod_whose_owner_opted_out_is_left_to_kai_although_it_was_marked_when_it_was_created() -> None:
+def test_a_pod_whose_owner_opted_out_is_left_to_kai_although_it_was_marked_when_it_was_created() -> (
+    None
+):
     async def story() -> None:
         marked = {"kai.scheduler/skip-podgrouper": "true"}
         owner = job("a", annotations={"kai.scheduler/ignore-workload-api": "true"})
         pods = [
             pod("p", "w", "g", ownerReferences=[controlled("a")], annotations=marked),
             pod("q", "missing", "g", ownerReferences=[controlled("a")], annotations=marked),
-            pod("r", "w", "g", ownerReferences=[controlled("a")], annotations={**marked, "pod-group-name": "theirs"}),
+            pod(
+                "r",
+                "w",
+                "g",
+                ownerReferences=[controlled("a")],
+                annotations={**marked, "pod-group-name": "theirs"},
+            ),
         ]
         world = World(owner, workload("w", {"g": 2}), *pods)
         async with world.leading():
@@ -486,10 +619,14 @@ def test_a_mark_that_somebody_keeps_removing_is_reported_and_not_fought() -> Non
 
 def test_the_queue_is_written_once_and_a_label_that_differs_is_reported() -> None:
     async def story() -> None:
-        world = World(workload("w", {"g": 2}, labels={"kai.scheduler/queue": "a"}), pod("p", "w", "g"))
+        world = World(
+            workload("w", {"g": 2}, labels={"kai.scheduler/queue": "a"}), pod("p", "w", "g")
+        )
         async with world.leading():
             assert (world.queues(), world.happened()) == (["a"], [])
-            await world.client.patch(WORKLOAD, "w", {"metadata": {"labels": {"kai.scheduler/queue": "b"}}}, "ns")
+            await world.client.patch(
+                WORKLOAD, "w", {"metadata": {"labels": {"kai.scheduler/queue": "b"}}}, "ns"
+            )
             await asyncio.sleep(SOON)
             assert (world.queues(), world.happened()) == (["a"], [("w-g", "QueueDiffers")])
             await world.client.patch(POD_GROUP, "w-g", {"spec": {"queue": "b"}}, "ns")
@@ -505,7 +642,9 @@ def test_the_queue_is_written_once_and_a_label_that_differs_is_reported() -> Non
 
 def test_the_podgroup_follows_the_priority_classes_that_exist() -> None:
     async def story() -> None:
-        world = World(workload("w", {"g": 2}, labels={"priorityClassName": "high"}), pod("p", "w", "g"))
+        world = World(
+            workload("w", {"g": 2}, labels={"priorityClassName": "high"}), pod("p", "w", "g")
+        )
         async with world.leading():
             assert world.specs("priorityClassName") == [None]
             world.client.load([priority_class("train")])
@@ -554,7 +693,11 @@ def test_a_pod_that_is_replaced_at_once_finds_its_podgroup_again() -> None:
                 await asyncio.sleep(EMPTY_SECONDS * 0.9)
                 world.client.load([pod("p", "w", "g", uid=f"uid-{number}")])
                 await asyncio.sleep(SOON)
-            assert (world.told(), world.count("delete", POD_GROUP), world.count("create", POD_GROUP)) == (
+            assert (
+                world.told(),
+                world.count("delete", POD_GROUP),
+                world.count("create", POD_GROUP),
+            ) == (
                 {"p": "w-g"},
                 0,
                 1,
@@ -567,7 +710,9 @@ def test_a_podgroup_that_loses_its_pods_again_keeps_its_seconds_again() -> None:
     async def story() -> None:
         world = World(stored(K8S_POD_GROUP, "i", version="v1alpha2", spec={}), pod_of("p", "i"))
         async with world.leading():
-            await world.replace_pod("p", {**pod_of("p", "i"), "metadata": {**pod_of("p", "i")["metadata"], "uid": "2"}})
+            await world.replace_pod(
+                "p", {**pod_of("p", "i"), "metadata": {**pod_of("p", "i")["metadata"], "uid": "2"}}
+            )
             await world.client.delete(POD, "p", "ns")
             await asyncio.sleep(EMPTY_SECONDS / 2)
             assert list(world.pod_groups()) == ["i"]
@@ -611,13 +756,24 @@ def test_no_podgroup_is_deleted_while_pods_cannot_be_listed() -> None:
 
 def test_a_podgroup_whose_pods_went_while_nobody_led_is_deleted() -> None:
     async def story() -> None:
-        world = World(workload("w", {"g": 2, "b": None}), pod("p", "w", "g"), pod("q", "w", "b"), pod("r", "w", "b"))
+        world = World(
+            workload("w", {"g": 2, "b": None}),
+            pod("p", "w", "g"),
+            pod("q", "w", "b"),
+            pod("r", "w", "b"),
+        )
         async with world.leading():
             assert world.pod_groups() == {"w-g": 2, "w-b": 1}
         for name in ("p", "q"):
             await world.client.delete(POD, name, "ns")
         theirs = {"app.kubernetes.io/managed-by": "grove-admission"}
-        world.client.load([stored(POD_GROUP, "without-a-group", metadata={"labels": theirs}, spec={"minMember": 1})])
+        world.client.load(
+            [
+                stored(
+                    POD_GROUP, "without-a-group", metadata={"labels": theirs}, spec={"minMember": 1}
+                )
+            ]
+        )
         async with world.leading():
             assert world.pod_groups() == {"w-b": 1, "without-a-group": 1}
 
@@ -627,7 +783,9 @@ def test_a_podgroup_whose_pods_went_while_nobody_led_is_deleted() -> None:
 def test_the_podgroup_of_a_shared_basic_group_goes_with_the_last_of_all_replicas() -> None:
     async def story() -> None:
         instances = [instance(f"i{number}", "w", "g", "") for number in range(2)]
-        world = World(workload("w", {"g": None}), *instances, *(pod_of(f"p{n}", f"i{n}") for n in range(2)))
+        world = World(
+            workload("w", {"g": None}), *instances, *(pod_of(f"p{n}", f"i{n}") for n in range(2))
+        )
         async with world.leading():
             assert (world.told(), world.pod_groups()) == ({"p0": "w-g", "p1": "w-g"}, {"w-g": 1})
             for name in ("i0", "i1"):
@@ -646,7 +804,9 @@ def test_the_podgroup_of_a_shared_basic_group_goes_with_the_last_of_all_replicas
     ("elastic", "minimum"),
     [pytest.param(True, 0, id="KAI since 0.17"), pytest.param(False, 1, id="KAI before 0.17")],
 )
-def test_a_gang_that_needs_nobody_is_elastic_if_kai_serves_that(elastic: bool, minimum: int) -> None:
+def test_a_gang_that_needs_nobody_is_elastic_if_kai_serves_that(
+    elastic: bool, minimum: int
+) -> None:
     async def story() -> None:
         world = World(pod("p", "w", "g", "0"))
         world.client.elastic = elastic
@@ -669,14 +829,20 @@ def test_a_gang_that_needs_nobody_is_elastic_if_kai_serves_that(elastic: bool, m
 def test_the_minimum_of_a_podgroup_of_1_37_follows_it_and_not_its_template() -> None:
     async def story() -> None:
         templates = [{"name": "g", "schedulingPolicy": policy(2)}]
-        world = World(stored(WORKLOAD, "w", spec={"podGroupTemplates": templates}), of_1_37("i", "w", "g", 2))
+        world = World(
+            stored(WORKLOAD, "w", spec={"podGroupTemplates": templates}), of_1_37("i", "w", "g", 2)
+        )
         world.client.load([pod_of("p", "i")])
         async with world.leading():
             templates[0]["schedulingPolicy"] = policy(5)
-            await world.client.patch(WORKLOAD, "w", {"spec": {"podGroupTemplates": templates}}, "ns")
+            await world.client.patch(
+                WORKLOAD, "w", {"spec": {"podGroupTemplates": templates}}, "ns"
+            )
             await asyncio.sleep(SOON)
             assert world.pod_groups() == {"i": 2}
-            await world.client.patch(K8S_POD_GROUP, "i", {"spec": {"schedulingPolicy": policy(5)}}, "ns")
+            await world.client.patch(
+                K8S_POD_GROUP, "i", {"spec": {"schedulingPolicy": policy(5)}}, "ns"
+            )
             await asyncio.sleep(SOON)
             assert (world.pod_groups(), world.told()) == ({"i": 5}, {"p": "i"})
 
@@ -687,7 +853,11 @@ def test_a_podgroup_of_1_37_whose_workload_does_not_exist_waits_and_that_is_repo
     async def story() -> None:
         world = World(of_1_37("i", "w", "g", 2), pod_of("p", "i"))
         async with world.leading():
-            assert (world.pod_groups(), world.told(), world.marked()) == ({}, {"p": None}, {"p": "true"})
+            assert (world.pod_groups(), world.told(), world.marked()) == (
+                {},
+                {"p": None},
+                {"p": "true"},
+            )
             assert world.happened() == [("p", "WorkloadNotFound")]
             await world.client.create(WORKLOAD, stored(WORKLOAD, "w", spec={}), "ns")
             await asyncio.sleep(SOON)
@@ -701,7 +871,11 @@ def test_a_part_of_a_composite_podgroup_waits_and_that_is_reported() -> None:
         group = of_1_37("i", "w", "g", 2, parentCompositePodGroupName="c")
         world = World(stored(WORKLOAD, "w", spec={}), group, pod_of("p", "i"))
         async with world.leading():
-            assert (world.pod_groups(), world.told(), world.marked()) == ({}, {"p": None}, {"p": "true"})
+            assert (world.pod_groups(), world.told(), world.marked()) == (
+                {},
+                {"p": None},
+                {"p": "true"},
+            )
             assert world.happened() == [("p", "CompositePodGroupNotSupported")]
 
     virtual.run(story())
@@ -714,7 +888,9 @@ def test_a_topology_of_the_api_counts_and_an_annotation_that_differs_is_reported
         group = of_1_37("i", "w", "g", 2, schedulingConstraints=constraints)
         world = World(stored(WORKLOAD, "w", metadata=metadata, spec={}), group, pod_of("p", "i"))
         async with world.leading():
-            assert world.specs("topologyConstraint") == [{"topology": "", "requiredTopologyLevel": "rack"}]
+            assert world.specs("topologyConstraint") == [
+                {"topology": "", "requiredTopologyLevel": "rack"}
+            ]
             assert world.happened() == [("i", "TopologyConflict")]
 
     virtual.run(story())

@@ -1,4 +1,6 @@
-"""What is kept of a PodCliqueSet, a Binding's labels, and who may write the managed ClusterTopology."""
+"""What is kept of a PodCliqueSet, a Binding's labels, and who may write the managed
+ClusterTopology.
+"""
 
 from typing import Any
 
@@ -15,11 +17,23 @@ from app.rules.topology.node_labels import binding_changes
 
 def test_a_set_is_read_whole() -> None:
     obj = {
-        "metadata": {"name": "a", "namespace": "ns", "uid": "u", "generation": 3, "deletionTimestamp": "t"},
+        "metadata": {
+            "name": "a",
+            "namespace": "ns",
+            "uid": "u",
+            "generation": 3,
+            "deletionTimestamp": "t",
+        },
         "spec": {
             "template": {
                 "topologyConstraint": {"packDomain": "zone"},
-                "cliques": [{"name": "w", "spec": {"replicas": 4}, "topologyConstraint": {"packDomain": "host"}}],
+                "cliques": [
+                    {
+                        "name": "w",
+                        "spec": {"replicas": 4},
+                        "topologyConstraint": {"packDomain": "host"},
+                    }
+                ],
                 "podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["w", 3]}],
             }
         },
@@ -31,8 +45,11 @@ def test_a_set_is_read_whole() -> None:
         },
     }
     found = read_pod_clique_set(obj)
-    cliques, groups = (Clique("w", 4, "host"),), (Group("g", ("w",), None),)
-    assert found == PodCliqueSet("ns", "a", "u", 3, True, "zone", cliques, groups, ("True", "", "", 2))
+    cliques = (Clique("w", 4, "host"),)
+    groups = (Group("g", ("w",), None),)
+    assert found == PodCliqueSet(
+        "ns", "a", "u", 3, True, "zone", cliques, groups, ("True", "", "", 2)
+    )
     assert found.domains == {"zone", "host"}
     assert found.group_of("x") is None
 
@@ -42,8 +59,19 @@ def test_a_set_is_read_whole() -> None:
     [
         {},
         {"metadata": [], "spec": 1, "status": "x"},
-        {"spec": {"template": {"cliques": {}, "podCliqueScalingGroups": [1, {"name": 2}], "topologyConstraint": "x"}}},
-        {"metadata": {"generation": True}, "spec": {"template": {"topologyConstraint": {"packDomain": 1}}}},
+        {
+            "spec": {
+                "template": {
+                    "cliques": {},
+                    "podCliqueScalingGroups": [1, {"name": 2}],
+                    "topologyConstraint": "x",
+                }
+            }
+        },
+        {
+            "metadata": {"generation": True},
+            "spec": {"template": {"topologyConstraint": {"packDomain": 1}}},
+        },
         {"status": {"conditions": [1, {"type": "Other"}]}},
     ],
 )
@@ -51,20 +79,32 @@ def test_what_has_another_shape_counts_as_absent(obj: Any) -> None:
     assert read_pod_clique_set(obj) == PodCliqueSet("", "", "", 0, False, None, (), ())
 
 
-RACK, ZONE = "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"
+RACK = "topology.kubernetes.io/rack"
+ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.mark.parametrize(
     ("labels", "node", "result"),
     [
         pytest.param(None, {RACK: "r1"}, {RACK: "r1"}, id="added where there are none"),
-        pytest.param({RACK: "fake", "a": "b"}, {RACK: "r1"}, {RACK: "r1", "a": "b"}, id="a fake is overwritten"),
-        pytest.param({RACK: "fake", "a": "b"}, {}, {"a": "b"}, id="a fake is removed where the node has none"),
+        pytest.param(
+            {RACK: "fake", "a": "b"},
+            {RACK: "r1"},
+            {RACK: "r1", "a": "b"},
+            id="a fake is overwritten",
+        ),
+        pytest.param(
+            {RACK: "fake", "a": "b"}, {}, {"a": "b"}, id="a fake is removed where the node has none"
+        ),
         pytest.param({RACK: "r1"}, {RACK: "r1"}, {RACK: "r1"}, id="what is right stays"),
-        pytest.param({"a": "b"}, {"a": "c", ZONE: ""}, {"a": "b", ZONE: ""}, id="other labels are not ours"),
+        pytest.param(
+            {"a": "b"}, {"a": "c", ZONE: ""}, {"a": "b", ZONE: ""}, id="other labels are not ours"
+        ),
     ],
 )
-def test_the_node_is_the_authority_for_its_labels(labels: Any, node: dict[str, str], result: dict[str, str]) -> None:
+def test_the_node_is_the_authority_for_its_labels(
+    labels: Any, node: dict[str, str], result: dict[str, str]
+) -> None:
     binding = {"metadata": {"name": "p"} if labels is None else {"name": "p", "labels": labels}}
     after = apply_patch(binding, operations(binding, binding_changes(binding, node, [RACK, ZONE])))
     assert after["metadata"]["labels"] == result
@@ -73,10 +113,15 @@ def test_the_node_is_the_authority_for_its_labels(labels: Any, node: dict[str, s
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
 @pytest.mark.parametrize(("user", "refused"), [("admin", True), ("operator", False), ("", True)])
-def test_only_the_authorized_write_the_managed_topology(operation: str, user: str, refused: bool) -> None:
+def test_only_the_authorized_write_the_managed_topology(
+    operation: str, user: str, refused: bool
+) -> None:
     refusal = refusal_to_write("ClusterTopology", "managed", operation, user, ["operator"])
     assert (refusal is not None) is refused
-    assert refusal is None or f'user "{user}" cannot {operation.lower()} it; only these can: operator' in refusal
+    assert (
+        refusal is None
+        or f'user "{user}" cannot {operation.lower()} it; only these can: operator' in refusal
+    )
 
 
 def test_nobody_may_where_nobody_is_configured() -> None:

@@ -22,9 +22,16 @@ pytestmark = pytest.mark.untraced
 
 TOPOLOGY = Topology("t", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host")))
 
-scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "b", "rack", "zone", "a\n"])
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from(["", "a", "b", "rack", "zone", "a\n"])
+)
 anything = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner), max_leaves=8
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner),
+    max_leaves=8,
 )
 
 
@@ -37,18 +44,30 @@ def maps(**fields: Any) -> st.SearchStrategy[Any]:
 constraint = maps(packDomain=st.sampled_from(DOMAINS))
 cliques = st.lists(maps(name=st.sampled_from("ab"), topologyConstraint=constraint), max_size=3)
 groups = st.lists(
-    maps(name=st.sampled_from("gh"), cliqueNames=st.lists(st.sampled_from("ab")), topologyConstraint=constraint)
+    maps(
+        name=st.sampled_from("gh"),
+        cliqueNames=st.lists(st.sampled_from("ab")),
+        topologyConstraint=constraint,
+    )
 )
 template = maps(topologyConstraint=constraint, cliques=cliques, podCliqueScalingGroups=groups)
 sets = st.fixed_dictionaries({"spec": maps(template=template)})
 
-subgroups = st.lists(maps(name=st.sampled_from(["a", "b", "C"]), parent=st.sampled_from(["a", "b", "C"])), max_size=4)
-levels = st.lists(maps(domain=st.sampled_from(DOMAINS), key=st.sampled_from(["a", "b", "-"])), max_size=8)
+subgroups = st.lists(
+    maps(name=st.sampled_from(["a", "b", "C"]), parent=st.sampled_from(["a", "b", "C"])), max_size=4
+)
+levels = st.lists(
+    maps(domain=st.sampled_from(DOMAINS), key=st.sampled_from(["a", "b", "-"])), max_size=8
+)
 
 amounts = st.dictionaries(st.sampled_from(["nvidia.com/gpu", "cpu"]), scalars)
 resources = maps(limits=amounts, requests=amounts, claims=st.lists(maps(name=st.just("mnnvl"))))
 containers = st.lists(maps(name=st.just("c"), resources=resources), max_size=3)
-pod_spec = maps(containers=containers, initContainers=containers, resourceClaims=st.lists(maps(name=st.just("mnnvl"))))
+pod_spec = maps(
+    containers=containers,
+    initContainers=containers,
+    resourceClaims=st.lists(maps(name=st.just("mnnvl"))),
+)
 pod_cliques = st.fixed_dictionaries(
     {
         "metadata": st.fixed_dictionaries(
@@ -56,7 +75,9 @@ pod_cliques = st.fixed_dictionaries(
                 "name": st.sampled_from(["pcs-0-a", "other", "pcs-0-a\n"]) | anything,
                 "annotations": st.fixed_dictionaries(
                     {"grove.io/mnnvl-enabled": st.just("true")},
-                    optional={"grove.io/mnnvl-scope": st.sampled_from(["replica", "clique"]) | anything},
+                    optional={
+                        "grove.io/mnnvl-scope": st.sampled_from(["replica", "clique"]) | anything
+                    },
                 ),
                 "labels": st.fixed_dictionaries(
                     {},
@@ -83,11 +104,16 @@ def test_hierarchy_is_total_and_gives_findings_or_warnings(obj: Any, old: Any) -
     read_pod_clique_set(obj)
 
 
-@given(st.fixed_dictionaries({"spec": maps(subGroups=subgroups)}), st.fixed_dictionaries({"spec": maps(levels=levels)}))
+@given(
+    st.fixed_dictionaries({"spec": maps(subGroups=subgroups)}),
+    st.fixed_dictionaries({"spec": maps(levels=levels)}),
+)
 @settings(max_examples=150)
 def test_validators_are_total_and_repeat_themselves(pod_group: Any, topology: Any) -> None:
     assert validate_pod_group(pod_group) == validate_pod_group(pod_group)
-    assert list(map(str, validate_cluster_topology(topology))) == list(map(str, validate_cluster_topology(topology)))
+    assert list(map(str, validate_cluster_topology(topology))) == list(
+        map(str, validate_cluster_topology(topology))
+    )
 
 
 @given(pod_cliques)
@@ -105,18 +131,24 @@ def test_injection_is_total_idempotent_and_touches_only_claims(obj: Any) -> None
 
 
 @given(
-    maps(labels=st.dictionaries(st.sampled_from("abc"), st.text())), st.dictionaries(st.sampled_from("abc"), st.text())
+    maps(labels=st.dictionaries(st.sampled_from("abc"), st.text())),
+    st.dictionaries(st.sampled_from("abc"), st.text()),
 )
-def test_binding_labels_are_the_nodes_for_the_keys_and_the_callers_for_the_rest(metadata: Any, node: Any) -> None:
+def test_binding_labels_are_the_nodes_for_the_keys_and_the_callers_for_the_rest(
+    metadata: Any, node: Any
+) -> None:
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not (labels is None or isinstance(labels, dict)):
         return
     binding = {"metadata": metadata}
-    after = apply_patch(binding, operations(binding, binding_changes(binding, node, ["a", "b"])))["metadata"].get(
-        "labels"
-    )
+    after = apply_patch(binding, operations(binding, binding_changes(binding, node, ["a", "b"])))[
+        "metadata"
+    ].get("labels")
     kept = {key: value for key, value in (labels or {}).items() if key not in ("a", "b")}
-    assert (after or {}) == {**kept, **{key: value for key, value in node.items() if key in ("a", "b")}}
+    assert (after or {}) == {
+        **kept,
+        **{key: value for key, value in node.items() if key in ("a", "b")},
+    }
 
 
 @given(anything)

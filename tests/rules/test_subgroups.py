@@ -44,12 +44,16 @@ INVALID: list[Any] = [
     pytest.param(names("Workers"), [bad("Workers")], id="uppercase"),
     pytest.param(names("decodeWorkers"), [bad("decodeWorkers")], id="mixed case"),
     pytest.param(names("decode_workers"), [bad("decode_workers")], id="underscore"),
-    pytest.param(names("-workers", "workers-"), [bad("-workers"), bad("workers-")], id="hyphens at the ends"),
+    pytest.param(
+        names("-workers", "workers-"), [bad("-workers"), bad("workers-")], id="hyphens at the ends"
+    ),
     pytest.param(names("workers\n"), [bad("workers\\n")], id="a trailing newline"),
     pytest.param(names("wörker"), [bad("wörker")], id="not ASCII"),
     pytest.param(names(""), ['invalid subgroup name "": name cannot be empty'], id="empty"),
     pytest.param(
-        names("a" * 64), [f'invalid subgroup name "{"a" * 64}": name must be no more than 63 characters'], id="64"
+        names("a" * 64),
+        [f'invalid subgroup name "{"a" * 64}": name must be no more than 63 characters'],
+        id="64",
     ),
     pytest.param(
         names("workers", ("leaders", "Workers")),
@@ -60,13 +64,17 @@ INVALID: list[Any] = [
     pytest.param(names("a", "a", "a"), ["duplicate subgroup name a"] * 2, id="three times"),
     pytest.param(names(("a", "z")), ["parent z of a was not found"], id="no such parent"),
     pytest.param(names(("a", "a")), ["cycle detected in subgroups"], id="its own parent"),
-    pytest.param(names(("a", "b"), ("b", "a")), ["cycle detected in subgroups"], id="a cycle of two"),
+    pytest.param(
+        names(("a", "b"), ("b", "a")), ["cycle detected in subgroups"], id="a cycle of two"
+    ),
     pytest.param(
         names(("t", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("u", "c")),
         ["cycle detected in subgroups"],
         id="a cycle of three with tails, once",
     ),
-    pytest.param(names(("a", "a"), ("b", "b")), ["cycle detected in subgroups"] * 2, id="two cycles"),
+    pytest.param(
+        names(("a", "a"), ("b", "b")), ["cycle detected in subgroups"] * 2, id="two cycles"
+    ),
     pytest.param(
         names("X", ("b", "Y"), "b", ("c", "z"), ("d", "d")),
         [
@@ -79,8 +87,16 @@ INVALID: list[Any] = [
         id="everything at once, in order",
     ),
     pytest.param({"spec": 1}, ["spec: Invalid value: 1: must be a map"], id="spec is a number"),
-    pytest.param({"spec": {"subGroups": "a"}}, ['spec.subGroups: Invalid value: "a": must be a list'], id="text"),
-    pytest.param({"spec": {"subGroups": [1]}}, ["spec.subGroups[0]: Invalid value: 1: must be a map"], id="a number"),
+    pytest.param(
+        {"spec": {"subGroups": "a"}},
+        ['spec.subGroups: Invalid value: "a": must be a list'],
+        id="text",
+    ),
+    pytest.param(
+        {"spec": {"subGroups": [1]}},
+        ["spec.subGroups[0]: Invalid value: 1: must be a map"],
+        id="a number",
+    ),
     pytest.param(
         names(7, ("a", 7)),
         [
@@ -89,7 +105,11 @@ INVALID: list[Any] = [
         ],
         id="numbers for names",
     ),
-    pytest.param({"spec": {"subGroups": [{}]}}, ['invalid subgroup name "": name cannot be empty'], id="no name"),
+    pytest.param(
+        {"spec": {"subGroups": [{}]}},
+        ['invalid subgroup name "": name cannot be empty'],
+        id="no name",
+    ),
 ]
 
 
@@ -101,7 +121,9 @@ def test_invalid(obj: Any, messages: list[str]) -> None:
 Outcome = tuple[str, bool]
 """What KAI's own webhook says to a new PodGroup, "" if nothing, and whether it allows it."""
 
-DUPLICATE, LOST, CYCLE = "duplicate subgroup name a", "parent zzz of b was not found", "cycle detected in subgroups"
+DUPLICATE = "duplicate subgroup name a"
+LOST = "parent zzz of b was not found"
+CYCLE = "cycle detected in subgroups"
 BEYOND = "minSubGroup (2) exceeds the number of direct child SubGroups (1)"
 
 
@@ -116,10 +138,16 @@ def leaf(name: str, parent: str | None = None) -> dict[str, Any]:
 BESIDE_KAI: list[Any] = [
     pytest.param(group(leaf("a")), ("", True), [], id="one leaf"),
     pytest.param(group({"name": "top"}, leaf("a", "top")), ("", True), [], id="a hierarchy"),
-    pytest.param(group(leaf("a", "top"), {"name": "top"}), ("", True), [], id="children before parents"),
-    pytest.param(group({"name": "top", "minSubGroup": 1}, leaf("a", "top")), ("", True), [], id="minSubGroup"),
+    pytest.param(
+        group(leaf("a", "top"), {"name": "top"}), ("", True), [], id="children before parents"
+    ),
+    pytest.param(
+        group({"name": "top", "minSubGroup": 1}, leaf("a", "top")), ("", True), [], id="minSubGroup"
+    ),
     pytest.param(group(leaf("a"), minSubGroup=1), ("", True), [], id="minSubGroup of the PodGroup"),
-    pytest.param(group(leaf("a"), minSubGroup=2), (BEYOND, True), [], id="minSubGroup beyond the children"),
+    pytest.param(
+        group(leaf("a"), minSubGroup=2), (BEYOND, True), [], id="minSubGroup beyond the children"
+    ),
     pytest.param(
         group(leaf("a"), minSubGroup=1, minMember=1),
         ("minMember and minSubGroup are mutually exclusive", False),
@@ -132,27 +160,42 @@ BESIDE_KAI: list[Any] = [
         [],
         id="minMember of a parent",
     ),
-    pytest.param(group({"name": "a"}), ("subgroup a: minMember is required", False), [], id="a leaf without minMember"),
+    pytest.param(
+        group({"name": "a"}),
+        ("subgroup a: minMember is required", False),
+        [],
+        id="a leaf without minMember",
+    ),
     pytest.param(
         group({"name": "a", "minSubGroup": 1}),
         ('subgroup "a": minSubGroup cannot be set on a leaf SubGroup', False),
         [],
         id="minSubGroup of a leaf",
     ),
-    pytest.param(group(leaf("a"), leaf("a")), (DUPLICATE, False), [DUPLICATE], id="a name given twice"),
+    pytest.param(
+        group(leaf("a"), leaf("a")), (DUPLICATE, False), [DUPLICATE], id="a name given twice"
+    ),
     pytest.param(group(leaf("b", "zzz")), (LOST, False), [LOST], id="a missing parent"),
     pytest.param(group(leaf("a", "b"), leaf("b", "a")), (CYCLE, False), [CYCLE], id="a cycle"),
     pytest.param(group(leaf("a", "a")), (CYCLE, False), [CYCLE], id="its own parent"),
     pytest.param(
-        group(leaf("a"), leaf("a"), leaf("b", "zzz")), (DUPLICATE, False), [DUPLICATE, LOST], id="two problems"
+        group(leaf("a"), leaf("a"), leaf("b", "zzz")),
+        (DUPLICATE, False),
+        [DUPLICATE, LOST],
+        id="two problems",
     ),
 ]
 
 
 @pytest.mark.parametrize(("obj", "kai", "messages"), BESIDE_KAI)
-def test_findings_do_not_contradict_kais_webhook(obj: Any, kai: Outcome, messages: list[str]) -> None:
-    """KAI d5bc503a names one problem, here they all are. What its webhook allows is allowed, except names that its CRD
-    rejects, and names of more than 63 characters."""
+def test_findings_do_not_contradict_kais_webhook(
+    obj: Any, kai: Outcome, messages: list[str]
+) -> None:
+    """KAI d5bc503a names one problem, here they all are.
+
+    What its webhook allows is allowed, except names that its CRD rejects, and names of more than 63
+    characters.
+    """
     message, allowed = kai
     assert list(map(str, validate_pod_group(obj))) == messages
     assert not (allowed and messages)
@@ -175,7 +218,9 @@ def test_many_subgroups_take_one_pass() -> None:
     assert validate_pod_group(names(*reversed(chain))) == []
 
 
-@pytest.mark.parametrize("key", ["a", "a/b", "topology.kubernetes.io/rack", "A_b.c-1", f"{'a' * 63}"])
+@pytest.mark.parametrize(
+    "key", ["a", "a/b", "topology.kubernetes.io/rack", "A_b.c-1", f"{'a' * 63}"]
+)
 def test_label_keys(key: str) -> None:
     assert label_key_problem(key) is None
 

@@ -24,7 +24,8 @@ class Api:
     """Requests to one sandbox. Answers are (code, body)."""
 
     def __init__(self, sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-        self.sandbox, self._client = sandbox, client
+        self.sandbox = sandbox
+        self._client = client
 
     async def send(
         self,
@@ -36,14 +37,18 @@ class Api:
         headers: dict[str, str] | None = None,
         **params: Any,
     ) -> httpx.Response:
-        """One request; a body of bytes goes as it is, in pieces too, any other as JSON. A PATCH is a merge patch unless
-        told."""
+        """One request; a body of bytes goes as it is, in pieces too, any other as JSON.
+
+        A PATCH is a merge patch unless told.
+        """
         raw = isinstance(body, (bytes, AsyncIterable))
         content = body if raw else b"" if body is None else orjson.dumps(body)
         sent = {"Content-Type": MERGE if method == "PATCH" else "application/json"}
         if user:
             sent["Authorization"] = f"Bearer {self.sandbox.tokens[user]}"
-        return await self._client.request(method, path, content=content, headers=sent | (headers or {}), params=params)
+        return await self._client.request(
+            method, path, content=content, headers=sent | (headers or {}), params=params
+        )
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
         answer = await self.send(method, path, body, **more)
@@ -55,19 +60,25 @@ class Api:
         assert code < 300, answer
         return answer
 
-    async def refused(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, str, str]:
+    async def refused(
+        self, method: str, path: str, body: Any = None, **more: Any
+    ) -> tuple[int, str, str]:
         """(code, reason, message) of a Status that is a failure."""
         code, answer = await self.ask(method, path, body, **more)
         assert (answer["kind"], answer["status"], answer["code"]) == ("Status", "Failure", code)
         return code, answer.get("reason", ""), answer["message"]
 
     async def names(self, path: str, **params: Any) -> list[str]:
-        return [item["metadata"]["name"] for item in (await self.done("GET", path, **params))["items"]]
+        return [
+            item["metadata"]["name"] for item in (await self.done("GET", path, **params))["items"]
+        ]
 
 
 @asynccontextmanager
 async def opened(folder: Path, **settings: Any) -> AsyncIterator[Api]:
-    """A sandbox with the namespace `home`, the resource `widgets` and its `rules`; no garbage is collected in it."""
+    """A sandbox with the namespace `home`, the resource `widgets` and its `rules`; no garbage is
+    collected in it.
+    """
     sandbox = Sandbox(state_dir=folder, **settings)
     transport = httpx.ASGITransport(sandbox.app, raise_app_exceptions=True)
     try:
@@ -87,7 +98,12 @@ def configmap(name: str, /, **data: str) -> Object:
 
 
 def widget(name: str, /, **spec: Any) -> Object:
-    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1, **spec}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"size": 1, **spec},
+    }
 
 
 SPEC: Object = {
@@ -101,8 +117,12 @@ SPEC: Object = {
 }
 
 
-def definition(spec: Object | None = None, *, plural: str = "widgets", kind: str = "Widget", **version: Any) -> Object:
-    """A namespaced CRD in example.com with a status subresource; `version` is added to its only version."""
+def definition(
+    spec: Object | None = None, *, plural: str = "widgets", kind: str = "Widget", **version: Any
+) -> Object:
+    """A namespaced CRD in example.com with a status subresource; `version` is added to its only
+    version.
+    """
     status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": spec or SPEC, "status": status}}
     served = {
@@ -128,4 +148,9 @@ def definition(spec: Object | None = None, *, plural: str = "widgets", kind: str
 def bare(obj: Object) -> Object:
     """`obj` without what differs from run to run: uid, resourceVersion, creationTimestamp."""
     passed_over = ("uid", "resourceVersion", "creationTimestamp")
-    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key not in passed_over}}
+    return {
+        **obj,
+        "metadata": {
+            key: value for key, value in obj["metadata"].items() if key not in passed_over
+        },
+    }

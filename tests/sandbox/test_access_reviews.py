@@ -19,15 +19,26 @@ RULES: list[Object] = [
         "metadata": {"name": "operator"},
         "rules": [
             {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get"]},
-            {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["one"], "verbs": ["*"]},
+            {
+                "apiGroups": ["apps"],
+                "resources": ["deployments"],
+                "resourceNames": ["one"],
+                "verbs": ["*"],
+            },
         ],
     },
     {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": "operator"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "operator"},
-        "subjects": [{"kind": "ServiceAccount", "name": "grove-admission", "namespace": "grove-system"}],
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "operator",
+        },
+        "subjects": [
+            {"kind": "ServiceAccount", "name": "grove-admission", "namespace": "grove-system"}
+        ],
     },
 ]
 
@@ -59,8 +70,16 @@ async def test_the_answer_is_the_question_with_a_status(api: Api) -> None:
         pytest.param({**PODS, "verb": "delete"}, False, id="another verb"),
         pytest.param({**PODS, "subresource": "status"}, True, id="a subresource"),
         pytest.param({**PODS, "subresource": "binding"}, False, id="another subresource"),
-        pytest.param({"verb": "get", "resource": "deployments", "group": "apps", "name": "one"}, True, id="a name"),
-        pytest.param({"verb": "get", "resource": "deployments", "group": "apps", "name": "two"}, False, id="another"),
+        pytest.param(
+            {"verb": "get", "resource": "deployments", "group": "apps", "name": "one"},
+            True,
+            id="a name",
+        ),
+        pytest.param(
+            {"verb": "get", "resource": "deployments", "group": "apps", "name": "two"},
+            False,
+            id="another",
+        ),
         pytest.param({}, False, id="nothing in particular"),
     ],
 )
@@ -78,7 +97,9 @@ async def test_the_operator_asks_about_itself(api: Api, wanted: Object, allowed:
         pytest.param({"groups": ["system:masters"]}, "delete", True, id="a group"),
     ],
 )
-async def test_the_admin_asks_about_others(api: Api, subject: Object, verb: str, allowed: bool) -> None:
+async def test_the_admin_asks_about_others(
+    api: Api, subject: Object, verb: str, allowed: bool
+) -> None:
     spec = {**subject, "resourceAttributes": {**PODS, "verb": verb}}
     assert (await api.done("POST", OTHERS, {"spec": spec}))["status"] == {"allowed": allowed}
 
@@ -117,11 +138,16 @@ async def test_a_review_of_another_kind_is_refused(api: Api) -> None:
     assert await api.refused("POST", SELF, body) == (400, "BadRequest", told)
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", SELF), ("DELETE", OTHERS), ("GET", f"{SELF}/one")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", SELF), ("DELETE", OTHERS), ("GET", f"{SELF}/one")]
+)
 async def test_reviews_are_not_stored(api: Api, method: str, path: str) -> None:
     assert (await api.refused(method, path))[:2] == (405, "MethodNotAllowed")
 
 
 async def test_only_the_question_about_others_needs_a_right(api: Api) -> None:
     spec = {"user": "alice", "resourceAttributes": PODS}
-    assert (await api.refused("POST", OTHERS, {"spec": spec}, user="operator"))[:2] == (403, "Forbidden")
+    assert (await api.refused("POST", OTHERS, {"spec": spec}, user="operator"))[:2] == (
+        403,
+        "Forbidden",
+    )

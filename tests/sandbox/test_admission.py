@@ -1,6 +1,8 @@
-"""The admission chain: which webhooks see a request, in which order, and what their answers do to it.
+"""The admission chain: which webhooks see a request, in which order, and what their answers do to
+it.
 
-The transport is scripted: nothing is called over the network here. What one call means is in test_webhook.
+The transport is scripted: nothing is called over the network here. What one call means is in
+test_webhook.
 """
 
 from collections.abc import Callable
@@ -39,10 +41,15 @@ class Script(Transport):
 
 
 class Server:
-    """Storage and writer behind a scripted admission chain. There is a namespace `home` of the team `a`."""
+    """Storage and writer behind a scripted admission chain.
+
+    There is a namespace `home` of the team `a`.
+    """
 
     def __init__(self) -> None:
-        self.script, self.storage, self.registry = Script(), Storage(), Registry(builtins())
+        self.script = Script()
+        self.storage = Storage()
+        self.registry = Registry(builtins())
         admission = Admission(self.storage, self.registry, self.script, Authorizer(self.storage))
         self.writer = Writer(self.storage, self.registry, admission)
         self.put(
@@ -86,7 +93,12 @@ class Server:
 
 def hook(name: str, /, **item: Any) -> Object:
     """A webhook for all writes of ConfigMaps."""
-    rule = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    rule = {
+        "operations": ["*"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+    }
     return {"name": f"{name}.example.com", "sideEffects": "None", "rules": [rule], **item}
 
 
@@ -97,14 +109,20 @@ def patch(*operations: Object) -> Answers:
 def always(letter: str) -> Answers:
     """Adds a letter to data.log."""
     return lambda request: patch(
-        {"op": "add", "path": "/data/log", "value": request["object"]["data"].get("log", "") + letter}
+        {
+            "op": "add",
+            "path": "/data/log",
+            "value": request["object"]["data"].get("log", "") + letter,
+        }
     )(request)
 
 
 def once(letter: str) -> Answers:
     """Adds a letter to data.log where it isn't there."""
     add = always(letter)
-    return lambda request: YES if letter in request["object"]["data"].get("log", "") else add(request)
+    return lambda request: (
+        YES if letter in request["object"]["data"].get("log", "") else add(request)
+    )
 
 
 def refuse(**status: Any) -> Answers:
@@ -149,7 +167,12 @@ async def told(server: Server, obj: Object, **options: Any) -> tuple[int, str, s
 )
 async def test_rules(rule: Object, asked: bool) -> None:
     server = Server()
-    fitting = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    fitting = {
+        "operations": ["CREATE"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+    }
     server.hooks(hook("a", rules=[{**fitting, **rule}]))
     await server.create(one())
     assert server.asked() == (["a"] if asked else [])
@@ -158,7 +181,13 @@ async def test_rules(rule: Object, asked: bool) -> None:
 @pytest.mark.parametrize(("scope", "asked"), [("Cluster", ["a"]), ("Namespaced", []), ("*", ["a"])])
 async def test_a_namespace_is_cluster_scoped(scope: str, asked: list[str]) -> None:
     server = Server()
-    rule = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["namespaces"], "scope": scope}
+    rule = {
+        "operations": ["*"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["namespaces"],
+        "scope": scope,
+    }
     server.hooks(hook("a", rules=[rule]))
     await server.create({"metadata": {"name": "more"}}, plural="namespaces")
     assert server.asked() == asked
@@ -177,7 +206,14 @@ async def test_webhooks_do_not_see_webhook_configurations() -> None:
 # Selectors.
 
 
-NODES = [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes", "namespaces"]}]
+NODES = [
+    {
+        "operations": ["*"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["nodes", "namespaces"],
+    }
+]
 
 
 @pytest.mark.parametrize(
@@ -185,8 +221,12 @@ NODES = [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resour
     [
         pytest.param({"objectSelector": {"matchLabels": {"a": "b"}}}, True, id="the object"),
         pytest.param({"objectSelector": {"matchLabels": {"a": "c"}}}, False, id="another object"),
-        pytest.param({"namespaceSelector": {"matchLabels": {"team": "a"}}}, True, id="the namespace"),
-        pytest.param({"namespaceSelector": {"matchLabels": {"team": "b"}}}, False, id="another namespace"),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"team": "a"}}}, True, id="the namespace"
+        ),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"team": "b"}}}, False, id="another namespace"
+        ),
         pytest.param({"objectSelector": {}, "namespaceSelector": {}}, True, id="everything"),
     ],
 )
@@ -200,12 +240,16 @@ async def test_selectors(item: Object, asked: bool) -> None:
 @pytest.mark.parametrize(
     ("plural", "labels", "asked"),
     [
-        pytest.param("namespaces", {"team": "a"}, True, id="a namespace is chosen by its own labels"),
+        pytest.param(
+            "namespaces", {"team": "a"}, True, id="a namespace is chosen by its own labels"
+        ),
         pytest.param("namespaces", {}, False, id="a namespace without them"),
         pytest.param("nodes", {}, True, id="what is in no namespace is always chosen"),
     ],
 )
-async def test_namespace_selectors_of_what_is_in_none(plural: str, labels: Object, asked: bool) -> None:
+async def test_namespace_selectors_of_what_is_in_none(
+    plural: str, labels: Object, asked: bool
+) -> None:
     server = Server()
     server.hooks(hook("a", rules=NODES, namespaceSelector={"matchLabels": {"team": "a"}}))
     await server.create({"metadata": {"name": "more", "labels": labels}}, plural=plural)
@@ -216,8 +260,11 @@ async def test_an_update_is_seen_by_what_chooses_the_old_object() -> None:
     server = Server()
     created = await server.create(one(labels={"a": "b"}))
     server.hooks(hook("a", objectSelector={"matchLabels": {"a": "b"}}))
-    configmaps, key = server.served("", "v1", "configmaps"), (NAMESPACE, "one")
-    await server.writer.patch(configmaps, key, {"metadata": {"labels": {"a": "c"}}}, MERGE, Caller(ADMIN))
+    configmaps = server.served("", "v1", "configmaps")
+    key = (NAMESPACE, "one")
+    await server.writer.patch(
+        configmaps, key, {"metadata": {"labels": {"a": "c"}}}, MERGE, Caller(ADMIN)
+    )
     await server.writer.patch(configmaps, key, {"data": {"x": "y"}}, MERGE, Caller(ADMIN))
     assert server.asked() == ["a"]
     assert created["metadata"]["labels"] == {"a": "b"}
@@ -227,7 +274,10 @@ async def test_an_update_is_seen_by_what_chooses_the_old_object() -> None:
 
 
 def conditions(*expressions: str) -> list[Object]:
-    return [{"name": f"c{index}", "expression": expression} for index, expression in enumerate(expressions)]
+    return [
+        {"name": f"c{index}", "expression": expression}
+        for index, expression in enumerate(expressions)
+    ]
 
 
 BROKEN = "object.data.nope == 'x'"
@@ -242,7 +292,11 @@ ERROR = f"a matchCondition resulted in error: {BROKEN}: no such key: nope"
         pytest.param(["true", "false"], False, id="one doesn't"),
         pytest.param([BROKEN, "false"], False, id="one doesn't hold before one that fails"),
         pytest.param(["object.data.k == 'v' && oldObject == null"], True, id="the objects"),
-        pytest.param(["request.operation == 'CREATE' && request.name.startsWith('o')"], True, id="the request"),
+        pytest.param(
+            ["request.operation == 'CREATE' && request.name.startsWith('o')"],
+            True,
+            id="the request",
+        ),
         pytest.param(["!('system:nodes' in request.userInfo.groups)"], True, id="the user"),
         pytest.param(["request.dryRun"], False, id="no dry run"),
     ],
@@ -288,11 +342,17 @@ AGAIN = {"reinvocationPolicy": "IfNeeded"}
         pytest.param([hook("a", **AGAIN), hook("b")], "aba", "a b a", id="for a later change"),
         pytest.param([hook("a"), hook("b", **AGAIN)], "ab", "a b", id="not for an earlier change"),
         pytest.param(
-            [hook("a", **AGAIN), hook("yes"), hook("b")], "aba", "a yes b a", id="who changes nothing is left"
+            [hook("a", **AGAIN), hook("yes"), hook("b")],
+            "aba",
+            "a yes b a",
+            id="who changes nothing is left",
         ),
         pytest.param([hook("a", **AGAIN), hook("yes")], "a", "a yes", id="no later change"),
         pytest.param(
-            [hook("a", **AGAIN), hook("b", **AGAIN)], "abab", "a b a b", id="for a change in the second round"
+            [hook("a", **AGAIN), hook("b", **AGAIN)],
+            "abab",
+            "a b a b",
+            id="for a change in the second round",
         ),
         pytest.param(
             [hook("a", **AGAIN), hook("b"), hook("c", **AGAIN)],
@@ -306,7 +366,12 @@ AGAIN = {"reinvocationPolicy": "IfNeeded"}
             "once-a once-b once-c once-a once-b",
             id="the last is not asked where nothing changed any more",
         ),
-        pytest.param([hook("same", **AGAIN), hook("same")], "", "same same", id="a patch that changes nothing"),
+        pytest.param(
+            [hook("same", **AGAIN), hook("same")],
+            "",
+            "same same",
+            id="a patch that changes nothing",
+        ),
     ],
 )
 async def test_mutating_webhooks_in_their_order(hooks: list[Object], log: str, asked: str) -> None:
@@ -334,7 +399,9 @@ async def test_a_change_of_the_configuration_counts_at_once() -> None:
     server = Server()
     server.hooks(hook("a"))
     await server.create(one())
-    server.storage.remove(("admissionregistration.k8s.io", "mutatingwebhookconfigurations"), ("", "hooks"))
+    server.storage.remove(
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"), ("", "hooks")
+    )
     await server.create(configmap("two"))
     assert server.asked() == ["a"]
 
@@ -374,14 +441,18 @@ async def test_refusals(kind: str, status: Object, expected: tuple[int, str, str
 
 
 def test_the_details_of_a_refusal_are_passed_on() -> None:
-    assert refusal("a", {"details": {"causes": [{"message": "m"}]}}).details == {"causes": [{"message": "m"}]}
+    assert refusal("a", {"details": {"causes": [{"message": "m"}]}}).details == {
+        "causes": [{"message": "m"}]
+    }
 
 
 async def test_the_first_refusal_of_several_is_told() -> None:
     server = Server()
     server.script.answers = {"b": refuse(message="b"), "c": refuse(message="c")}
     server.hooks(hook("a"), hook("b"), hook("c"), kind="Validating")
-    assert (await told(server, one()))[2] == 'admission webhook "b.example.com" denied the request: b'
+    assert (await told(server, one()))[
+        2
+    ] == 'admission webhook "b.example.com" denied the request: b'
     assert server.asked() == ["a", "b", "c"]
 
 
@@ -407,11 +478,19 @@ async def test_a_webhook_that_fails_open(kind: str) -> None:
 @pytest.mark.parametrize(
     ("operation", "why"),
     [
-        pytest.param({"op": "remove", "path": "/data/x"}, "can't remove a non-existent object 'x'", id="what isn't"),
-        pytest.param({"op": "swap", "path": "/data"}, "Unknown operation 'swap'", id="an unknown operation"),
+        pytest.param(
+            {"op": "remove", "path": "/data/x"},
+            "can't remove a non-existent object 'x'",
+            id="what isn't",
+        ),
+        pytest.param(
+            {"op": "swap", "path": "/data"}, "Unknown operation 'swap'", id="an unknown operation"
+        ),
     ],
 )
-async def test_patches_that_do_not_apply_fail_whatever_the_policy(policy: str, operation: Object, why: str) -> None:
+async def test_patches_that_do_not_apply_fail_whatever_the_policy(
+    policy: str, operation: Object, why: str
+) -> None:
     server = Server()
     server.script.answers["a"] = patch(operation)
     server.hooks(hook("a", failurePolicy=policy))
@@ -434,12 +513,21 @@ async def test_warnings_reach_the_caller_with_a_refusal_too() -> None:
 async def test_a_patch_of_a_custom_resource_is_pruned_and_defaulted() -> None:
     server = Server()
     server.registry.install(definition())
-    rule = {"operations": ["*"], "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"]}
-    server.script.answers["a"] = patch({"op": "replace", "path": "/spec", "value": {"size": 2, "odd": 1}})
+    rule = {
+        "operations": ["*"],
+        "apiGroups": ["example.com"],
+        "apiVersions": ["v1"],
+        "resources": ["widgets"],
+    }
+    server.script.answers["a"] = patch(
+        {"op": "replace", "path": "/spec", "value": {"size": 2, "odd": 1}}
+    )
     server.hooks(hook("a", rules=[rule]))
     caller = Caller(ADMIN)
     obj = {"metadata": {"name": "one"}, "spec": {"size": 1}}
-    created = await server.writer.create(server.served("example.com", "v1", "widgets"), obj, caller, NAMESPACE)
+    created = await server.writer.create(
+        server.served("example.com", "v1", "widgets"), obj, caller, NAMESPACE
+    )
     assert (created["spec"], caller.warnings) == ({"size": 2, "colour": "grey"}, [])
 
 
@@ -508,21 +596,34 @@ async def test_the_review_of_a_deletion() -> None:
     created = await server.create(one())
     server.hooks(hook("v"), kind="Validating")
     configmaps = server.served("", "v1", "configmaps")
-    await server.writer.delete(configmaps, (NAMESPACE, "one"), Caller(ADMIN, WriteOptions(propagation="Orphan")))
+    await server.writer.delete(
+        configmaps, (NAMESPACE, "one"), Caller(ADMIN, WriteOptions(propagation="Orphan"))
+    )
     request = server.script.calls[0][1]
-    assert {key: request[key] for key in ("operation", "name", "object", "oldObject", "options")} == {
+    assert {
+        key: request[key] for key in ("operation", "name", "object", "oldObject", "options")
+    } == {
         "operation": "DELETE",
         "name": "one",
         "object": None,
         "oldObject": created,
-        "options": {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "propagationPolicy": "Orphan"},
+        "options": {
+            "kind": "DeleteOptions",
+            "apiVersion": "meta.k8s.io/v1",
+            "propagationPolicy": "Orphan",
+        },
     }
 
 
 async def test_the_review_of_a_change_of_the_status() -> None:
     server = Server()
     await server.create({"metadata": {"name": "n"}}, plural="nodes")
-    rule = {"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes/status"]}
+    rule = {
+        "operations": ["UPDATE"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["nodes/status"],
+    }
     server.hooks(hook("a", rules=[rule]))
     nodes = server.served("", "v1", "nodes")
     body = {"status": {"phase": "x"}}
@@ -542,8 +643,16 @@ async def test_the_review_of_a_change_of_the_status() -> None:
 # Versions.
 
 
-CLAIMS = {"operations": ["*"], "apiGroups": ["resource.k8s.io"], "apiVersions": ["v1"], "resources": ["resourceclaims"]}
-FLAT = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "x"}]}}}
+CLAIMS = {
+    "operations": ["*"],
+    "apiGroups": ["resource.k8s.io"],
+    "apiVersions": ["v1"],
+    "resources": ["resourceclaims"],
+}
+FLAT = {
+    "metadata": {"name": "c"},
+    "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "x"}]}},
+}
 
 
 async def test_a_webhook_sees_the_version_of_its_rule() -> None:
@@ -555,9 +664,13 @@ async def test_a_webhook_sees_the_version_of_its_rule() -> None:
     served = server.served("resource.k8s.io", "v1beta1", "resourceclaims")
     created = await server.writer.create(served, FLAT, Caller(ADMIN), NAMESPACE)
     request = server.script.calls[0][1]
-    versions = [request[key]["version"] for key in ("kind", "resource", "requestKind", "requestResource")]
+    versions = [
+        request[key]["version"] for key in ("kind", "resource", "requestKind", "requestResource")
+    ]
     assert versions == ["v1", "v1", "v1beta1", "v1beta1"]
-    assert request["object"]["spec"]["devices"]["requests"] == [{"name": "r", "exactly": {"deviceClassName": "x"}}]
+    assert request["object"]["spec"]["devices"]["requests"] == [
+        {"name": "r", "exactly": {"deviceClassName": "x"}}
+    ]
     assert bare(created) == {
         "apiVersion": "resource.k8s.io/v1beta1",
         "kind": "ResourceClaim",
@@ -571,5 +684,7 @@ async def test_a_webhook_that_wants_exactly_its_version_sees_no_other() -> None:
     server.hooks(hook("a", rules=[CLAIMS], matchPolicy="Exact"))
     for version in ("v1beta1", "v1"):
         served = server.served("resource.k8s.io", version, "resourceclaims")
-        await server.writer.create(served, {"metadata": {"name": version}}, Caller(ADMIN), NAMESPACE)
+        await server.writer.create(
+            served, {"metadata": {"name": version}}, Caller(ADMIN), NAMESPACE
+        )
     assert [request["name"] for _, request in server.script.calls] == ["v1"]

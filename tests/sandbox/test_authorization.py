@@ -26,17 +26,41 @@ def rule(**given: Any) -> Object:
         pytest.param({}, {"verb": "list"}, False, id="another verb"),
         pytest.param({}, {"group": "apps"}, False, id="another group"),
         pytest.param({}, {"resource": "nodes"}, False, id="another resource"),
-        pytest.param({}, {"resource": "pods/status"}, False, id="a resource doesn't cover its subresources"),
-        pytest.param({"resources": ["pods/status"]}, {"resource": "pods/status"}, True, id="a subresource"),
-        pytest.param({"resources": ["pods/status"]}, {}, False, id="a subresource doesn't cover its resource"),
-        pytest.param({"resources": ["*/status"]}, {"resource": "pods/status"}, True, id="a subresource of anything"),
+        pytest.param(
+            {}, {"resource": "pods/status"}, False, id="a resource doesn't cover its subresources"
+        ),
+        pytest.param(
+            {"resources": ["pods/status"]}, {"resource": "pods/status"}, True, id="a subresource"
+        ),
+        pytest.param(
+            {"resources": ["pods/status"]}, {}, False, id="a subresource doesn't cover its resource"
+        ),
+        pytest.param(
+            {"resources": ["*/status"]},
+            {"resource": "pods/status"},
+            True,
+            id="a subresource of anything",
+        ),
         pytest.param({"resources": ["*"]}, {"resource": "pods/status"}, True, id="anything"),
-        pytest.param({"verbs": ["*"], "apiGroups": ["*"]}, {"verb": "delete", "group": "apps"}, True, id="wildcards"),
+        pytest.param(
+            {"verbs": ["*"], "apiGroups": ["*"]},
+            {"verb": "delete", "group": "apps"},
+            True,
+            id="wildcards",
+        ),
         pytest.param({"resourceNames": ["p"]}, {}, True, id="this name"),
         pytest.param({"resourceNames": ["q"]}, {}, False, id="another name"),
-        pytest.param({"resourceNames": ["p"]}, {"name": ""}, False, id="a name is needed where names are given"),
         pytest.param(
-            {"apiGroups": None, "resources": None, "nonResourceURLs": ["/metrics"]}, {}, False, id="a rule about paths"
+            {"resourceNames": ["p"]},
+            {"name": ""},
+            False,
+            id="a name is needed where names are given",
+        ),
+        pytest.param(
+            {"apiGroups": None, "resources": None, "nonResourceURLs": ["/metrics"]},
+            {},
+            False,
+            id="a rule about paths",
         ),
     ],
 )
@@ -56,7 +80,14 @@ def binding(kind: str, to: str, namespace: str = "", /, **subject: str) -> Objec
         "kind": kind,
         "metadata": metadata,
         "roleRef": {"kind": role_kind, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": "grove-admission", "namespace": "grove-system", **subject}],
+        "subjects": [
+            {
+                "kind": "ServiceAccount",
+                "name": "grove-admission",
+                "namespace": "grove-system",
+                **subject,
+            }
+        ],
     }
 
 
@@ -69,7 +100,9 @@ def stored(*objects: Object) -> Storage:
 
 def put(storage: Storage, obj: Object, uid: str) -> None:
     metadata = {**obj["metadata"], "uid": uid}
-    storage.insert(("rbac.authorization.k8s.io", f"{obj['kind'].lower()}s"), {**obj, "metadata": metadata})
+    storage.insert(
+        ("rbac.authorization.k8s.io", f"{obj['kind'].lower()}s"), {**obj, "metadata": metadata}
+    )
 
 
 def limited(objects: list[Object]) -> Authorizer:
@@ -86,27 +119,58 @@ READ_OURS = role("Role", "read", rule(), namespace="ours")
 @pytest.mark.parametrize(
     ("objects", "allowed"),
     [
-        pytest.param([READ, binding("ClusterRoleBinding", "ClusterRole/read")], True, id="bound everywhere"),
+        pytest.param(
+            [READ, binding("ClusterRoleBinding", "ClusterRole/read")], True, id="bound everywhere"
+        ),
         pytest.param([READ], False, id="a role that nobody is bound to"),
-        pytest.param([READ, binding("ClusterRoleBinding", "ClusterRole/write")], False, id="a role that isn't there"),
         pytest.param(
-            [READ, binding("ClusterRoleBinding", "ClusterRole/read", name="other")], False, id="another's binding"
-        ),
-        pytest.param([READ_OURS, binding("RoleBinding", "Role/read", "ours")], True, id="bound in its namespace"),
-        pytest.param([READ_OURS, binding("RoleBinding", "Role/read", "theirs")], False, id="a role of a namespace"),
-        pytest.param(
-            [READ, binding("RoleBinding", "ClusterRole/read", "ours")], True, id="everybody's role, bound here"
+            [READ, binding("ClusterRoleBinding", "ClusterRole/write")],
+            False,
+            id="a role that isn't there",
         ),
         pytest.param(
-            [READ, binding("RoleBinding", "ClusterRole/read", "theirs")], False, id="everybody's role, bound there"
+            [READ, binding("ClusterRoleBinding", "ClusterRole/read", name="other")],
+            False,
+            id="another's binding",
         ),
         pytest.param(
-            [READ, binding("ClusterRoleBinding", "ClusterRole/read", kind="Group", name="system:authenticated")],
+            [READ_OURS, binding("RoleBinding", "Role/read", "ours")],
+            True,
+            id="bound in its namespace",
+        ),
+        pytest.param(
+            [READ_OURS, binding("RoleBinding", "Role/read", "theirs")],
+            False,
+            id="a role of a namespace",
+        ),
+        pytest.param(
+            [READ, binding("RoleBinding", "ClusterRole/read", "ours")],
+            True,
+            id="everybody's role, bound here",
+        ),
+        pytest.param(
+            [READ, binding("RoleBinding", "ClusterRole/read", "theirs")],
+            False,
+            id="everybody's role, bound there",
+        ),
+        pytest.param(
+            [
+                READ,
+                binding(
+                    "ClusterRoleBinding",
+                    "ClusterRole/read",
+                    kind="Group",
+                    name="system:authenticated",
+                ),
+            ],
             True,
             id="bound to a group",
         ),
         pytest.param(
-            [READ, binding("ClusterRoleBinding", "ClusterRole/read", kind="User", name=OPERATOR.name)],
+            [
+                READ,
+                binding("ClusterRoleBinding", "ClusterRole/read", kind="User", name=OPERATOR.name),
+            ],
             True,
             id="bound to the user",
         ),
@@ -120,7 +184,9 @@ def test_what_a_bound_service_account_may_do(objects: list[Object], allowed: boo
         return
     with pytest.raises(ApiError) as refused:
         authorizer.check(OPERATOR, PODS)
-    told = f'User "{OPERATOR.name}" cannot get resource "pods" in API group "" in the namespace "ours"'
+    told = (
+        f'User "{OPERATOR.name}" cannot get resource "pods" in API group "" in the namespace "ours"'
+    )
     assert (refused.value.code, refused.value.message) == (403, f'pods "p" is forbidden: {told}')
 
 
@@ -158,13 +224,29 @@ def owned(*owners: Object) -> Object:
     ("access", "new", "old", "asked"),
     [
         pytest.param(CREATE, owned(), None, set(), id="created without owners"),
-        pytest.param(CREATE, owned(OWNER), None, set(), id="created with an owner that needn't wait"),
-        pytest.param(CREATE, owned(BLOCKED), None, {FINALIZERS}, id="created with an owner that has to wait"),
+        pytest.param(
+            CREATE, owned(OWNER), None, set(), id="created with an owner that needn't wait"
+        ),
+        pytest.param(
+            CREATE, owned(BLOCKED), None, {FINALIZERS}, id="created with an owner that has to wait"
+        ),
         pytest.param(UPDATE, owned(BLOCKED), owned(BLOCKED), set(), id="owners stay"),
         pytest.param(UPDATE, owned(BLOCKED), owned(), {DELETE, FINALIZERS}, id="an owner comes"),
         pytest.param(UPDATE, owned(), owned(BLOCKED), {DELETE}, id="an owner goes"),
-        pytest.param(UPDATE, owned(BLOCKED), owned(BLOCKED, {**OWNER, "uid": "2"}), {DELETE}, id="another owner goes"),
-        pytest.param(UPDATE, owned(BLOCKED), owned(OWNER), {DELETE, FINALIZERS}, id="an owner has to wait from now on"),
+        pytest.param(
+            UPDATE,
+            owned(BLOCKED),
+            owned(BLOCKED, {**OWNER, "uid": "2"}),
+            {DELETE},
+            id="another owner goes",
+        ),
+        pytest.param(
+            UPDATE,
+            owned(BLOCKED),
+            owned(OWNER),
+            {DELETE, FINALIZERS},
+            id="an owner has to wait from now on",
+        ),
     ],
 )
 def test_owner_references_ask_for_rights_on_the_object_and_its_owner(

@@ -1,4 +1,6 @@
-"""The binding subresource of pods: what a pod looks like afterwards, and which bindings are refused."""
+"""The binding subresource of pods: what a pod looks like afterwards, and which bindings are
+refused.
+"""
 
 from typing import Any
 
@@ -7,19 +9,28 @@ import pytest
 from tests.sandbox.api import NAMESPACE, Api, Object
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+ZONE = "topology.kubernetes.io/zone"
 DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
 def pod(name: str = "p", spec: Object | None = None, **metadata: Any) -> Object:
     containers = [{"name": "c", "image": "i"}]
-    return {"metadata": {"name": name, **metadata}, "spec": {"containers": containers, **(spec or {})}}
+    return {
+        "metadata": {"name": name, **metadata},
+        "spec": {"containers": containers, **(spec or {})},
+    }
 
 
 def binding(node: str = "n", kind: str = "Node", name: str = "p", **metadata: Any) -> Object:
     target = {"apiVersion": "v1", "kind": kind, "name": node}
-    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, **metadata}, "target": target}
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, **metadata},
+        "target": target,
+    }
 
 
 def facts(found: Object) -> Object:
@@ -29,25 +40,49 @@ def facts(found: Object) -> Object:
         "labels": found["metadata"].get("labels"),
         "annotations": found["metadata"].get("annotations"),
         "node": found["spec"].get("nodeName"),
-        "conditions": [{key: one[key] for key in one if key != "lastTransitionTime"} for one in conditions],
+        "conditions": [
+            {key: one[key] for key in one if key != "lastTransitionTime"} for one in conditions
+        ],
         "phase": found["status"]["phase"],
     }
 
 
-UNBOUND: Object = {"labels": None, "annotations": None, "node": None, "conditions": [], "phase": "Pending"}
+UNBOUND: Object = {
+    "labels": None,
+    "annotations": None,
+    "node": None,
+    "conditions": [],
+    "phase": "Pending",
+}
 BOUND = {**UNBOUND, "node": "n", "conditions": [SCHEDULED]}
 
 
 @pytest.mark.parametrize(
     ("metadata", "body", "expected"),
     [
-        pytest.param({}, binding("elsewhere"), {**BOUND, "node": "elsewhere"}, id="a node that isn't there will do"),
-        pytest.param({}, binding(), {**BOUND, "labels": {REGION: "r", ZONE: "z"}}, id="the node's region and zone"),
-        pytest.param({}, binding(kind=""), BOUND, id="not where the target doesn't say that it is a node"),
+        pytest.param(
+            {},
+            binding("elsewhere"),
+            {**BOUND, "node": "elsewhere"},
+            id="a node that isn't there will do",
+        ),
+        pytest.param(
+            {},
+            binding(),
+            {**BOUND, "labels": {REGION: "r", ZONE: "z"}},
+            id="the node's region and zone",
+        ),
+        pytest.param(
+            {}, binding(kind=""), BOUND, id="not where the target doesn't say that it is a node"
+        ),
         pytest.param(
             {"labels": {"a": "b", ZONE: "mine"}},
             binding(labels={"c": "d", ZONE: "said"}, annotations={"e": "f"}),
-            {**BOUND, "labels": {"a": "b", "c": "d", REGION: "r", ZONE: "z"}, "annotations": {"e": "f"}},
+            {
+                **BOUND,
+                "labels": {"a": "b", "c": "d", REGION: "r", ZONE: "z"},
+                "annotations": {"e": "f"},
+            },
             id="labels and annotations of the binding, the node's zone before all",
         ),
         pytest.param(
@@ -65,7 +100,11 @@ BOUND = {**UNBOUND, "node": "n", "conditions": [SCHEDULED]}
     ],
 )
 async def test_a_pod_is_bound(api: Api, metadata: Object, body: Object, expected: Object) -> None:
-    await api.done("POST", "/api/v1/nodes", {"metadata": {"name": "n", "labels": {REGION: "r", ZONE: "z", "x": "y"}}})
+    await api.done(
+        "POST",
+        "/api/v1/nodes",
+        {"metadata": {"name": "n", "labels": {REGION: "r", ZONE: "z", "x": "y"}}},
+    )
     await api.done("POST", PODS, pod(**metadata))
     assert await api.ask("POST", f"{PODS}/p/binding", body) == (201, DONE)
     assert facts(await api.done("GET", f"{PODS}/p")) == expected
@@ -91,7 +130,11 @@ async def test_a_dry_run_binds_nothing(api: Api) -> None:
     [
         pytest.param(
             binding(name="q"),
-            (400, "BadRequest", "the name of the object (q) does not match the name on the URL (p)"),
+            (
+                400,
+                "BadRequest",
+                "the name of the object (q) does not match the name on the URL (p)",
+            ),
             id="another pod",
         ),
         pytest.param(
@@ -105,17 +148,31 @@ async def test_a_dry_run_binds_nothing(api: Api) -> None:
         ),
         pytest.param(
             {**binding(), "kind": "Pod"},
-            (400, "BadRequest", 'Pod in version "v1" cannot be handled as a Binding in version "v1"'),
+            (
+                400,
+                "BadRequest",
+                'Pod in version "v1" cannot be handled as a Binding in version "v1"',
+            ),
             id="another kind",
         ),
         pytest.param(
             {**binding(), "apiVersion": "v9"},
-            (400, "BadRequest", 'Binding in version "v9" cannot be handled as a Binding in version "v1"'),
+            (
+                400,
+                "BadRequest",
+                'Binding in version "v9" cannot be handled as a Binding in version "v1"',
+            ),
             id="another version",
         ),
-        pytest.param({"metadata": {"name": "p"}}, (500, "", "target.name: Required value"), id="no target"),
-        pytest.param(binding(""), (500, "", "target.name: Required value"), id="a target without a name"),
-        pytest.param([], (400, "BadRequest", "the body of the request must be an object"), id="a list"),
+        pytest.param(
+            {"metadata": {"name": "p"}}, (500, "", "target.name: Required value"), id="no target"
+        ),
+        pytest.param(
+            binding(""), (500, "", "target.name: Required value"), id="a target without a name"
+        ),
+        pytest.param(
+            [], (400, "BadRequest", "the body of the request must be an object"), id="a list"
+        ),
     ],
 )
 async def test_bindings_that_are_none(api: Api, body: Any, expected: tuple[int, str, str]) -> None:
@@ -130,12 +187,18 @@ CONFLICT = 'Operation cannot be fulfilled on pods/binding "p": pod p '
 @pytest.mark.parametrize(
     ("created", "why"),
     [
-        pytest.param(pod(spec={"nodeName": "m"}), 'is already assigned to node "m"', id="a bound one"),
         pytest.param(
-            pod(finalizers=["example.com/hold"]), "is being deleted, cannot be assigned to a host", id="a leaving one"
+            pod(spec={"nodeName": "m"}), 'is already assigned to node "m"', id="a bound one"
         ),
         pytest.param(
-            pod(spec={"schedulingGates": [{"name": "a/b"}]}), "has non-empty .spec.schedulingGates", id="a gated one"
+            pod(finalizers=["example.com/hold"]),
+            "is being deleted, cannot be assigned to a host",
+            id="a leaving one",
+        ),
+        pytest.param(
+            pod(spec={"schedulingGates": [{"name": "a/b"}]}),
+            "has non-empty .spec.schedulingGates",
+            id="a gated one",
         ),
     ],
 )
@@ -143,15 +206,24 @@ async def test_pods_that_can_not_be_bound(api: Api, created: Object, why: str) -
     await api.done("POST", PODS, created)
     if "finalizers" in created["metadata"]:
         await api.done("DELETE", f"{PODS}/p")
-    assert await api.refused("POST", f"{PODS}/p/binding", binding()) == (409, "Conflict", CONFLICT + why)
+    assert await api.refused("POST", f"{PODS}/p/binding", binding()) == (
+        409,
+        "Conflict",
+        CONFLICT + why,
+    )
 
 
 async def test_there_must_be_a_pod(api: Api) -> None:
-    assert await api.refused("POST", f"{PODS}/p/binding", binding()) == (404, "NotFound", 'pods "p" not found')
+    assert await api.refused("POST", f"{PODS}/p/binding", binding()) == (
+        404,
+        "NotFound",
+        'pods "p" not found',
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "label"), [pytest.param("uid", "UID", id="uid"), pytest.param("resourceVersion", "ResourceVersion")]
+    ("name", "label"),
+    [pytest.param("uid", "UID", id="uid"), pytest.param("resourceVersion", "ResourceVersion")],
 )
 async def test_a_binding_can_say_which_pod_it_means(api: Api, name: str, label: str) -> None:
     held = (await api.done("POST", PODS, pod()))["metadata"][name]

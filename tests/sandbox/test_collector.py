@@ -48,7 +48,9 @@ class Cluster:
     """A storage with the definition of widgets, a namespace, and a collector."""
 
     def __init__(self) -> None:
-        self.storage, self.registry, self.transport = Storage(), Registry(builtins()), Recorder()
+        self.storage = Storage()
+        self.registry = Registry(builtins())
+        self.transport = Recorder()
         admission = Admission(self.storage, self.registry, self.transport, Authorizer(self.storage))
         self.writer = Writer(self.storage, self.registry, admission)
         self.collector = Collector(self.storage, self.registry, self.writer, retry_seconds=0.01)
@@ -61,7 +63,9 @@ class Cluster:
     async def create(self, obj: Object, within: str = HOME, user: User = ADMIN) -> Object:
         served = self.registry.for_kind(obj["apiVersion"], obj["kind"])
         assert served is not None
-        return await self.writer.create(served, obj, Caller(user), within if served.namespaced else "")
+        return await self.writer.create(
+            served, obj, Caller(user), within if served.namespaced else ""
+        )
 
     async def delete(self, obj: Object, **options: Any) -> None:
         served = self.registry.for_kind(obj["apiVersion"], obj["kind"])
@@ -72,7 +76,9 @@ class Cluster:
     async def release(self, name: str) -> None:
         """Takes the finalizers of a ConfigMap."""
         served = self.registry.versions(("", "configmaps"))[0]
-        await self.writer.patch(served, (HOME, name), {"metadata": {"finalizers": None}}, MERGE, Caller(ADMIN))
+        await self.writer.patch(
+            served, (HOME, name), {"metadata": {"finalizers": None}}, MERGE, Caller(ADMIN)
+        )
 
     def found(self, name: str, plural: str = "configmaps") -> Object | None:
         return self.storage.get(("", plural), ("" if plural == "namespaces" else HOME, name))
@@ -92,8 +98,9 @@ class Cluster:
             working.cancel()
 
     async def settled(self) -> list[str]:
-        """The ConfigMaps that are left where a last one, which has no owner that lives, has been collected: the queue
-        is worked off in order."""
+        """The ConfigMaps that are left where a last one, which has no owner that lives, has been
+        collected: the queue is worked off in order.
+        """
         await self.create(owned("last", {**CONFIGMAP, "metadata": {"name": "gone", "uid": "0"}}))
         await self.until(lambda: "last" not in self.names())
         return self.names()
@@ -166,7 +173,9 @@ async def test_an_owner_that_is_not_there_keeps_nothing(said: Object) -> None:
         pytest.param({}, True, id="the owner"),
         pytest.param({"name": "other"}, False, id="another name"),
         pytest.param({"kind": "Secret"}, False, id="another kind"),
-        pytest.param({"apiVersion": "example.com/v1", "kind": "Gadget"}, True, id="a kind that isn't served"),
+        pytest.param(
+            {"apiVersion": "example.com/v1", "kind": "Gadget"}, True, id="a kind that isn't served"
+        ),
     ],
 )
 async def test_an_owner_must_be_the_one_that_is_meant(said: Object, kept: bool) -> None:
@@ -193,7 +202,9 @@ async def test_finalizers_hold_what_is_collected() -> None:
     here = await cluster()
     owner = await here.create(configmap("owner"))
     held = owned("held", owner)
-    await here.create({**held, "metadata": {**held["metadata"], "finalizers": ["example.com/hold"]}})
+    await here.create(
+        {**held, "metadata": {**held["metadata"], "finalizers": ["example.com/hold"]}}
+    )
     await here.delete(owner)
     assert await here.settled() == ["held"]
     assert is_deleting(here.found("held") or {})
@@ -262,7 +273,12 @@ async def test_deletions_pass_admission_as_the_collectors_and_are_tried_again() 
     owner = await here.create(configmap("owner"))
     await here.create(owned("owned", owner))
     await here.delete(owner)
-    rule = {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    rule = {
+        "operations": ["DELETE"],
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+    }
     here.transport.refusals = 1
     await here.create(
         {

@@ -1,4 +1,6 @@
-"""Served versions of one stored object: what a client of each version reads, and what is stored of what it writes."""
+"""Served versions of one stored object: what a client of each version reads, and what is stored of
+what it writes.
+"""
 
 from typing import Any
 
@@ -7,7 +9,8 @@ import pytest
 from app.sandbox.objects.conversion import conversions, relabel
 from tests.sandbox.api import NAMESPACE, Api, Object
 
-V1, BETA = "resource.k8s.io/v1", "resource.k8s.io/v1beta1"
+V1 = "resource.k8s.io/v1"
+BETA = "resource.k8s.io/v1beta1"
 
 
 def test_an_apiversion_is_changed_and_the_rest_stays() -> None:
@@ -57,9 +60,13 @@ def test_events_name_their_fields_otherwise() -> None:
 
 
 async def test_an_event_is_one_in_both_groups(api: Api) -> None:
-    core, new = (f"/{group}/v1/namespaces/{NAMESPACE}/events" for group in ("api", "apis/events.k8s.io"))
+    core, new = (
+        f"/{group}/v1/namespaces/{NAMESPACE}/events" for group in ("api", "apis/events.k8s.io")
+    )
     regarding = {"kind": "Pod", "name": "p", "namespace": NAMESPACE}
-    created = await api.done("POST", new, {"metadata": {"name": "e"}, "note": "m", "regarding": regarding})
+    created = await api.done(
+        "POST", new, {"metadata": {"name": "e"}, "note": "m", "regarding": regarding}
+    )
     assert (created["apiVersion"], created["note"]) == ("events.k8s.io/v1", "m")
     read = await api.done("GET", f"{core}/e")
     assert (read["apiVersion"], read["message"], read["involvedObject"]) == ("v1", "m", regarding)
@@ -74,8 +81,16 @@ def claim(version: str, *requests: Any, template: bool = False) -> Object:
     return {"apiVersion": version, "spec": {"metadata": {}, "spec": spec} if template else spec}
 
 
-NESTED = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2, "allocationMode": "ExactCount"}}
-FLAT = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 2, "allocationMode": "ExactCount"}
+NESTED = {
+    "name": "gpu",
+    "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2, "allocationMode": "ExactCount"},
+}
+FLAT = {
+    "name": "gpu",
+    "deviceClassName": "gpu.nvidia.com",
+    "count": 2,
+    "allocationMode": "ExactCount",
+}
 FIRST = {"name": "any", "firstAvailable": [{"name": "a", "deviceClassName": "x"}]}
 
 
@@ -98,7 +113,8 @@ def test_requests_of_claims(template: bool) -> None:
 )
 def test_claims_without_requests_change_their_version_only(spec: Object) -> None:
     read, write = conversions("resource.k8s.io", "v1beta1", "v1")
-    stored, served = {"apiVersion": V1, "spec": spec}, {"apiVersion": BETA, "spec": spec}
+    stored = {"apiVersion": V1, "spec": spec}
+    served = {"apiVersion": BETA, "spec": spec}
     assert (read(stored), write(served)) == (served, stored)
 
 
@@ -109,7 +125,10 @@ async def test_a_claim_is_read_in_each_version(api: Api) -> None:
     }
     await api.done("POST", paths["v1beta1"], {**claim(BETA, FLAT), "metadata": {"name": "c"}})
     read = {version: await api.done("GET", f"{path}/c") for version, path in paths.items()}
-    assert {version: (one["apiVersion"], one["spec"]["devices"]["requests"]) for version, one in read.items()} == {
+    assert {
+        version: (one["apiVersion"], one["spec"]["devices"]["requests"])
+        for version, one in read.items()
+    } == {
         "v1": (V1, [NESTED]),
         "v1beta2": ("resource.k8s.io/v1beta2", [NESTED]),
         "v1beta1": (BETA, [FLAT]),

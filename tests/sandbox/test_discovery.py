@@ -53,14 +53,20 @@ async def test_the_list_of_groups(api: Api) -> None:
 
 
 async def test_one_group(api: Api) -> None:
-    assert await api.done("GET", "/apis/example.com") == {"kind": "APIGroup", "apiVersion": "v1", **GROUP}
+    assert await api.done("GET", "/apis/example.com") == {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        **GROUP,
+    }
 
 
 async def test_versions_of_a_group_come_best_first(api: Api) -> None:
     stored = definition(plural="gadgets", kind="Gadget")
     version = stored["spec"]["versions"][0]
     names = ("v1alpha1", "v2beta1", "odd", "v10", "v1", "v2beta10", "v2")
-    stored["spec"]["versions"] = [{**version, "name": name, "storage": name == "v1"} for name in names]
+    stored["spec"]["versions"] = [
+        {**version, "name": name, "storage": name == "v1"} for name in names
+    ]
     await api.sandbox.apply([stored])
     group = await api.done("GET", "/apis/example.com")
     listed = [one["version"] for one in group["versions"]]
@@ -86,7 +92,12 @@ async def test_versions_of_a_group_come_best_first(api: Api) -> None:
         pytest.param(
             "/apis/example.com/v1",
             "widgets/status",
-            {"singularName": "", "namespaced": True, "kind": "Widget", "verbs": ["get", "patch", "update"]},
+            {
+                "singularName": "",
+                "namespaced": True,
+                "kind": "Widget",
+                "verbs": ["get", "patch", "update"],
+            },
             id="its status",
         ),
         pytest.param(
@@ -128,20 +139,32 @@ async def test_versions_of_a_group_come_best_first(api: Api) -> None:
 )
 async def test_the_resources_of_a_version(api: Api, path: str, name: str, expected: Object) -> None:
     listed = await api.done("GET", path)
-    assert (listed["kind"], listed["groupVersion"]) == ("APIResourceList", path.removeprefix("/api").strip("s/"))
+    assert (listed["kind"], listed["groupVersion"]) == (
+        "APIResourceList",
+        path.removeprefix("/api").strip("s/"),
+    )
     assert by_name(listed["resources"], name) == [{"name": name, **expected}]
 
 
-@pytest.mark.parametrize("path", ["/", "/apis/nope", "/apis/apps/v9", "/api/v9", "/nope", "/openapi/v3/apis/nope/v1"])
+@pytest.mark.parametrize(
+    "path", ["/", "/apis/nope", "/apis/apps/v9", "/api/v9", "/nope", "/openapi/v3/apis/nope/v1"]
+)
 async def test_what_is_not_served(api: Api, path: str) -> None:
-    assert await api.refused("GET", path) == (404, "NotFound", "the server could not find the requested resource")
+    assert await api.refused("GET", path) == (
+        404,
+        "NotFound",
+        "the server could not find the requested resource",
+    )
 
 
 async def test_aggregated_discovery_is_answered_in_the_plain_form(api: Api) -> None:
     """kubectl then reads group by group."""
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
     answer = await api.send("GET", "/apis", headers={"Accept": accept})
-    assert (answer.json()["kind"], answer.headers["content-type"]) == ("APIGroupList", "application/json")
+    assert (answer.json()["kind"], answer.headers["content-type"]) == (
+        "APIGroupList",
+        "application/json",
+    )
 
 
 # OpenAPI.

@@ -1,4 +1,7 @@
-"""The patch types: what an object looks like afterwards, and what is refused. As kube-apiserver 1.36 has it."""
+"""The patch types: what an object looks like afterwards, and what is refused.
+
+As kube-apiserver 1.36 has it.
+"""
 
 from typing import Any
 
@@ -26,11 +29,17 @@ def refusal(obj: Object, patch: Any, media_type: str, **more: bool) -> tuple[int
         pytest.param({"a": 1}, {"b": 2}, {"a": 1, "b": 2}, id="what is new is added"),
         pytest.param({"a": 1, "b": 2}, {"a": None}, {"b": 2}, id="null removes"),
         pytest.param({"a": 1}, {"b": None}, {"a": 1}, id="null of what isn't there does nothing"),
-        pytest.param({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}, {"a": {"b": 3, "c": 2}}, id="maps merge"),
+        pytest.param(
+            {"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}, {"a": {"b": 3, "c": 2}}, id="maps merge"
+        ),
         pytest.param({"a": [1, 2]}, {"a": [3]}, {"a": [3]}, id="lists are replaced"),
-        pytest.param({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}, id="a map in the place of a list"),
+        pytest.param(
+            {"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}, id="a map in the place of a list"
+        ),
         pytest.param({"a": {"b": 1}}, {"a": "x"}, {"a": "x"}, id="a text in the place of a map"),
-        pytest.param({}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}, id="nulls in a new map are dropped"),
+        pytest.param(
+            {}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}, id="nulls in a new map are dropped"
+        ),
         pytest.param({"a": 1}, {}, {"a": 1}, id="nothing"),
     ],
 )
@@ -45,26 +54,54 @@ def test_merge_patches(obj: Object, patch: Object, expected: Object) -> None:
     ("operations", "expected"),
     [
         pytest.param([], {"a": {"b": 1}, "l": [1, 2]}, id="no operation"),
-        pytest.param([{"op": "add", "path": "/a/c", "value": 2}], {"a": {"b": 1, "c": 2}, "l": [1, 2]}, id="add"),
-        pytest.param([{"op": "add", "path": "/l/-", "value": 3}], {"a": {"b": 1}, "l": [1, 2, 3]}, id="add at the end"),
-        pytest.param([{"op": "add", "path": "/l/0", "value": 0}], {"a": {"b": 1}, "l": [0, 1, 2]}, id="add in front"),
+        pytest.param(
+            [{"op": "add", "path": "/a/c", "value": 2}],
+            {"a": {"b": 1, "c": 2}, "l": [1, 2]},
+            id="add",
+        ),
+        pytest.param(
+            [{"op": "add", "path": "/l/-", "value": 3}],
+            {"a": {"b": 1}, "l": [1, 2, 3]},
+            id="add at the end",
+        ),
+        pytest.param(
+            [{"op": "add", "path": "/l/0", "value": 0}],
+            {"a": {"b": 1}, "l": [0, 1, 2]},
+            id="add in front",
+        ),
         pytest.param([{"op": "remove", "path": "/l/0"}], {"a": {"b": 1}, "l": [2]}, id="remove"),
-        pytest.param([{"op": "replace", "path": "/a/b", "value": 5}], {"a": {"b": 5}, "l": [1, 2]}, id="replace"),
+        pytest.param(
+            [{"op": "replace", "path": "/a/b", "value": 5}],
+            {"a": {"b": 5}, "l": [1, 2]},
+            id="replace",
+        ),
         pytest.param(
             [{"op": "replace", "path": "/a/c", "value": 5}],
             {"a": {"b": 1, "c": 5}, "l": [1, 2]},
             id="replace of what isn't in a map adds it",
         ),
-        pytest.param([{"op": "replace", "path": "", "value": {"z": 1}}], {"z": 1}, id="replace of the whole"),
-        pytest.param([{"op": "move", "from": "/a/b", "path": "/c"}], {"a": {}, "l": [1, 2], "c": 1}, id="move"),
-        pytest.param([{"op": "copy", "from": "/a/b", "path": "/c"}], {"a": {"b": 1}, "l": [1, 2], "c": 1}, id="copy"),
+        pytest.param(
+            [{"op": "replace", "path": "", "value": {"z": 1}}], {"z": 1}, id="replace of the whole"
+        ),
+        pytest.param(
+            [{"op": "move", "from": "/a/b", "path": "/c"}],
+            {"a": {}, "l": [1, 2], "c": 1},
+            id="move",
+        ),
+        pytest.param(
+            [{"op": "copy", "from": "/a/b", "path": "/c"}],
+            {"a": {"b": 1}, "l": [1, 2], "c": 1},
+            id="copy",
+        ),
         pytest.param(
             [{"op": "test", "path": "/a/b", "value": 1}, {"op": "remove", "path": "/a"}],
             {"l": [1, 2]},
             id="a test that holds",
         ),
         pytest.param(
-            [{"op": "add", "path": "/a/x~1y~0z", "value": 1}], {"a": {"b": 1, "x/y~z": 1}, "l": [1, 2]}, id="escapes"
+            [{"op": "add", "path": "/a/x~1y~0z", "value": 1}],
+            {"a": {"b": 1, "x/y~z": 1}, "l": [1, 2]},
+            id="escapes",
         ),
         pytest.param(
             [{"op": "add", "path": "/c", "value": {}}, {"op": "add", "path": "/c/d", "value": 1}],
@@ -82,14 +119,42 @@ def test_json_patches(operations: list[Object], expected: Object) -> None:
 @pytest.mark.parametrize(
     ("operations", "expected"),
     [
-        pytest.param([{"op": "remove", "path": "/x"}], (422, "Invalid", REJECTED), id="what isn't there is removed"),
-        pytest.param([{"op": "remove", "path": "/l/9"}], (422, "Invalid", REJECTED), id="an item that isn't there"),
-        pytest.param([{"op": "add", "path": "/x/y", "value": 1}], (422, "Invalid", REJECTED), id="no parent"),
-        pytest.param([{"op": "add", "path": "/l/9", "value": 1}], (422, "Invalid", REJECTED), id="beyond the end"),
-        pytest.param([{"op": "replace", "path": "/l/9", "value": 1}], (422, "Invalid", REJECTED), id="no such item"),
-        pytest.param([{"op": "add", "path": "a", "value": 1}], (422, "Invalid", REJECTED), id="a path without a slash"),
-        pytest.param([{"op": "test", "path": "/a", "value": 2}], (422, "Invalid", REJECTED), id="a test that fails"),
-        pytest.param([{"op": "swap", "path": "/a"}], (422, "Invalid", REJECTED), id="an unknown operation"),
+        pytest.param(
+            [{"op": "remove", "path": "/x"}],
+            (422, "Invalid", REJECTED),
+            id="what isn't there is removed",
+        ),
+        pytest.param(
+            [{"op": "remove", "path": "/l/9"}],
+            (422, "Invalid", REJECTED),
+            id="an item that isn't there",
+        ),
+        pytest.param(
+            [{"op": "add", "path": "/x/y", "value": 1}], (422, "Invalid", REJECTED), id="no parent"
+        ),
+        pytest.param(
+            [{"op": "add", "path": "/l/9", "value": 1}],
+            (422, "Invalid", REJECTED),
+            id="beyond the end",
+        ),
+        pytest.param(
+            [{"op": "replace", "path": "/l/9", "value": 1}],
+            (422, "Invalid", REJECTED),
+            id="no such item",
+        ),
+        pytest.param(
+            [{"op": "add", "path": "a", "value": 1}],
+            (422, "Invalid", REJECTED),
+            id="a path without a slash",
+        ),
+        pytest.param(
+            [{"op": "test", "path": "/a", "value": 2}],
+            (422, "Invalid", REJECTED),
+            id="a test that fails",
+        ),
+        pytest.param(
+            [{"op": "swap", "path": "/a"}], (422, "Invalid", REJECTED), id="an unknown operation"
+        ),
         pytest.param([{"path": "/a"}], (422, "Invalid", REJECTED), id="no operation named"),
         pytest.param([{"op": "add", "path": "/x"}], (422, "Invalid", REJECTED), id="no value"),
         pytest.param([{"op": "replace", "value": 1}], (422, "Invalid", REJECTED), id="no path"),
@@ -112,7 +177,9 @@ def test_json_patches_that_are_refused(operations: Any, expected: tuple[int, str
 def test_what_is_wrong_with_a_json_patch_is_said_in_the_details() -> None:
     with pytest.raises(ApiError) as caught:
         apply_json({}, [{"op": "remove", "path": "/x"}])
-    assert caught.value.details == {"causes": [{"message": "can't remove a non-existent object 'x'"}]}
+    assert caught.value.details == {
+        "causes": [{"message": "can't remove a non-existent object 'x'"}]
+    }
 
 
 # Strategic merge patch.
@@ -125,9 +192,17 @@ B_IMAGE = {"name": "b", "image": "x"}
 @pytest.mark.parametrize(
     ("obj", "patch", "expected"),
     [
-        pytest.param({"a": 1, "b": {"c": 1}}, {"a": None, "b": {"d": 2}}, {"b": {"c": 1, "d": 2}}, id="as maps merge"),
         pytest.param(
-            {"containers": [A, B]}, {"containers": [B_IMAGE]}, {"containers": [A, B_IMAGE]}, id="an item by its name"
+            {"a": 1, "b": {"c": 1}},
+            {"a": None, "b": {"d": 2}},
+            {"b": {"c": 1, "d": 2}},
+            id="as maps merge",
+        ),
+        pytest.param(
+            {"containers": [A, B]},
+            {"containers": [B_IMAGE]},
+            {"containers": [A, B_IMAGE]},
+            id="an item by its name",
         ),
         pytest.param(
             {"containers": [A, {**B_IMAGE, "args": ["1"]}]},
@@ -135,7 +210,12 @@ B_IMAGE = {"name": "b", "image": "x"}
             {"containers": [A, {"name": "b", "args": ["2"]}]},
             id="inside an item",
         ),
-        pytest.param({"containers": [A]}, {"containers": [C]}, {"containers": [A, C]}, id="a new item is appended"),
+        pytest.param(
+            {"containers": [A]},
+            {"containers": [C]},
+            {"containers": [A, C]},
+            id="a new item is appended",
+        ),
         pytest.param(
             {"containers": [A, B]},
             {"containers": [{"name": "a", "$patch": "delete"}, C]},
@@ -150,19 +230,36 @@ B_IMAGE = {"name": "b", "image": "x"}
         ),
         pytest.param(
             {},
-            {"containers": [{"name": "x", "$patch": "delete"}, {"name": "a", "$retainKeys": ["name"], "b": None}]},
+            {
+                "containers": [
+                    {"name": "x", "$patch": "delete"},
+                    {"name": "a", "$retainKeys": ["name"], "b": None},
+                ]
+            },
             {"containers": [A]},
             id="directives in a new list",
         ),
         pytest.param(
             {"containers": [A, B]},
-            {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [B_IMAGE]},
+            {
+                "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
+                "containers": [B_IMAGE],
+            },
             {"containers": [A, B_IMAGE]},
             id="the order stays",
         ),
-        pytest.param({}, {"$setElementOrder/containers": [{"name": "b"}]}, {}, id="the order of nothing"),
         pytest.param(
-            {"webhooks": [{"name": "w", "matchConditions": [{**A, "expression": "1"}, {**B, "expression": "2"}]}]},
+            {}, {"$setElementOrder/containers": [{"name": "b"}]}, {}, id="the order of nothing"
+        ),
+        pytest.param(
+            {
+                "webhooks": [
+                    {
+                        "name": "w",
+                        "matchConditions": [{**A, "expression": "1"}, {**B, "expression": "2"}],
+                    }
+                ]
+            },
             {
                 "$setElementOrder/webhooks": [{"name": "w"}],
                 "webhooks": [
@@ -176,8 +273,18 @@ B_IMAGE = {"name": "b", "image": "x"}
             {"webhooks": [{"name": "w", "matchConditions": [{**B, "expression": "3"}]}]},
             id="matchConditions of a webhook, as kubectl apply changes them",
         ),
-        pytest.param({"tolerations": [A]}, {"tolerations": [B]}, {"tolerations": [B]}, id="a list without a key"),
-        pytest.param({"taints": [{"key": "a"}]}, {"taints": [{"key": "b"}]}, {"taints": [{"key": "b"}]}, id="taints"),
+        pytest.param(
+            {"tolerations": [A]},
+            {"tolerations": [B]},
+            {"tolerations": [B]},
+            id="a list without a key",
+        ),
+        pytest.param(
+            {"taints": [{"key": "a"}]},
+            {"taints": [{"key": "b"}]},
+            {"taints": [{"key": "b"}]},
+            id="taints",
+        ),
         pytest.param({"args": ["a"]}, {"args": ["b"]}, {"args": ["b"]}, id="a list of texts"),
         pytest.param(
             {"ports": [{"containerPort": 1}]},
@@ -193,7 +300,10 @@ B_IMAGE = {"name": "b", "image": "x"}
         ),
         pytest.param({"ports": [1]}, {"ports": []}, {"ports": []}, id="ports that say nothing"),
         pytest.param(
-            {"finalizers": ["a", "b"]}, {"finalizers": ["c"]}, {"finalizers": ["a", "b", "c"]}, id="a set gains"
+            {"finalizers": ["a", "b"]},
+            {"finalizers": ["c"]},
+            {"finalizers": ["a", "b", "c"]},
+            id="a set gains",
         ),
         pytest.param(
             {"finalizers": ["a", "b"]},
@@ -211,8 +321,18 @@ B_IMAGE = {"name": "b", "image": "x"}
             {"finalizers": ["b", "c"]},
             id="a set loses and gains",
         ),
-        pytest.param({}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, {"finalizers": []}, id="a set that isn't"),
-        pytest.param({"a": 1}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}, id="a map in the place of a number"),
+        pytest.param(
+            {},
+            {"$deleteFromPrimitiveList/finalizers": ["a"]},
+            {"finalizers": []},
+            id="a set that isn't",
+        ),
+        pytest.param(
+            {"a": 1},
+            {"a": {"b": None, "c": 1}},
+            {"a": {"c": 1}},
+            id="a map in the place of a number",
+        ),
         pytest.param({"a": {"b": 1}}, {"a": 1}, {"a": 1}, id="a number in the place of a map"),
     ],
 )
@@ -230,7 +350,11 @@ def test_an_item_of_a_strategic_merge_patch_has_its_key(item: Object) -> None:
 @pytest.mark.parametrize("directive", ["replace", "delete", "merge"])
 def test_a_strategic_merge_patch_does_not_replace_maps(directive: str) -> None:
     told = f"the sandbox supports $patch only to delete items of lists: {{'$patch': '{directive}'}}"
-    assert refusal({"a": {"b": 1}}, {"a": {"$patch": directive}}, STRATEGIC) == (400, "BadRequest", told)
+    assert refusal({"a": {"b": 1}}, {"a": {"$patch": directive}}, STRATEGIC) == (
+        400,
+        "BadRequest",
+        told,
+    )
 
 
 # Types.
@@ -245,8 +369,12 @@ def test_a_patch_must_be_an_object(media_type: str) -> None:
     ("media_type", "custom", "told"),
     [
         pytest.param("text/plain", False, "not 'text/plain'", id="no patch type"),
-        pytest.param(STRATEGIC, True, "for built-in kinds", id="strategic merge patch of a custom resource"),
-        pytest.param(APPLY, False, "use kubectl apply without --server-side", id="server-side apply"),
+        pytest.param(
+            STRATEGIC, True, "for built-in kinds", id="strategic merge patch of a custom resource"
+        ),
+        pytest.param(
+            APPLY, False, "use kubectl apply without --server-side", id="server-side apply"
+        ),
     ],
 )
 def test_types_that_are_not_served(media_type: str, custom: bool, told: str) -> None:

@@ -14,7 +14,16 @@ from app.sandbox.requests.builtins import builtins
 from app.sandbox.requests.reads import Query, Reader, Representation
 from app.sandbox.storage import Storage
 from tests.kube import virtual
-from tests.sandbox.api import CONFIGMAPS, NAMESPACE, WIDGETS, Api, Object, configmap, namespace, widget
+from tests.sandbox.api import (
+    CONFIGMAPS,
+    NAMESPACE,
+    WIDGETS,
+    Api,
+    Object,
+    configmap,
+    namespace,
+    widget,
+)
 
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -57,11 +66,19 @@ async def test_pages_come_from_one_moment(api: Api) -> None:
     first = await api.done("GET", CONFIGMAPS, limit=2)
     await api.done("DELETE", f"{CONFIGMAPS}/c")
     await fill(api, "f")
-    second = await api.done("GET", CONFIGMAPS, limit=2, **{"continue": first["metadata"]["continue"]})
+    second = await api.done(
+        "GET", CONFIGMAPS, limit=2, **{"continue": first["metadata"]["continue"]}
+    )
     third = await api.done("GET", CONFIGMAPS, **{"continue": second["metadata"]["continue"]})
-    pages = [[item["metadata"]["name"] for item in page["items"]] for page in (first, second, third)]
+    pages = [
+        [item["metadata"]["name"] for item in page["items"]] for page in (first, second, third)
+    ]
     assert pages == [["a", "b"], ["c", "d"], ["e"]]
-    assert [page["metadata"].get("remainingItemCount") for page in (first, second, third)] == [3, 1, None]
+    assert [page["metadata"].get("remainingItemCount") for page in (first, second, third)] == [
+        3,
+        1,
+        None,
+    ]
     assert {page["metadata"]["resourceVersion"] for page in (first, second, third)} == {
         first["metadata"]["resourceVersion"]
     }
@@ -80,11 +97,25 @@ async def test_how_many_remain_is_not_known_of_a_selection(api: Api) -> None:
         pytest.param(
             True,
             None,
-            (410, "Expired", "The provided continue parameter is too old to display a consistent list result."),
+            (
+                410,
+                "Expired",
+                "The provided continue parameter is too old to display a consistent list result.",
+            ),
             id="a page from before a compaction",
         ),
-        pytest.param(False, "1", (400, "BadRequest", "continue key is not valid"), id="a token that means nothing"),
-        pytest.param(False, "%%%", (400, "BadRequest", "continue key is not valid"), id="a token that is none"),
+        pytest.param(
+            False,
+            "1",
+            (400, "BadRequest", "continue key is not valid"),
+            id="a token that means nothing",
+        ),
+        pytest.param(
+            False,
+            "%%%",
+            (400, "BadRequest", "continue key is not valid"),
+            id="a token that is none",
+        ),
     ],
 )
 async def test_later_pages_that_can_not_be_given(
@@ -94,7 +125,9 @@ async def test_later_pages_that_can_not_be_given(
     first = await api.done("GET", CONFIGMAPS, limit=1)
     if forget:
         api.sandbox.compact()
-    code, reason, message = await api.refused("GET", CONFIGMAPS, **{"continue": token or first["metadata"]["continue"]})
+    code, reason, message = await api.refused(
+        "GET", CONFIGMAPS, **{"continue": token or first["metadata"]["continue"]}
+    )
     assert (code, reason) == expected[:2]
     assert message.startswith(expected[2])
 
@@ -104,7 +137,9 @@ async def test_only_so_many_lists_are_kept_for_later_pages(api: Api) -> None:
     first = await api.done("GET", CONFIGMAPS, limit=1)
     for _ in range(64):
         last = await api.done("GET", CONFIGMAPS, limit=1)
-    assert (await api.refused("GET", CONFIGMAPS, **{"continue": first["metadata"]["continue"]}))[0] == 410
+    assert (await api.refused("GET", CONFIGMAPS, **{"continue": first["metadata"]["continue"]}))[
+        0
+    ] == 410
     assert await api.names(CONFIGMAPS, **{"continue": last["metadata"]["continue"]}) == ["b"]
 
 
@@ -116,11 +151,18 @@ LIST_OPTIONS = 'ListOptions.meta.k8s.io "" is invalid: '
     [
         pytest.param({"resourceVersion": "0"}, 200, "", id="any version"),
         pytest.param({"resourceVersion": "1"}, 200, "", id="not older than"),
-        pytest.param({"resourceVersion": "x"}, 400, "resourceVersion: Invalid value: 'x'", id="no version"),
-        pytest.param({"limit": "x"}, 400, "limit: Invalid value: 'x'", id="no limit"),
-        pytest.param({"labelSelector": "a b"}, 400, "unable to parse requirement: 'a b'", id="no selector"),
         pytest.param(
-            {"fieldSelector": "data.a=b"}, 400, "field label not supported: data.a", id="a field that is no label"
+            {"resourceVersion": "x"}, 400, "resourceVersion: Invalid value: 'x'", id="no version"
+        ),
+        pytest.param({"limit": "x"}, 400, "limit: Invalid value: 'x'", id="no limit"),
+        pytest.param(
+            {"labelSelector": "a b"}, 400, "unable to parse requirement: 'a b'", id="no selector"
+        ),
+        pytest.param(
+            {"fieldSelector": "data.a=b"},
+            400,
+            "field label not supported: data.a",
+            id="a field that is no label",
         ),
     ],
 )
@@ -136,7 +178,11 @@ async def test_what_a_list_may_ask(api: Api, params: dict[str, str], code: int, 
         pytest.param({"labelSelector": "odd=1"}, ["one"], id="a label"),
         pytest.param({"labelSelector": "odd notin (1)"}, ["four"], id="a set of labels"),
         pytest.param({"fieldSelector": "metadata.name=four"}, ["four"], id="a name"),
-        pytest.param({"fieldSelector": "metadata.name!=four", "labelSelector": "odd"}, ["one"], id="both at once"),
+        pytest.param(
+            {"fieldSelector": "metadata.name!=four", "labelSelector": "odd"},
+            ["one"],
+            id="both at once",
+        ),
         pytest.param({"fieldSelector": "metadata.namespace=away"}, [], id="another namespace"),
     ],
 )
@@ -150,7 +196,11 @@ async def test_metadata_alone(api: Api) -> None:
     whole = await api.done("GET", f"{CONFIGMAPS}/one")
     headers = {"Accept": PARTIAL}
     found = await api.done("GET", CONFIGMAPS, headers=headers)
-    one = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": whole["metadata"]}
+    one = {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": whole["metadata"],
+    }
     assert (found["kind"], found["apiVersion"], found["items"]) == (
         "PartialObjectMetadataList",
         "meta.k8s.io/v1",
@@ -162,7 +212,10 @@ async def test_metadata_alone(api: Api) -> None:
 async def test_who_asks_for_a_table_gets_objects(api: Api) -> None:
     await fill(api, "one")
     found = await api.done("GET", CONFIGMAPS, headers={"Accept": TABLE})
-    assert (found["kind"], [obj["metadata"]["name"] for obj in found["items"]]) == ("ConfigMapList", ["one"])
+    assert (found["kind"], [obj["metadata"]["name"] for obj in found["items"]]) == (
+        "ConfigMapList",
+        ["one"],
+    )
 
 
 async def test_who_prefers_objects_gets_objects(api: Api) -> None:
@@ -186,7 +239,8 @@ class Watched:
 
     def put(self, name: str, namespace: str = NAMESPACE, **labels: str) -> str:
         """Creates or changes an object; gives its resourceVersion."""
-        key, table = (namespace, name), self.served.table
+        key = (namespace, name)
+        table = self.served.table
         metadata = {"name": name, "namespace": namespace, "uid": name, "labels": labels}
         new = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         old = self.storage.get(table, key)
@@ -199,8 +253,12 @@ class Watched:
     def drop(self, name: str) -> None:
         self.storage.remove(self.served.table, (NAMESPACE, name))
 
-    async def events(self, query: Query, shown: Representation | None = None) -> AsyncIterator[Object]:
-        async with aclosing(self.reader.watch(self.served, query, shown or Representation())) as lines:  # type: ignore[type-var]
+    async def events(
+        self, query: Query, shown: Representation | None = None
+    ) -> AsyncIterator[Object]:
+        async with aclosing(
+            self.reader.watch(self.served, query, shown or Representation())
+        ) as lines:  # type: ignore[type-var]
             async for chunk in lines:
                 for line in chunk.splitlines():
                     yield orjson.loads(line)
@@ -217,7 +275,9 @@ def watch(
     before: Callable[[Watched], None],
     during: Callable[[Watched], Coroutine[Any, Any, None]] | None = None,
 ) -> list[tuple[str, str, str]]:
-    """What a watch sees in its two minutes: `before` happens before it begins, `during` after its first lines."""
+    """What a watch sees in its two minutes: `before` happens before it begins, `during` after its
+    first lines.
+    """
 
     async def main() -> list[tuple[str, str, str]]:
         watched = Watched()
@@ -261,7 +321,13 @@ LATER = [
     [
         pytest.param(
             Query(timeout=120),
-            [("ADDED", "one", "2"), ("ADDED", "two", "3"), *LATER, ("ADDED", "two", "8"), ("DELETED", "three", "9")],
+            [
+                ("ADDED", "one", "2"),
+                ("ADDED", "two", "3"),
+                *LATER,
+                ("ADDED", "two", "8"),
+                ("DELETED", "three", "9"),
+            ],
             id="from nothing: what is there, then what happens",
         ),
         pytest.param(
@@ -275,11 +341,25 @@ LATER = [
             id="from a version: what was missed, then what happens",
         ),
         pytest.param(
-            Query(timeout=120, resource_version=3, matches=label_selector("odd=1"), namespace=NAMESPACE),
-            [("ADDED", "two", "4"), ("ADDED", "three", "5"), ("DELETED", "two", "7"), ("DELETED", "three", "9")],
+            Query(
+                timeout=120,
+                resource_version=3,
+                matches=label_selector("odd=1"),
+                namespace=NAMESPACE,
+            ),
+            [
+                ("ADDED", "two", "4"),
+                ("ADDED", "three", "5"),
+                ("DELETED", "two", "7"),
+                ("DELETED", "three", "9"),
+            ],
             id="of a selection: to come into it is ADDED, to leave it is DELETED",
         ),
-        pytest.param(Query(timeout=120, resource_version=3, namespace="nowhere"), [], id="of a quiet namespace"),
+        pytest.param(
+            Query(timeout=120, resource_version=3, namespace="nowhere"),
+            [],
+            id="of a quiet namespace",
+        ),
     ],
 )
 def test_what_a_watch_sees(query: Query, expected: list[tuple[str, str, str]]) -> None:
@@ -336,7 +416,9 @@ def three(watched: Watched) -> None:
 @pytest.mark.parametrize(
     ("version", "before", "message"),
     [
-        pytest.param(2, compacted, "too old resource version: 2 (3)", id="from before a compaction"),
+        pytest.param(
+            2, compacted, "too old resource version: 2 (3)", id="from before a compaction"
+        ),
         pytest.param(1, three, "too old resource version: 1 (2)", id="from before the history"),
     ],
 )
@@ -345,7 +427,12 @@ def test_a_watch_that_can_not_begin_says_so_in_its_only_line(
 ) -> None:
     [event] = errors_of(Query(resource_version=version), before)
     told = event["object"]
-    assert (event["type"], told["kind"], told["code"], told["message"]) == ("ERROR", "Status", 410, message)
+    assert (event["type"], told["kind"], told["code"], told["message"]) == (
+        "ERROR",
+        "Status",
+        410,
+        message,
+    )
 
 
 def test_a_watch_ends_with_the_storage() -> None:
@@ -373,7 +460,9 @@ async def first_two(shown: Representation) -> list[Object]:
     [
         pytest.param(Representation(), ["ConfigMap", "ConfigMap"], id="objects"),
         pytest.param(
-            Representation(metadata_only=True), ["PartialObjectMetadata", "PartialObjectMetadata"], id="metadata alone"
+            Representation(metadata_only=True),
+            ["PartialObjectMetadata", "PartialObjectMetadata"],
+            id="metadata alone",
         ),
     ],
 )
@@ -388,7 +477,9 @@ def test_events_and_bookmarks_have_one_form(shown: Representation, kinds: list[s
 
 async def test_a_watch_over_http_gives_lines(api: Api) -> None:
     await api.done("POST", WIDGETS, widget("one"))
-    answer = await api.send("GET", WIDGETS, watch="true", timeoutSeconds=1, allowWatchBookmarks="true")
+    answer = await api.send(
+        "GET", WIDGETS, watch="true", timeoutSeconds=1, allowWatchBookmarks="true"
+    )
     events = [orjson.loads(line) for line in answer.content.splitlines()]
     assert [(event["type"], event["object"]["kind"]) for event in events] == [
         ("ADDED", "Widget"),

@@ -43,23 +43,42 @@ def test_missing_binaries_are_named(tmp_path: Path, there: list[str], told: str)
 async def test_a_process_that_ends_at_once_is_said_and_the_other_is_stopped(tmp_path: Path) -> None:
     folder = binaries(tmp_path, "etcd")
     binaries(tmp_path, "kube-apiserver", script="echo 'bad flag' >&2; exit 3")
-    server = RealApiServer(binaries=find_binaries({"KUBEBUILDER_ASSETS": str(folder)}), state_dir=tmp_path / "state")
+    server = RealApiServer(
+        binaries=find_binaries({"KUBEBUILDER_ASSETS": str(folder)}), state_dir=tmp_path / "state"
+    )
     with pytest.raises(RuntimeError, match="kube-apiserver ended with code 3: bad flag"):
         await server.start()
     await server.stop()
-    assert {process.returncode is not None for process in server._processes.running.values()} == {True}
+    assert {process.returncode is not None for process in server._processes.running.values()} == {
+        True
+    }
 
 
 RECORDING = 'echo $$ > "$(dirname "$0")/$(basename "$0").pid"; exec sleep 600'
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_stopped_before_it_is_ready_it_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+async def test_stopped_before_it_is_ready_it_leaves_no_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     binaries(tmp_path, "etcd", script=RECORDING)
     script = f'[ "$1" = --help ] && exit 0; {RECORDING}'
-    environment = {**os.environ, "KUBEBUILDER_ASSETS": str(binaries(tmp_path, "kube-apiserver", script=script))}
-    command = [sys.executable, "-m", "app", "sandbox", "--real", "--state-dir", str(tmp_path / "state")]
-    process = await asyncio.create_subprocess_exec(*command, env=environment, stderr=asyncio.subprocess.PIPE)
+    environment = {
+        **os.environ,
+        "KUBEBUILDER_ASSETS": str(binaries(tmp_path, "kube-apiserver", script=script)),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "app",
+        "sandbox",
+        "--real",
+        "--state-dir",
+        str(tmp_path / "state"),
+    ]
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment, stderr=asyncio.subprocess.PIPE
+    )
     assert process.stderr is not None
     started = await process.stderr.readline()
     pid_file = tmp_path / "kube-apiserver.pid"
@@ -68,7 +87,10 @@ async def test_stopped_before_it_is_ready_it_leaves_no_process(tmp_path: Path, n
             await asyncio.sleep(0.05)
     process.send_signal(number)
     _, rest = await process.communicate()
-    assert started.decode() == f"sandbox: starting etcd and kube-apiserver, with logs in {tmp_path / 'state'}\n"
+    assert (
+        started.decode()
+        == f"sandbox: starting etcd and kube-apiserver, with logs in {tmp_path / 'state'}\n"
+    )
     assert rest.decode() == "sandbox: stopped before it was ready\n"
     assert process.returncode == 0
     for name in ("etcd", "kube-apiserver"):
@@ -87,7 +109,9 @@ TAKEN = {
 @pytest.mark.parametrize(
     ("conditions", "told"),
     [
-        pytest.param([TAKEN], 'ShortNamesConflict: "ct" is already in use', id="its names are taken"),
+        pytest.param(
+            [TAKEN], 'ShortNamesConflict: "ct" is already in use', id="its names are taken"
+        ),
         pytest.param([], "nothing said why in 0.2 s", id="no controller answers"),
     ],
 )
@@ -108,7 +132,12 @@ async def test_a_definition_that_is_never_established_is_named_with_the_reason(
 async def test_what_readyz_lacks_is_reported_while_it_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = iter([httpx.Response(500, text="[+]ping ok\n[-]etcd failed: reason withheld\n"), httpx.Response(401)])
+    answers = iter(
+        [
+            httpx.Response(500, text="[+]ping ok\n[-]etcd failed: reason withheld\n"),
+            httpx.Response(401),
+        ]
+    )
     reports: list[str] = []
     server = RealApiServer(binaries={}, state_dir=tmp_path, report=reports.append)
     monkeypatch.setattr("app.sandbox.real.REPORT_SECONDS", 0)

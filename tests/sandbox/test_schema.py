@@ -22,7 +22,13 @@ def schema(spec: Object, **root: Any) -> Schema:
 
 
 def with_spec(spec: Any, **more: Any) -> Object:
-    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": spec, **more}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "one"},
+        "spec": spec,
+        **more,
+    }
 
 
 # Pruning.
@@ -31,9 +37,15 @@ def with_spec(spec: Any, **more: Any) -> Object:
 @pytest.mark.parametrize(
     ("part", "spec", "kept", "dropped"),
     [
-        pytest.param(node(a=TEXT), {"a": "x", "b": 1}, {"a": "x"}, ["spec.b"], id="an unknown field"),
         pytest.param(
-            node(a=node(b=TEXT)), {"a": {"b": "x", "c": {"d": 1}}}, {"a": {"b": "x"}}, ["spec.a.c"], id="a deep one"
+            node(a=TEXT), {"a": "x", "b": 1}, {"a": "x"}, ["spec.b"], id="an unknown field"
+        ),
+        pytest.param(
+            node(a=node(b=TEXT)),
+            {"a": {"b": "x", "c": {"d": 1}}},
+            {"a": {"b": "x"}},
+            ["spec.a.c"],
+            id="a deep one",
         ),
         pytest.param(
             node(a={"type": "array", "items": node(b=TEXT)}),
@@ -42,7 +54,9 @@ def with_spec(spec: Any, **more: Any) -> Object:
             ["spec.a[1].c"],
             id="one of a list's item",
         ),
-        pytest.param(ANYTHING, {"a": {"b": [1]}}, {"a": {"b": [1]}}, [], id="nothing where everything may be"),
+        pytest.param(
+            ANYTHING, {"a": {"b": [1]}}, {"a": {"b": [1]}}, [], id="nothing where everything may be"
+        ),
         pytest.param(
             {**ANYTHING, "properties": {"a": node(b=TEXT)}},
             {"a": {"c": 1}, "d": 1},
@@ -65,8 +79,22 @@ def with_spec(spec: Any, **more: Any) -> Object:
             id="a map of anything",
         ),
         pytest.param(
-            node(a={"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"spec": ANYTHING}}),
-            {"a": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"b": 1}, "more": 1}},
+            node(
+                a={
+                    "type": "object",
+                    "x-kubernetes-embedded-resource": True,
+                    "properties": {"spec": ANYTHING},
+                }
+            ),
+            {
+                "a": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": "x"},
+                    "spec": {"b": 1},
+                    "more": 1,
+                }
+            },
             {"a": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"b": 1}}},
             ["spec.a.more"],
             id="an embedded object keeps what makes it one",
@@ -94,11 +122,21 @@ def test_unknown_fields_of_the_root_are_dropped_and_the_envelope_stays() -> None
     ("part", "spec", "expected"),
     [
         pytest.param(node(a={**TEXT, "default": "x"}), {}, {"a": "x"}, id="a missing field"),
-        pytest.param(node(a={**TEXT, "default": "x"}), {"a": ""}, {"a": ""}, id="an empty one stays"),
-        pytest.param(node(a={**TEXT, "default": "x"}), {"a": None}, {"a": "x"}, id="null is as good as missing"),
+        pytest.param(
+            node(a={**TEXT, "default": "x"}), {"a": ""}, {"a": ""}, id="an empty one stays"
+        ),
+        pytest.param(
+            node(a={**TEXT, "default": "x"}),
+            {"a": None},
+            {"a": "x"},
+            id="null is as good as missing",
+        ),
         pytest.param(node(a=TEXT), {"a": None}, {}, id="null without a default goes"),
         pytest.param(
-            node(a={**TEXT, "default": "x", "nullable": True}), {"a": None}, {"a": None}, id="null that may be stays"
+            node(a={**TEXT, "default": "x", "nullable": True}),
+            {"a": None},
+            {"a": None},
+            id="null that may be stays",
         ),
         pytest.param(
             node(a={**node(b={**NUMBER, "default": 1}), "default": {}}),
@@ -106,7 +144,9 @@ def test_unknown_fields_of_the_root_are_dropped_and_the_envelope_stays() -> None
             {"a": {"b": 1}},
             id="defaults inside a default",
         ),
-        pytest.param(node(a=node(b={**NUMBER, "default": 1})), {}, {}, id="not inside what is missing"),
+        pytest.param(
+            node(a=node(b={**NUMBER, "default": 1})), {}, {}, id="not inside what is missing"
+        ),
         pytest.param(
             node(a={"type": "array", "items": node(b={**NUMBER, "default": 1})}),
             {"a": [{}, {"b": 2}]},
@@ -129,7 +169,8 @@ def test_defaults(part: Object, spec: Object, expected: Object) -> None:
 
 def test_a_default_is_not_shared_between_objects() -> None:
     one = schema(node(a={"type": "array", "items": TEXT, "default": []}))
-    first, second = with_spec({}), with_spec({})
+    first = with_spec({})
+    second = with_spec({})
     one.prepare(first)
     first["spec"]["a"].append("x")
     one.prepare(second)
@@ -190,7 +231,12 @@ def test_a_default_is_not_shared_between_objects() -> None:
             ["spec.a: Invalid value: \"x\\n\": should match '^[a-z]+$'"],
             id="a newline at the end, which ends no pattern here",
         ),
-        pytest.param(node(a={**TEXT, "pattern": "^[$]\\$[^$]$"}), {"a": "$$x"}, [], id="dollars that end nothing"),
+        pytest.param(
+            node(a={**TEXT, "pattern": "^[$]\\$[^$]$"}),
+            {"a": "$$x"},
+            [],
+            id="dollars that end nothing",
+        ),
         pytest.param(
             node(a={**TEXT, "minLength": 2, "maxLength": 3}),
             {"a": "x"},
@@ -236,8 +282,12 @@ def test_a_default_is_not_shared_between_objects() -> None:
             ["spec.a: Invalid value: \"yesterday\": 'yesterday' is not a 'date-time'"],
             id="no time",
         ),
-        pytest.param(node(a={**TEXT, "format": "date-time"}), {"a": "2026-01-01T00:00:00Z"}, [], id="a time"),
-        pytest.param(node(a={**TEXT, "nullable": True}), {"a": None}, [], id="null where it may be"),
+        pytest.param(
+            node(a={**TEXT, "format": "date-time"}), {"a": "2026-01-01T00:00:00Z"}, [], id="a time"
+        ),
+        pytest.param(
+            node(a={**TEXT, "nullable": True}), {"a": None}, [], id="null where it may be"
+        ),
         pytest.param(
             node(a={"x-kubernetes-int-or-string": True, "anyOf": [NUMBER, TEXT]}),
             {"a": "50%"},
@@ -287,12 +337,18 @@ def test_the_root_has_a_name() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "fields"),
     [
-        pytest.param({"a": -1, "b": 1}, {"a": -1, "b": 2}, [], id="what was wrong before may stay so"),
-        pytest.param({"a": -1, "b": 1}, {"a": -2, "b": 1}, ["spec.a"], id="it may not become otherwise wrong"),
+        pytest.param(
+            {"a": -1, "b": 1}, {"a": -1, "b": 2}, [], id="what was wrong before may stay so"
+        ),
+        pytest.param(
+            {"a": -1, "b": 1}, {"a": -2, "b": 1}, ["spec.a"], id="it may not become otherwise wrong"
+        ),
         pytest.param({"a": 1}, {"a": -1}, ["spec.a"], id="what was right may not become wrong"),
     ],
 )
-def test_an_update_is_judged_by_what_it_changes(old: Object, new: Object, fields: list[str]) -> None:
+def test_an_update_is_judged_by_what_it_changes(
+    old: Object, new: Object, fields: list[str]
+) -> None:
     one = schema(node(a={**NUMBER, "minimum": 0}, b=NUMBER))
     assert [cause["field"] for cause in one.validate(with_spec(new), with_spec(old))] == fields
 
@@ -306,8 +362,16 @@ def ruled(part: Object, *rules: Object) -> Object:
 
 SAME: Object = {"rule": "self == oldSelf", "message": "is immutable"}
 SMALL: Object = {"rule": "self.a < 10"}
-NOT_NEW: Object = {"rule": "oldSelf.hasValue() || !has(self.b)", "optionalOldSelf": True, "message": "is deprecated"}
-KEPT: Object = {"rule": "oldSelf.orValue(self) == self", "optionalOldSelf": True, "message": "is immutable"}
+NOT_NEW: Object = {
+    "rule": "oldSelf.hasValue() || !has(self.b)",
+    "optionalOldSelf": True,
+    "message": "is deprecated",
+}
+KEPT: Object = {
+    "rule": "oldSelf.orValue(self) == self",
+    "optionalOldSelf": True,
+    "message": "is immutable",
+}
 
 
 @pytest.mark.parametrize(
@@ -353,7 +417,11 @@ KEPT: Object = {"rule": "oldSelf.orValue(self) == self", "optionalOldSelf": True
             id="with optionalOldSelf a rule is evaluated for a new object too",
         ),
         pytest.param(
-            ruled(node(b=NUMBER), NOT_NEW), None, {}, [], id="with optionalOldSelf, a new object that is right"
+            ruled(node(b=NUMBER), NOT_NEW),
+            None,
+            {},
+            [],
+            id="with optionalOldSelf, a new object that is right",
         ),
         pytest.param(
             ruled(node(a=NUMBER, b=NUMBER), NOT_NEW),
@@ -362,7 +430,13 @@ KEPT: Object = {"rule": "oldSelf.orValue(self) == self", "optionalOldSelf": True
             [],
             id="with optionalOldSelf, there is a before",
         ),
-        pytest.param(node(a=ruled(NUMBER, KEPT)), {}, {"a": 2}, [], id="with optionalOldSelf, it was not set before"),
+        pytest.param(
+            node(a=ruled(NUMBER, KEPT)),
+            {},
+            {"a": 2},
+            [],
+            id="with optionalOldSelf, it was not set before",
+        ),
         pytest.param(
             node(a=ruled(NUMBER, KEPT)),
             {"a": 1},
@@ -412,7 +486,13 @@ KEPT: Object = {"rule": "oldSelf.orValue(self) == self", "optionalOldSelf": True
             ['spec: Invalid value: "object": rule evaluation error: self.a: gives int, not bool'],
             id="a rule that gives no truth",
         ),
-        pytest.param(ruled(node(a=NUMBER), SMALL), None, "text", None, id="rules don't reach what has the wrong type"),
+        pytest.param(
+            ruled(node(a=NUMBER), SMALL),
+            None,
+            "text",
+            None,
+            id="rules don't reach what has the wrong type",
+        ),
     ],
 )
 def test_rules(part: Object, old: Object | None, new: Any, expected: list[str] | None) -> None:

@@ -17,7 +17,9 @@ LABELLED: dict[str, Object] = {
 }
 
 
-def chosen(matches: Callable[[Object], bool] | None, objects: dict[str, Object] = LABELLED) -> list[str]:
+def chosen(
+    matches: Callable[[Object], bool] | None, objects: dict[str, Object] = LABELLED
+) -> list[str]:
     assert matches is not None
     return [name for name, obj in objects.items() if matches(obj)]
 
@@ -53,7 +55,23 @@ def test_label_selectors(text: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a b", "a in (1", "a=(1)", "=1", "a!", "!a=1", "a=b c", "a,,b", ",a", "a,", "-a", "a/b/c", "a=-", "a>x", "a gt 1"],
+    [
+        "a b",
+        "a in (1",
+        "a=(1)",
+        "=1",
+        "a!",
+        "!a=1",
+        "a=b c",
+        "a,,b",
+        ",a",
+        "a,",
+        "-a",
+        "a/b/c",
+        "a=-",
+        "a>x",
+        "a gt 1",
+    ],
 )
 def test_label_selectors_that_can_not_be_read(text: str) -> None:
     with pytest.raises(ApiError) as caught:
@@ -71,7 +89,11 @@ def test_no_label_selector(text: str) -> None:
 
 
 def expression(key: str, operator: str, *values: str) -> Object:
-    return {"matchExpressions": [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}
+    return {
+        "matchExpressions": [
+            {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+        ]
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,7 +106,9 @@ def expression(key: str, operator: str, *values: str) -> Object:
         pytest.param(expression("a", "NotIn", "1"), ["two", "empty", "none"], id="NotIn"),
         pytest.param(expression("b", "Exists"), ["one"], id="Exists"),
         pytest.param(expression("a", "DoesNotExist"), ["none"], id="DoesNotExist"),
-        pytest.param({"matchLabels": {"a": "1"}, **expression("b", "DoesNotExist")}, [], id="both must hold"),
+        pytest.param(
+            {"matchLabels": {"a": "1"}, **expression("b", "DoesNotExist")}, [], id="both must hold"
+        ),
     ],
 )
 def test_selectors_of_webhooks(selector: Object | None, expected: list[str]) -> None:
@@ -105,7 +129,11 @@ PODS: dict[str, Object] = {
         "spec": {"nodeName": "n", "hostNetwork": True, "schedulerName": "kai"},
         "status": {"phase": "Running", "podIP": "10.0.0.1"},
     },
-    "new": {"metadata": {"name": "new", "namespace": "home"}, "spec": {}, "status": {"phase": "Pending"}},
+    "new": {
+        "metadata": {"name": "new", "namespace": "home"},
+        "spec": {},
+        "status": {"phase": "Pending"},
+    },
     "odd": {"metadata": {"name": "odd,name", "namespace": "away"}, "spec": {}},
 }
 
@@ -123,7 +151,11 @@ PODS: dict[str, Object] = {
         pytest.param("status.podIP=10.0.0.1", ["bound"], id="an address"),
         pytest.param("spec.hostNetwork=true", ["bound"], id="a truth"),
         pytest.param("spec.hostNetwork=false", ["new", "odd"], id="a truth that isn't set"),
-        pytest.param("spec.schedulerName=default-scheduler", ["new", "odd"], id="the scheduler that isn't set"),
+        pytest.param(
+            "spec.schedulerName=default-scheduler",
+            ["new", "odd"],
+            id="the scheduler that isn't set",
+        ),
     ],
 )
 def test_field_selectors(text: str, expected: list[str]) -> None:
@@ -133,12 +165,34 @@ def test_field_selectors(text: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("obj", "text", "table", "expected"),
     [
-        pytest.param({"spec": {"unschedulable": True}}, "spec.unschedulable=true", "nodes", True, id="a cordoned node"),
-        pytest.param({"spec": {}}, "spec.unschedulable=false", "nodes", True, id="a node that isn't"),
-        pytest.param({"source": {"component": "c"}}, "source=c", "events", True, id="the source of an event"),
-        pytest.param({"involvedObject": {"name": "p"}}, "regarding.name=p", "events", True, id="a newer field name"),
+        pytest.param(
+            {"spec": {"unschedulable": True}},
+            "spec.unschedulable=true",
+            "nodes",
+            True,
+            id="a cordoned node",
+        ),
+        pytest.param(
+            {"spec": {}}, "spec.unschedulable=false", "nodes", True, id="a node that isn't"
+        ),
+        pytest.param(
+            {"source": {"component": "c"}}, "source=c", "events", True, id="the source of an event"
+        ),
+        pytest.param(
+            {"involvedObject": {"name": "p"}},
+            "regarding.name=p",
+            "events",
+            True,
+            id="a newer field name",
+        ),
         pytest.param({"type": "Opaque"}, "type=Opaque", "secrets", True, id="the type of a secret"),
-        pytest.param({"status": {"phase": "Active"}}, "status.phase!=Active", "namespaces", False, id="a phase"),
+        pytest.param(
+            {"status": {"phase": "Active"}},
+            "status.phase!=Active",
+            "namespaces",
+            False,
+            id="a phase",
+        ),
     ],
 )
 def test_field_selectors_of_other_kinds(obj: Object, text: str, table: str, expected: bool) -> None:
@@ -150,7 +204,11 @@ def test_field_selectors_of_other_kinds(obj: Object, text: str, table: str, expe
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        pytest.param("spec.nope=1", "field label not supported: spec.nope", id="a field that can't be selected"),
+        pytest.param(
+            "spec.nope=1",
+            "field label not supported: spec.nope",
+            id="a field that can't be selected",
+        ),
         pytest.param(
             "metadata.name",
             "invalid selector: 'metadata.name'; can't understand 'metadata.name'",

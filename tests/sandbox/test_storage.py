@@ -8,12 +8,16 @@ import pytest
 from app.sandbox.objects.errors import ApiError
 from app.sandbox.storage import Change, Storage, Watcher
 
-TABLE, OTHER = ("", "configmaps"), ("", "secrets")
+TABLE = ("", "configmaps")
+OTHER = ("", "secrets")
 
 
 def obj(name: str, namespace: str = "home", *owners: str, **more: Any) -> dict[str, Any]:
     references = {"ownerReferences": [{"uid": owner} for owner in owners]} if owners else {}
-    return {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", **references}, **more}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", **references},
+        **more,
+    }
 
 
 def version(stored: dict[str, Any]) -> str:
@@ -31,19 +35,38 @@ def test_versions_count_all_writes_of_all_tables() -> None:
     changed = storage.replace(TABLE, obj("one", data={}), version(one))
     gone = storage.remove(OTHER, ("home", "two"))
     assert [version(item) for item in (one, two, changed, gone)] == ["2", "3", "4", "5"]
-    assert (storage.get(TABLE, ("home", "one")), storage.get(OTHER, ("home", "two"))) == (changed, None)
+    assert (storage.get(TABLE, ("home", "one")), storage.get(OTHER, ("home", "two"))) == (
+        changed,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     ("action", "code", "reason"),
     [
-        pytest.param(lambda storage: storage.insert(TABLE, obj("one")), 409, "AlreadyExists", id="a second insert"),
-        pytest.param(lambda storage: storage.replace(TABLE, obj("one"), "1"), 409, "Conflict", id="an old version"),
         pytest.param(
-            lambda storage: storage.replace(TABLE, obj("two"), "1"), 404, "NotFound", id="a change of nothing"
+            lambda storage: storage.insert(TABLE, obj("one")),
+            409,
+            "AlreadyExists",
+            id="a second insert",
         ),
         pytest.param(
-            lambda storage: storage.remove(TABLE, ("home", "two")), 404, "NotFound", id="a removal of nothing"
+            lambda storage: storage.replace(TABLE, obj("one"), "1"),
+            409,
+            "Conflict",
+            id="an old version",
+        ),
+        pytest.param(
+            lambda storage: storage.replace(TABLE, obj("two"), "1"),
+            404,
+            "NotFound",
+            id="a change of nothing",
+        ),
+        pytest.param(
+            lambda storage: storage.remove(TABLE, ("home", "two")),
+            404,
+            "NotFound",
+            id="a removal of nothing",
         ),
     ],
 )
@@ -104,7 +127,8 @@ def test_dependents_follow_owner_references() -> None:
     storage = Storage()
     stored = storage.insert(TABLE, obj("one", "home", "a", "b"))
     storage.insert(OTHER, obj("two", "home", "b"))
-    one, two = (TABLE, ("home", "one")), (OTHER, ("home", "two"))
+    one = (TABLE, ("home", "one"))
+    two = (OTHER, ("home", "two"))
     assert (storage.dependents("a"), storage.dependents("b")) == ([one], [one, two])
     storage.replace(TABLE, obj("one", "home", "b"), version(stored))
     assert (storage.dependents("a"), storage.dependents("b")) == ([], [two, one])
@@ -113,7 +137,8 @@ def test_dependents_follow_owner_references() -> None:
 
 
 def test_listeners_hear_of_each_write_after_it_is_done() -> None:
-    storage, heard = Storage(), []
+    storage = Storage()
+    heard = []
     storage.listeners.append(
         lambda change: heard.append((change.type, storage.get(TABLE, ("home", "one")) is not None))
     )
@@ -128,7 +153,8 @@ def change(number: int) -> Change:
 
 async def test_a_mailbox_gives_everything_that_arrived() -> None:
     watcher = Watcher()
-    first, second = change(1), change(2)
+    first = change(1)
+    second = change(2)
     watcher.offer(first)
     watcher.offer(second)
     assert await watcher.take(0) == [first, second]
@@ -136,7 +162,8 @@ async def test_a_mailbox_gives_everything_that_arrived() -> None:
 
 
 async def test_a_mailbox_wakes_who_waits() -> None:
-    watcher, sent = Watcher(), change(1)
+    watcher = Watcher()
+    sent = change(1)
     waiting = asyncio.create_task(watcher.take(60))
     await asyncio.sleep(0)
     watcher.offer(sent)
@@ -145,7 +172,8 @@ async def test_a_mailbox_wakes_who_waits() -> None:
 
 async def test_what_arrives_as_the_time_is_over_is_not_left_lying() -> None:
     """Else a bookmark could promise a version whose change was not delivered yet."""
-    watcher, sent = Watcher(), change(1)
+    watcher = Watcher()
+    sent = change(1)
     waiting = asyncio.create_task(watcher.take(0))
     await asyncio.sleep(0)
     asyncio.get_running_loop().call_soon(watcher.offer, sent)
@@ -153,7 +181,8 @@ async def test_what_arrives_as_the_time_is_over_is_not_left_lying() -> None:
 
 
 async def test_the_end_of_the_storage_ends_all_watches() -> None:
-    storage, watcher = Storage(), Watcher()
+    storage = Storage()
+    watcher = Watcher()
     storage.table(TABLE).watchers.add(watcher)
     waiting = asyncio.create_task(watcher.take(60))
     await asyncio.sleep(0)

@@ -1,4 +1,6 @@
-"""Subresources that aren't part of their object: the scale of a Deployment, the token of a ServiceAccount."""
+"""Subresources that aren't part of their object: the scale of a Deployment, the token of a
+ServiceAccount.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +15,11 @@ SCALE = f"{DEPLOYMENTS}/one/scale"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 TOKEN = f"{ACCOUNTS}/reader/token"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+REQUEST = {
+    "apiVersion": "authentication.k8s.io/v1",
+    "kind": "TokenRequest",
+    "spec": {"expirationSeconds": 600},
+}
 READER: list[Object] = [
     {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -35,7 +41,11 @@ READER: list[Object] = [
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     """A Deployment `one` of three replicas, and a ServiceAccount `reader`."""
     async with opened(tmp_path) as api:
-        await api.done("POST", DEPLOYMENTS, {"metadata": {"name": "one"}, "spec": {"replicas": 3, "paused": True}})
+        await api.done(
+            "POST",
+            DEPLOYMENTS,
+            {"metadata": {"name": "one"}, "spec": {"replicas": 3, "paused": True}},
+        )
         await api.done("POST", ACCOUNTS, {"metadata": {"name": "reader"}})
         yield api
 
@@ -57,10 +67,14 @@ async def test_a_scale_shows_the_replicas(api: Api) -> None:
     ("method", "body"),
     [
         pytest.param("PATCH", {"spec": {"replicas": 0}}, id="a patch"),
-        pytest.param("PUT", {"metadata": {"name": "one"}, "spec": {"replicas": 0}}, id="a whole Scale"),
+        pytest.param(
+            "PUT", {"metadata": {"name": "one"}, "spec": {"replicas": 0}}, id="a whole Scale"
+        ),
     ],
 )
-async def test_a_scale_changes_the_replicas_and_nothing_else(api: Api, method: str, body: Object) -> None:
+async def test_a_scale_changes_the_replicas_and_nothing_else(
+    api: Api, method: str, body: Object
+) -> None:
     assert (await api.done(method, SCALE, body))["spec"] == {"replicas": 0}
     assert (await api.done("GET", f"{DEPLOYMENTS}/one"))["spec"] == {"replicas": 0, "paused": True}
 
@@ -73,7 +87,10 @@ async def as_reader(api: Api, token: str, method: str, path: str) -> int:
 async def test_a_service_account_with_a_token_may_do_what_the_stored_roles_allow(api: Api) -> None:
     answer = await api.done("POST", TOKEN, REQUEST)
     token = answer["status"].pop("token")
-    assert answer == {**REQUEST, "status": {"expirationTimestamp": answer["status"]["expirationTimestamp"]}}
+    assert answer == {
+        **REQUEST,
+        "status": {"expirationTimestamp": answer["status"]["expirationTimestamp"]},
+    }
     assert await as_reader(api, token, "GET", PODS) == 403
     await api.sandbox.apply(READER)
     assert await as_reader(api, token, "GET", PODS) == 200
@@ -92,8 +109,14 @@ async def test_a_token_ends_with_its_service_account(api: Api) -> None:
 
 async def test_discovery_names_the_kinds_of_subresources(api: Api) -> None:
     lists = [(await api.done("GET", path))["resources"] for path in ("/apis/apps/v1", "/api/v1")]
-    kinds = {item["name"]: (item.get("group"), item.get("version"), item["kind"]) for items in lists for item in items}
-    assert {name: kinds[name] for name in ("deployments/scale", "serviceaccounts/token", "pods/binding")} == {
+    kinds = {
+        item["name"]: (item.get("group"), item.get("version"), item["kind"])
+        for items in lists
+        for item in items
+    }
+    assert {
+        name: kinds[name] for name in ("deployments/scale", "serviceaccounts/token", "pods/binding")
+    } == {
         "deployments/scale": ("autoscaling", "v1", "Scale"),
         "serviceaccounts/token": ("authentication.k8s.io", "v1", "TokenRequest"),
         "pods/binding": (None, None, "Binding"),

@@ -1,4 +1,7 @@
-"""One call of one webhook: what is sent, and what each answer means. The webhook is a local HTTPS server."""
+"""One call of one webhook: what is sent, and what each answer means.
+
+The webhook is a local HTTPS server.
+"""
 
 import asyncio
 import base64
@@ -37,16 +40,23 @@ def review(**response: Any) -> Object:
 
 
 class Webhook:
-    """Answers every call with `body` (bytes as they are, anything else as JSON), with no answer where it is None."""
+    """Answers every call with `body` (bytes as they are, anything else as JSON), with no answer
+    where it is None.
+    """
 
     def __init__(self) -> None:
         self.body: Any = review()
-        self.code, self.media_type = 200, "application/json"
+        self.code = 200
+        self.media_type = "application/json"
         self.calls: list[tuple[str, dict[str, str], Object]] = []
-        self.url, self.address, self.ca = "", "", b""
+        self.url = ""
+        self.address = ""
+        self.ca = b""
 
     async def answer(self, request: Request) -> Response:
-        self.calls.append((request.url.path, dict(request.query_params), orjson.loads(await request.body())))
+        self.calls.append(
+            (request.url.path, dict(request.query_params), orjson.loads(await request.body()))
+        )
         if self.body is None:
             await asyncio.Event().wait()
         content = self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
@@ -62,10 +72,12 @@ class Webhook:
 @asynccontextmanager
 async def listening(folder: Path, *names: str) -> AsyncIterator[Webhook]:
     """A webhook with a certificate for `names`, for loopback unless told."""
-    webhook, pair = Webhook(), pki.issue(names) if names else pki.issue()
+    webhook = Webhook()
+    pair = pki.issue(names) if names else pki.issue()
     app = Starlette(routes=[Route("/{path:path}", webhook.answer, methods=["POST"])])
     server = LoopbackServer(app, 0, *pair.write(folder, "webhook"))
-    webhook.address, webhook.ca = f"127.0.0.1:{server.port}", pair.ca
+    webhook.address = f"127.0.0.1:{server.port}"
+    webhook.ca = pair.ca
     webhook.url = f"https://{webhook.address}"
     server.start()
     try:
@@ -111,7 +123,10 @@ async def test_a_review_is_sent(webhook: Webhook) -> None:
         await transport.call(webhook.hook(timeoutSeconds=7), REQUEST)
         await transport.call(webhook.hook(), REQUEST)
     sent = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": REQUEST}
-    assert webhook.calls == [("/there", {"timeout": "7s"}, sent), ("/there", {"timeout": "10s"}, sent)]
+    assert webhook.calls == [
+        ("/there", {"timeout": "7s"}, sent),
+        ("/there", {"timeout": "10s"}, sent),
+    ]
 
 
 SERVICE = {"name": "hook", "namespace": "home", "path": "/validate", "port": 8443}
@@ -156,7 +171,10 @@ async def test_an_idle_connection_is_closed_with_the_webhook(tmp_path: Path) -> 
         body = orjson.dumps(review())
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server, reaching() as transport:
+    async with (
+        await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server,
+        reaching() as transport,
+    ):
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         client = {"url": url, "caBundle": base64.b64encode(pair.ca).decode()}
         item = {"name": "w", "clientConfig": client}
@@ -181,7 +199,10 @@ async def test_nobody_listens(tmp_path: Path) -> None:
     async with listening(tmp_path) as webhook:
         hook = webhook.hook()
     why = f"Connect call failed ('127.0.0.1', {webhook.address.rpartition(':')[2]})"
-    assert await failure(hook) == f'failed to call webhook: Post "{webhook.url}/there?timeout=10s": {why}'
+    assert (
+        await failure(hook)
+        == f'failed to call webhook: Post "{webhook.url}/there?timeout=10s": {why}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,7 +211,9 @@ async def test_nobody_listens(tmp_path: Path) -> None:
         pytest.param(pki.issue().ca, "certificate verify failed", id="another authority"),
         pytest.param(b"no certificate", "unable to load root certificates", id="no certificate"),
         pytest.param(b"\xff", "unable to load root certificates", id="no text"),
-        pytest.param(b"", "certificate verify failed", id="none, where only the system's authorities count"),
+        pytest.param(
+            b"", "certificate verify failed", id="none, where only the system's authorities count"
+        ),
     ],
 )
 async def test_certificates_that_prove_nothing(webhook: Webhook, bundle: bytes, told: str) -> None:
@@ -209,23 +232,41 @@ PAIR = f"{INVALID}response.patch needs response.patchType JSONPatch, and the oth
         pytest.param(b"hello", f"{INVALID}: Invalid JSON: ", id="no JSON"),
         pytest.param([], f"{INVALID}: Input should be an object", id="a list"),
         pytest.param({}, f"{INVALID}apiVersion: Field required", id="an empty object"),
-        pytest.param({**review(), "kind": "Other"}, f"{INVALID}kind: Input should be 'Admission", id="another kind"),
+        pytest.param(
+            {**review(), "kind": "Other"},
+            f"{INVALID}kind: Input should be 'Admission",
+            id="another kind",
+        ),
         pytest.param(
             {**review(), "apiVersion": "admission.k8s.io/v1beta1"},
             f"{INVALID}apiVersion: Input should be 'admission.k8s.io/v1'",
             id="an old version",
         ),
-        pytest.param({**review(), "response": None}, f"{INVALID}response: Input should be an object", id="no response"),
         pytest.param(
-            {**review(), "response": "yes"}, f"{INVALID}response: Input should be an object", id="a text as response"
-        ),
-        pytest.param(review(uid="u-2"), f'{INVALID}expected response.uid="u-1", got "u-2"', id="another uid"),
-        pytest.param(review(uid=None), f'{INVALID}expected response.uid="u-1", got ""', id="no uid"),
-        pytest.param(
-            review(allowed="yes"), f"{INVALID}response.allowed: Input should be a valid boolean", id="a text as allowed"
+            {**review(), "response": None},
+            f"{INVALID}response: Input should be an object",
+            id="no response",
         ),
         pytest.param(
-            review(status="no"), f"{INVALID}response.status: Input should be an object", id="a text as status"
+            {**review(), "response": "yes"},
+            f"{INVALID}response: Input should be an object",
+            id="a text as response",
+        ),
+        pytest.param(
+            review(uid="u-2"), f'{INVALID}expected response.uid="u-1", got "u-2"', id="another uid"
+        ),
+        pytest.param(
+            review(uid=None), f'{INVALID}expected response.uid="u-1", got ""', id="no uid"
+        ),
+        pytest.param(
+            review(allowed="yes"),
+            f"{INVALID}response.allowed: Input should be a valid boolean",
+            id="a text as allowed",
+        ),
+        pytest.param(
+            review(status="no"),
+            f"{INVALID}response.status: Input should be an object",
+            id="a text as status",
         ),
         pytest.param(review(patch=encoded(OPERATIONS)), PAIR, id="a patch without a type"),
         pytest.param(review(patchType="JSONPatch"), PAIR, id="a type without a patch"),
@@ -235,7 +276,9 @@ PAIR = f"{INVALID}response.patch needs response.patchType JSONPatch, and the oth
             id="another type of patch",
         ),
         pytest.param(
-            review(patch="x", patchType="JSONPatch"), f"{INVALID}response.patch: ", id="a patch that is not base64"
+            review(patch="x", patchType="JSONPatch"),
+            f"{INVALID}response.patch: ",
+            id="a patch that is not base64",
         ),
         pytest.param(
             review(patch=base64.b64encode(b"{no").decode(), patchType="JSONPatch"),
@@ -256,13 +299,18 @@ async def test_unusable_responses(webhook: Webhook, body: Any, message: str) -> 
 
 async def test_validating_webhooks_do_not_patch(webhook: Webhook) -> None:
     webhook.body = review(patch=encoded(OPERATIONS), patchType="JSONPatch")
-    assert await failure(webhook.hook(mutating=False)) == f"{INVALID}validating webhook may not return response.patch"
+    assert (
+        await failure(webhook.hook(mutating=False))
+        == f"{INVALID}validating webhook may not return response.patch"
+    )
 
 
 @pytest.mark.parametrize("code", [302, 404, 418, 500, 503])
 async def test_codes_that_are_no_answer(webhook: Webhook, code: int) -> None:
     """Redirections are not followed."""
-    webhook.code, webhook.body, webhook.media_type = code, b"oops\n", "text/plain"
+    webhook.code = code
+    webhook.body = b"oops\n"
+    webhook.media_type = "text/plain"
     expected = f"failed to call webhook: the server responded with the status code {code}: oops"
     assert await failure(webhook.hook()) == expected
 
@@ -281,7 +329,11 @@ async def test_codes_that_are_no_answer(webhook: Webhook, code: int) -> None:
             {"allowed": False, "status": {"message": "m", "code": 409}},
             id="no, with a reason",
         ),
-        pytest.param({"warnings": ["a", "b"]}, {"allowed": True, "warnings": ["a", "b"]}, id="yes, with warnings"),
+        pytest.param(
+            {"warnings": ["a", "b"]},
+            {"allowed": True, "warnings": ["a", "b"]},
+            id="yes, with warnings",
+        ),
         pytest.param(
             {"patch": encoded(OPERATIONS), "patchType": "JSONPatch"},
             {"allowed": True, "patch": OPERATIONS, "patchType": "JSONPatch"},
@@ -319,11 +371,15 @@ def settings(hook: Hook) -> Object:
     ("item", "expected"),
     [
         pytest.param({}, {}, id="unless told"),
-        pytest.param({"failurePolicy": "Ignore"}, {"fails_closed": False}, id="failures are ignored"),
+        pytest.param(
+            {"failurePolicy": "Ignore"}, {"fails_closed": False}, id="failures are ignored"
+        ),
         pytest.param({"reinvocationPolicy": "IfNeeded"}, {"reinvoke": True}, id="asked again"),
         pytest.param({"matchPolicy": "Exact"}, {"equivalent": False}, id="exactly these versions"),
         pytest.param({"sideEffects": "None"}, {"dry_runs": True}, id="no side effects"),
-        pytest.param({"sideEffects": "NoneOnDryRun"}, {"dry_runs": True}, id="no side effects of dry runs"),
+        pytest.param(
+            {"sideEffects": "NoneOnDryRun"}, {"dry_runs": True}, id="no side effects of dry runs"
+        ),
         pytest.param({"timeoutSeconds": 3}, {"timeout": 3}, id="a timeout"),
     ],
 )

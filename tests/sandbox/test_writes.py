@@ -30,8 +30,12 @@ def with_metadata(obj: Object, **metadata: Any) -> Object:
 # Create.
 
 
-async def test_create_gives_identity_and_defaults_and_takes_what_only_the_server_writes(api: Api) -> None:
-    sent = with_metadata(widget("one"), uid="mine", generation=9, creationTimestamp="2000-01-01T00:00:00Z")
+async def test_create_gives_identity_and_defaults_and_takes_what_only_the_server_writes(
+    api: Api,
+) -> None:
+    sent = with_metadata(
+        widget("one"), uid="mine", generation=9, creationTimestamp="2000-01-01T00:00:00Z"
+    )
     created = await api.done("POST", WIDGETS, {**sent, "status": {"ready": True}})
     assert bare(created) == {
         "apiVersion": "example.com/v1",
@@ -52,15 +56,21 @@ async def test_the_body_need_not_say_its_kind(api: Api) -> None:
 @pytest.mark.parametrize(
     ("prefix", "shape"),
     [
-        pytest.param("run-", r"run-[bcdfghjklmnpqrstvwxz2456789]{5}", id="five characters are added"),
         pytest.param(
-            "x" * 70, r"x{58}[bcdfghjklmnpqrstvwxz2456789]{5}", id="a long prefix is cut so that a label fits"
+            "run-", r"run-[bcdfghjklmnpqrstvwxz2456789]{5}", id="five characters are added"
+        ),
+        pytest.param(
+            "x" * 70,
+            r"x{58}[bcdfghjklmnpqrstvwxz2456789]{5}",
+            id="a long prefix is cut so that a label fits",
         ),
     ],
 )
 async def test_a_name_is_generated(api: Api, prefix: str, shape: str) -> None:
     sent = {"metadata": {"generateName": prefix}}
-    first, second = [(await api.done("POST", CONFIGMAPS, sent))["metadata"]["name"] for _ in range(2)]
+    first, second = [
+        (await api.done("POST", CONFIGMAPS, sent))["metadata"]["name"] for _ in range(2)
+    ]
     assert re.fullmatch(shape, first)
     assert first != second
 
@@ -78,7 +88,10 @@ async def test_a_name_is_generated(api: Api, prefix: str, shape: str) -> None:
         ),
         pytest.param(
             {**widget("one"), "kind": "Gadget"},
-            (400, 'Gadget in version "example.com/v1" cannot be handled as a Widget in version "example.com/v1"'),
+            (
+                400,
+                'Gadget in version "example.com/v1" cannot be handled as a Widget in version "example.com/v1"',
+            ),
             id="another kind",
         ),
         pytest.param(
@@ -92,7 +105,9 @@ async def test_a_name_is_generated(api: Api, prefix: str, shape: str) -> None:
             id="a resourceVersion",
         ),
         pytest.param(
-            {**widget("one"), "metadata": "one"}, (400, "metadata must be an object"), id="metadata of no map"
+            {**widget("one"), "metadata": "one"},
+            (400, "metadata must be an object"),
+            id="metadata of no map",
         ),
         pytest.param(
             with_metadata(widget("one"), labels=["a"]),
@@ -105,7 +120,9 @@ async def test_a_name_is_generated(api: Api, prefix: str, shape: str) -> None:
             id="a number as an annotation",
         ),
         pytest.param(
-            with_metadata(widget("one"), name=5), (400, "metadata.name must be a string"), id="a number as a name"
+            with_metadata(widget("one"), name=5),
+            (400, "metadata.name must be a string"),
+            id="a number as a name",
         ),
         pytest.param(
             with_metadata(widget("one"), ownerReferences=["x"]),
@@ -119,7 +136,10 @@ async def test_a_name_is_generated(api: Api, prefix: str, shape: str) -> None:
         ),
         pytest.param(
             {"metadata": {}, "spec": {"size": 1}},
-            (422, 'Widget.example.com "" is invalid: metadata.name: Required value: name or generateName is required'),
+            (
+                422,
+                'Widget.example.com "" is invalid: metadata.name: Required value: name or generateName is required',
+            ),
             id="no name at all",
         ),
     ],
@@ -148,27 +168,45 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}
 @pytest.mark.parametrize(
     ("metadata", "told"),
     [
-        pytest.param({"name": "One"}, f'metadata.name: Invalid value: "One": {SUBDOMAIN}', id="a capital in the name"),
         pytest.param(
-            {"name": "one\n"}, f'metadata.name: Invalid value: "one\\n": {SUBDOMAIN}', id="a newline in the name"
+            {"name": "One"},
+            f'metadata.name: Invalid value: "One": {SUBDOMAIN}',
+            id="a capital in the name",
+        ),
+        pytest.param(
+            {"name": "one\n"},
+            f'metadata.name: Invalid value: "one\\n": {SUBDOMAIN}',
+            id="a newline in the name",
         ),
         pytest.param(
             {"name": "x" * 254},
             f'metadata.name: Invalid value: "{"x" * 254}": {SUBDOMAIN}',
             id="a name too long",
         ),
-        pytest.param({"labels": {"a": "b c"}}, f'metadata.labels: Invalid value: "b c": {LABEL}', id="a label's value"),
+        pytest.param(
+            {"labels": {"a": "b c"}},
+            f'metadata.labels: Invalid value: "b c": {LABEL}',
+            id="a label's value",
+        ),
         pytest.param(
             {"labels": {"a": "x" * 64}},
             f'metadata.labels: Invalid value: "{"x" * 64}": {LABEL}',
             id="a label's value of 64 characters",
         ),
         pytest.param(
-            {"labels": {"a/b/c": ""}}, 'metadata.labels: Invalid value: "a/b/c": a qualified name', id="a key"
+            {"labels": {"a/b/c": ""}},
+            'metadata.labels: Invalid value: "a/b/c": a qualified name',
+            id="a key",
         ),
-        pytest.param({"labels": {"a b": ""}}, f'metadata.labels: Invalid value: "a b": {QUALIFIED}', id="a spaced key"),
         pytest.param(
-            {"labels": {"A_/b": ""}}, f'metadata.labels: Invalid value: "A_/b": {QUALIFIED}', id="a key's prefix"
+            {"labels": {"a b": ""}},
+            f'metadata.labels: Invalid value: "a b": {QUALIFIED}',
+            id="a spaced key",
+        ),
+        pytest.param(
+            {"labels": {"A_/b": ""}},
+            f'metadata.labels: Invalid value: "A_/b": {QUALIFIED}',
+            id="a key's prefix",
         ),
         pytest.param(
             {"annotations": {"a b": ""}},
@@ -181,14 +219,21 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}
             id="an owner without a uid",
         ),
         pytest.param(
-            {"ownerReferences": [{**OWNER, "controller": True}, {**OWNER, "uid": "2", "controller": True}]},
+            {
+                "ownerReferences": [
+                    {**OWNER, "controller": True},
+                    {**OWNER, "uid": "2", "controller": True},
+                ]
+            },
             "Only one reference can have Controller set to true",
             id="two controllers",
         ),
     ],
 )
 async def test_metadata_is_checked_for_every_kind(api: Api, metadata: Object, told: str) -> None:
-    code, reason, message = await api.refused("POST", CONFIGMAPS, with_metadata(configmap("one"), **metadata))
+    code, reason, message = await api.refused(
+        "POST", CONFIGMAPS, with_metadata(configmap("one"), **metadata)
+    )
     assert (code, reason) == (422, "Invalid")
     assert told in message
 
@@ -197,16 +242,25 @@ async def test_metadata_that_is_just_right(api: Api) -> None:
     labels = {"a": "", "example.com/B_c.d-e": "x" * 63, "x" * 63: "A.b_c-d"}
     annotations = {"Example.com/Any": "what\never"}
     owners = [OWNER | {"controller": True}, OWNER | {"uid": "2", "controller": False}]
-    sent = with_metadata(configmap("1.a-b"), labels=labels, annotations=annotations, ownerReferences=owners)
-    assert bare(await api.done("POST", CONFIGMAPS, sent))["metadata"] == {**sent["metadata"], "namespace": NAMESPACE}
+    sent = with_metadata(
+        configmap("1.a-b"), labels=labels, annotations=annotations, ownerReferences=owners
+    )
+    assert bare(await api.done("POST", CONFIGMAPS, sent))["metadata"] == {
+        **sent["metadata"],
+        "namespace": NAMESPACE,
+    }
 
 
 async def test_names_of_rbac_are_free(api: Api) -> None:
     role = {"metadata": {"name": "system:a/b"}, "rules": []}
-    code, _, message = await api.refused("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+    code, _, message = await api.refused(
+        "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role
+    )
     assert (code, "may not contain '/'" in message) == (422, True)
     role["metadata"] = {"name": "system:Node"}
-    assert (await api.done("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role))["metadata"]["name"]
+    assert (await api.done("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role))[
+        "metadata"
+    ]["name"]
 
 
 async def test_unknown_fields_of_metadata_are_dropped_with_a_warning(api: Api) -> None:
@@ -247,7 +301,10 @@ async def test_unknown_fields(api: Api, validation: str, code: int, told: str) -
 
 async def test_dry_runs_answer_as_if_and_change_nothing(api: Api) -> None:
     kept = await api.done("POST", WIDGETS, widget("one"))
-    assert bare(await api.done("POST", WIDGETS, widget("two"), dryRun="All"))["spec"]["colour"] == "grey"
+    assert (
+        bare(await api.done("POST", WIDGETS, widget("two"), dryRun="All"))["spec"]["colour"]
+        == "grey"
+    )
     patched = await api.done("PATCH", ONE, {"spec": {"size": 5}}, dryRun="All")
     assert (patched["spec"]["size"], patched["metadata"]["generation"]) == (5, 2)
     replaced = await api.done("PUT", ONE, {**kept, "spec": {"size": 6}}, dryRun="All")
@@ -313,30 +370,49 @@ async def test_writes_of_what_has_changed_conflict(api: Api, path: str) -> None:
     predecessor = "Precondition failed: UID in precondition: another, UID in object meta: "
     for method, body, why in (
         ("PATCH", {"metadata": old, "status": {"a": 1}, "spec": {"size": 3}}, modified),
-        ("PUT", {**with_metadata(created, **old), "spec": {"size": 3}, "status": {"a": 1}}, modified),
+        (
+            "PUT",
+            {**with_metadata(created, **old), "spec": {"size": 3}, "status": {"a": 1}},
+            modified,
+        ),
         ("PUT", {**with_metadata(created, uid="another"), "spec": {"size": 3}}, predecessor),
     ):
         code, reason, message = await api.refused(method, path, body)
         assert (code, reason) == (409, "Conflict")
-        assert message.startswith(f'Operation cannot be fulfilled on widgets.example.com "one": {why}')
+        assert message.startswith(
+            f'Operation cannot be fulfilled on widgets.example.com "one": {why}'
+        )
     assert await api.done("GET", ONE) == created
 
 
 async def test_a_patch_cannot_change_the_uid(api: Api) -> None:
-    """As kube-apiserver 1.36: the uid in a patch is no precondition, and in a patch of the status it is ignored."""
+    """As kube-apiserver 1.36: the uid in a patch is no precondition, and in a patch of the status
+    it is ignored.
+    """
     created = await api.done("POST", WIDGETS, widget("one"))
-    code, reason, message = await api.refused("PATCH", ONE, {"metadata": {"uid": "another"}, "spec": {"size": 3}})
+    code, reason, message = await api.refused(
+        "PATCH", ONE, {"metadata": {"uid": "another"}, "spec": {"size": 3}}
+    )
     assert (code, reason) == (422, "Invalid")
-    assert message.endswith('"one" is invalid: metadata.uid: Invalid value: "another": field is immutable')
+    assert message.endswith(
+        '"one" is invalid: metadata.uid: Invalid value: "another": field is immutable'
+    )
     assert await api.done("GET", ONE) == created
-    changed = await api.done("PATCH", f"{ONE}/status", {"metadata": {"uid": "another"}, "status": {"ready": True}})
-    assert (changed["metadata"]["uid"], changed["status"]) == (created["metadata"]["uid"], {"ready": True})
+    changed = await api.done(
+        "PATCH", f"{ONE}/status", {"metadata": {"uid": "another"}, "status": {"ready": True}}
+    )
+    assert (changed["metadata"]["uid"], changed["status"]) == (
+        created["metadata"]["uid"],
+        {"ready": True},
+    )
 
 
 async def test_a_patch_that_names_the_version_it_means_goes_through(api: Api) -> None:
     created = await api.done("POST", WIDGETS, widget("one"))
     version = created["metadata"]["resourceVersion"]
-    patched = await api.done("PATCH", ONE, {"metadata": {"resourceVersion": version}, "spec": {"size": 2}})
+    patched = await api.done(
+        "PATCH", ONE, {"metadata": {"resourceVersion": version}, "spec": {"size": 2}}
+    )
     assert patched["spec"]["size"] == 2
     operations = [{"op": "test", "path": "/metadata/resourceVersion", "value": version}]
     told = (422, "Invalid", "the server rejected our request due to an error in our request")
@@ -345,7 +421,9 @@ async def test_a_patch_that_names_the_version_it_means_goes_through(api: Api) ->
 
 async def test_a_put_without_a_version_replaces_built_in_kinds_only(api: Api) -> None:
     await api.done("POST", CONFIGMAPS, configmap("one", a="b"))
-    assert (await api.done("PUT", f"{CONFIGMAPS}/one", configmap("one", c="d")))["data"] == {"c": "d"}
+    assert (await api.done("PUT", f"{CONFIGMAPS}/one", configmap("one", c="d")))["data"] == {
+        "c": "d"
+    }
     await api.done("POST", WIDGETS, widget("one"))
     assert await api.refused("PUT", ONE, widget("one", size=2)) == (
         422,
@@ -376,7 +454,12 @@ async def test_a_put_without_a_version_replaces_built_in_kinds_only(api: Api) ->
             "the namespace of the object (other) does not match that on the request (home)",
             id="a patch of the namespace",
         ),
-        pytest.param("PATCH", {"metadata": "x"}, "metadata must be an object", id="a patch that makes metadata a text"),
+        pytest.param(
+            "PATCH",
+            {"metadata": "x"},
+            "metadata must be an object",
+            id="a patch that makes metadata a text",
+        ),
         pytest.param("PATCH", [], "the patch must be an object", id="a merge patch that is a list"),
     ],
 )
@@ -388,7 +471,13 @@ async def test_updates_that_are_refused(api: Api, method: str, body: Any, told: 
 
 async def test_only_the_server_writes_identity(api: Api) -> None:
     created = await api.done("POST", WIDGETS, widget("one"))
-    patch = {"metadata": {"creationTimestamp": None, "generation": 9, "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    patch = {
+        "metadata": {
+            "creationTimestamp": None,
+            "generation": 9,
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+        }
+    }
     assert await api.done("PATCH", ONE, patch) == created
 
 
@@ -408,16 +497,26 @@ async def test_a_deletion_says_what_it_deleted(api: Api) -> None:
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        "details": {"name": "one", "group": "example.com", "kind": "widgets", "uid": created["metadata"]["uid"]},
+        "details": {
+            "name": "one",
+            "group": "example.com",
+            "kind": "widgets",
+            "uid": created["metadata"]["uid"],
+        },
     }
     assert await api.names(WIDGETS) == []
 
 
 async def test_finalizers_hold_what_is_deleted_until_the_last_is_gone(api: Api) -> None:
-    await api.done("POST", WIDGETS, with_metadata(widget("one"), finalizers=["example.com/a", "example.com/b"]))
+    await api.done(
+        "POST", WIDGETS, with_metadata(widget("one"), finalizers=["example.com/a", "example.com/b"])
+    )
     marked = await api.done("DELETE", ONE)
     assert marked["metadata"]["deletionTimestamp"]
-    assert (marked["metadata"]["deletionGracePeriodSeconds"], marked["metadata"]["generation"]) == (0, 2)
+    assert (marked["metadata"]["deletionGracePeriodSeconds"], marked["metadata"]["generation"]) == (
+        0,
+        2,
+    )
     assert await api.done("DELETE", ONE) == marked
     await api.done("PATCH", ONE, {"metadata": {"finalizers": ["example.com/b"]}})
     last = await api.done("PATCH", ONE, {"metadata": {"finalizers": None}})
@@ -430,7 +529,10 @@ async def test_a_deletion_can_say_which_object_it_means(api: Api, key: str) -> N
     created = await api.done("POST", WIDGETS, widget("one"))
     code, reason, message = await api.refused("DELETE", ONE, {"preconditions": {key: "other"}})
     assert (code, reason) == (409, "Conflict")
-    assert f"in precondition: other, {'UID' if key == 'uid' else 'ResourceVersion'} in object meta: " in message
+    assert (
+        f"in precondition: other, {'UID' if key == 'uid' else 'ResourceVersion'} in object meta: "
+        in message
+    )
     await api.done("DELETE", ONE, {"preconditions": {key: created["metadata"][key]}})
     assert await api.names(WIDGETS) == []
 
@@ -462,13 +564,20 @@ async def test_a_namespace_is_labelled_and_active(api: Api) -> None:
 
 async def test_nothing_is_created_in_a_namespace_that_is_not_there(api: Api) -> None:
     told = (404, "NotFound", 'namespaces "nowhere" not found')
-    assert await api.refused("POST", "/api/v1/namespaces/nowhere/configmaps", configmap("one")) == told
+    assert (
+        await api.refused("POST", "/api/v1/namespaces/nowhere/configmaps", configmap("one")) == told
+    )
 
 
 async def test_nothing_is_created_in_a_namespace_that_ends(api: Api) -> None:
-    await api.done("POST", CONFIGMAPS, with_metadata(configmap("one"), finalizers=["example.com/hold"]))
+    await api.done(
+        "POST", CONFIGMAPS, with_metadata(configmap("one"), finalizers=["example.com/hold"])
+    )
     ending = await api.done("DELETE", f"{NAMESPACES}/{NAMESPACE}")
-    assert (ending["status"]["phase"], bool(ending["metadata"]["deletionTimestamp"])) == ("Terminating", True)
+    assert (ending["status"]["phase"], bool(ending["metadata"]["deletionTimestamp"])) == (
+        "Terminating",
+        True,
+    )
     code, answer = await api.ask("POST", CONFIGMAPS, configmap("two"))
     why = "unable to create new content in namespace home because it is being terminated"
     assert (code, answer["message"]) == (403, f'configmaps "two" is forbidden: {why}')
@@ -477,7 +586,11 @@ async def test_nothing_is_created_in_a_namespace_that_ends(api: Api) -> None:
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
 async def test_the_namespaces_of_the_cluster_itself_stay(api: Api, name: str) -> None:
     await api.done("POST", NAMESPACES, namespace(name))
-    told = (403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted')
+    told = (
+        403,
+        "Forbidden",
+        f'namespaces "{name}" is forbidden: this namespace may not be deleted',
+    )
     assert await api.refused("DELETE", f"{NAMESPACES}/{name}") == told
 
 
@@ -512,7 +625,10 @@ def named(plural: str, **names: Any) -> Object:
 
 
 def conditions_of(crd: Object) -> list[tuple[str, str, str, str]]:
-    return [(one["type"], one["status"], one["reason"], one["message"]) for one in crd["status"]["conditions"]]
+    return [
+        (one["type"], one["status"], one["reason"], one["message"])
+        for one in crd["status"]["conditions"]
+    ]
 
 
 ACCEPTED = [
@@ -525,10 +641,21 @@ ACCEPTED = [
     ("names", "reason", "name"),
     [
         pytest.param({"shortNames": ["gt", "g"]}, "ShortNamesConflict", "g", id="a short name"),
-        pytest.param({"shortNames": ["gadgets"]}, "ShortNamesConflict", "gadgets", id="a short name that is a plural"),
-        pytest.param({"singular": "g"}, "SingularConflict", "g", id="a singular that is a short name"),
-        pytest.param({"kind": "Gadgets", "listKind": "ToolsList"}, "KindConflict", "Gadgets", id="a kind"),
-        pytest.param({"listKind": "GadgetsList"}, "ListKindConflict", "GadgetsList", id="the kind of a list"),
+        pytest.param(
+            {"shortNames": ["gadgets"]},
+            "ShortNamesConflict",
+            "gadgets",
+            id="a short name that is a plural",
+        ),
+        pytest.param(
+            {"singular": "g"}, "SingularConflict", "g", id="a singular that is a short name"
+        ),
+        pytest.param(
+            {"kind": "Gadgets", "listKind": "ToolsList"}, "KindConflict", "Gadgets", id="a kind"
+        ),
+        pytest.param(
+            {"listKind": "GadgetsList"}, "ListKindConflict", "GadgetsList", id="the kind of a list"
+        ),
     ],
 )
 async def test_a_definition_with_a_name_that_is_taken_is_served_once_the_name_is_free(
@@ -547,10 +674,14 @@ async def test_a_definition_with_a_name_that_is_taken_is_served_once_the_name_is
     assert await api.names("/apis/example.com/v1/tools") == []
 
 
-async def test_a_definition_that_is_served_stays_so_if_it_asks_for_a_name_that_is_taken(api: Api) -> None:
+async def test_a_definition_that_is_served_stays_so_if_it_asks_for_a_name_that_is_taken(
+    api: Api,
+) -> None:
     await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
     await api.done("POST", CRDS, named("tools"))
-    patched = await api.done("PATCH", f"{CRDS}/tools.example.com", {"spec": {"names": {"shortNames": ["g"]}}})
+    patched = await api.done(
+        "PATCH", f"{CRDS}/tools.example.com", {"spec": {"names": {"shortNames": ["g"]}}}
+    )
     taken = ("NamesAccepted", "False", "ShortNamesConflict", '"g" is already in use')
     assert conditions_of(patched) == [taken, ACCEPTED[1]]
     assert "shortNames" not in patched["status"]["acceptedNames"]
@@ -560,15 +691,21 @@ async def test_a_definition_that_is_served_stays_so_if_it_asks_for_a_name_that_i
 async def test_a_name_that_is_no_longer_asked_for_is_free(api: Api) -> None:
     await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
     await api.done("POST", CRDS, named("tools", shortNames=["g"]))
-    await api.done("PATCH", f"{CRDS}/gadgets.example.com", {"spec": {"names": {"shortNames": None}}})
+    await api.done(
+        "PATCH", f"{CRDS}/gadgets.example.com", {"spec": {"names": {"shortNames": None}}}
+    )
     assert conditions_of(await api.done("GET", f"{CRDS}/tools.example.com")) == ACCEPTED
 
 
 async def test_a_definition_that_gives_a_refused_name_up_is_not_examined_again(api: Api) -> None:
     """As on a real API server (1.36): its names are then those that it has."""
     await api.done("POST", CRDS, named("gadgets", shortNames=["g"]))
-    refused = await api.done("POST", CRDS, named("tools", shortNames=["g"], listKind="ToolsList", singular="tools"))
-    patched = await api.done("PATCH", f"{CRDS}/tools.example.com", {"spec": {"names": {"shortNames": None}}})
+    refused = await api.done(
+        "POST", CRDS, named("tools", shortNames=["g"], listKind="ToolsList", singular="tools")
+    )
+    patched = await api.done(
+        "PATCH", f"{CRDS}/tools.example.com", {"spec": {"names": {"shortNames": None}}}
+    )
     assert patched["status"] == refused["status"]
 
 
@@ -593,25 +730,42 @@ async def test_a_definition_can_be_changed_and_goes_with_what_it_defined(api: Ap
 
 def broken(**spec: Any) -> Object:
     found = definition(plural="gadgets", kind="Gadget")
-    return {**found, "spec": {key: value for key, value in {**found["spec"], **spec}.items() if value is not None}}
+    return {
+        **found,
+        "spec": {
+            key: value for key, value in {**found["spec"], **spec}.items() if value is not None
+        },
+    }
 
 
 @pytest.mark.parametrize(
     ("crd", "told"),
     [
         pytest.param(broken(names=None), "spec: Invalid value: KeyError('names')", id="no names"),
-        pytest.param(broken(names=["x"]), "spec: Invalid value: TypeError", id="names that are a list"),
-        pytest.param(broken(versions=["v1"]), "spec: Invalid value: AttributeError", id="a version that is a text"),
+        pytest.param(
+            broken(names=["x"]), "spec: Invalid value: TypeError", id="names that are a list"
+        ),
+        pytest.param(
+            broken(versions=["v1"]),
+            "spec: Invalid value: AttributeError",
+            id="a version that is a text",
+        ),
         pytest.param(broken(versions=[]), "spec: Invalid value: StopIteration", id="no version"),
         pytest.param(
             with_metadata(broken(), name="other.example.com"),
             'metadata.name: Invalid value: "other.example.com": must be spec.names.plural+"."+spec.group',
             id="a name that is not its own",
         ),
-        pytest.param({"metadata": {"name": "gadgets.example.com"}}, "spec: Invalid value: KeyError", id="nothing"),
+        pytest.param(
+            {"metadata": {"name": "gadgets.example.com"}},
+            "spec: Invalid value: KeyError",
+            id="nothing",
+        ),
     ],
 )
-async def test_definitions_that_can_not_be_served_are_refused(api: Api, crd: Object, told: str) -> None:
+async def test_definitions_that_can_not_be_served_are_refused(
+    api: Api, crd: Object, told: str
+) -> None:
     code, reason, message = await api.refused("POST", CRDS, crd)
     assert (code, reason) == (422, "Invalid")
     assert told in message

@@ -15,7 +15,9 @@ from app.admission.exchange import MAX_BODY
 from tests.reviews import load
 
 Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-HEAD = b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+HEAD = (
+    b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+)
 AT_ONCE = 50
 """TLS handshakes that are begun at a time: the clients are one process too."""
 
@@ -28,7 +30,9 @@ class Address:
     context: ssl.SSLContext
 
     async def open(self) -> Opened:
-        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname="localhost")
+        return await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=self.context, server_hostname="localhost"
+        )
 
     async def open_plain(self) -> Opened:
         return await asyncio.open_connection("127.0.0.1", self.port)
@@ -92,7 +96,13 @@ async def unread(address: Address, clients: int = 100) -> AsyncIterator[None]:
 async def strange(address: Address, clients: int = 300) -> AsyncIterator[None]:
     """No TLS, half a ClientHello, and bytes that begin like one."""
     hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
-    starts = (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", hello, hello + os.urandom(600), os.urandom(3000), b"")
+    starts = (
+        b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+        hello,
+        hello + os.urandom(600),
+        os.urandom(3000),
+        b"",
+    )
     async with _opened(address.open_plain, clients) as opened:
         for number, (_, writer) in enumerate(opened):
             writer.write(starts[number % len(starts)])
@@ -109,19 +119,30 @@ async def greedy(address: Address, clients: int = 8) -> AsyncIterator[None]:
         reader, writer = opened
         for _ in range(3):
             writer.write(request)
-            assert b'"code":413' in (await reader.readuntil(b"\r\n\r\n")) + await reader.readuntil(b"}}}")
+            assert b'"code":413' in (await reader.readuntil(b"\r\n\r\n")) + await reader.readuntil(
+                b"}}}"
+            )
 
     async with _busy(address.open, clients, send) as sending:
         yield
         await asyncio.gather(*sending)
 
 
-CROWDS: dict[str, Crowd] = {"idle": idle, "slow": slow, "unread": unread, "strange": strange, "greedy": greedy}
+CROWDS: dict[str, Crowd] = {
+    "idle": idle,
+    "slow": slow,
+    "unread": unread,
+    "strange": strange,
+    "greedy": greedy,
+}
 
 
 @contextlib.asynccontextmanager
-async def _opened(open_one: Callable[[], Coroutine[Any, Any, Opened]], clients: int) -> AsyncIterator[list[Opened]]:
-    turns, opened = asyncio.Semaphore(AT_ONCE), list[Opened]()
+async def _opened(
+    open_one: Callable[[], Coroutine[Any, Any, Opened]], clients: int
+) -> AsyncIterator[list[Opened]]:
+    turns = asyncio.Semaphore(AT_ONCE)
+    opened = list[Opened]()
 
     async def open_in_turn() -> None:
         async with turns:

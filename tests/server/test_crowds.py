@@ -1,4 +1,6 @@
-"""A server process over TLS while a crowd of bad clients is there: others are served, and memory stays bounded."""
+"""A server process over TLS while a crowd of bad clients is there: others are served, and memory
+stays bounded.
+"""
 
 import asyncio
 import ssl
@@ -18,7 +20,10 @@ pytestmark = [
 ]
 
 MEBIBYTES = {"idle": 160, "slow": 60, "unread": 100, "strange": 60, "greedy": 160}
-"""By how much a crowd may raise the server's peak memory. `./scripts/bench limits` prints by how much it does."""
+"""By how much a crowd may raise the server's peak memory.
+
+`./scripts/bench limits` prints by how much it does.
+"""
 
 
 def peak(pid: int) -> int:
@@ -38,8 +43,13 @@ async def test_others_are_served_and_memory_is_bounded(name: str, tmp_path: Path
         async with CROWDS[name](Address(int(served.url.rpartition(":")[2]), context)):
             for number in range(20):
                 review["request"]["uid"] = f"u{number}"
-                answer = (await client.post("/validate/podgroup?timeout=10s", json=review, timeout=60)).json()
-                assert (answer["response"]["uid"], answer["response"]["status"]["code"]) == (f"u{number}", 422)
+                answer = (
+                    await client.post("/validate/podgroup?timeout=10s", json=review, timeout=60)
+                ).json()
+                assert (answer["response"]["uid"], answer["response"]["status"]["code"]) == (
+                    f"u{number}",
+                    422,
+                )
             async with served.client() as new:
                 assert (await new.get("/readyz", timeout=60)).text == "ok\n"
         assert peak(served.process.pid) - before < MEBIBYTES[name] * 2**20

@@ -20,7 +20,12 @@ from tests.reviews import Caller, cluster, load
 
 EXAMPLES = Path(__file__).parent.parent.parent / "manifests" / "examples"
 CLIQUE = yaml.safe_dump(load("podclique.replica-scope-0-worker")["request"]["object"])
-GOOD = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "a"}, "spec": {}}
+GOOD = {
+    "apiVersion": "scheduling.run.ai/v2alpha2",
+    "kind": "PodGroup",
+    "metadata": {"name": "a"},
+    "spec": {},
+}
 BAD = {**GOOD, "spec": {"subGroups": [{"name": "A"}]}}
 
 
@@ -35,7 +40,9 @@ class Served:
         self.app = build_app(routes, self.metrics, None, lambda: self.checks)
 
     async def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="https://server") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url="https://server"
+        ) as client:
             return await client.request(method, path, **options)
 
     async def dry_run(self, content: Any, **params: str) -> dict[str, Any]:
@@ -61,16 +68,17 @@ async def test_health() -> None:
 
 async def test_version_docs_and_metrics() -> None:
     served = Served()
-    assert (await served.request("GET", "/version")).json() == {"name": "grove-admission", "version": __version__}
+    assert (await served.request("GET", "/version")).json() == {
+        "name": "grove-admission",
+        "version": __version__,
+    }
     assert "/dry-run" in (await served.request("GET", "/openapi.json")).json()["paths"]
     assert (await served.request("GET", "/docs")).status_code == 200
     review = json.dumps(load("podgroup.underscore"))
     headers = {"content-type": "application/json"}
     await served.request("POST", "/validate/podgroup?timeout=5s", content=review, headers=headers)
     text = (await served.request("GET", "/metrics")).text
-    wanted = (
-        'requests_total{code="422",dry_run="false",operation="CREATE",path="/validate/podgroup",verdict="refused"} 1'
-    )
+    wanted = 'requests_total{code="422",dry_run="false",operation="CREATE",path="/validate/podgroup",verdict="refused"} 1'
     assert wanted in text
     assert 'request_duration_seconds_count{path="/validate/podgroup"} 1' in text
     assert "grove_admission_in_flight_requests 0" in text
@@ -89,8 +97,14 @@ async def test_a_dry_run_shows_what_would_happen_and_does_not_do_it() -> None:
 
 
 async def test_a_dry_run_gives_the_verdict_of_the_live_path() -> None:
-    for name in ("podgroup.cycle", "podcliqueset.topology-host-parent-rack-child", "podclique.invalid-scope"):
-        live = await Caller().ask(f"/{'mutate' if 'clique.' in name else 'validate'}/{name.split('.')[0]}", load(name))
+    for name in (
+        "podgroup.cycle",
+        "podcliqueset.topology-host-parent-rack-child",
+        "podclique.invalid-scope",
+    ):
+        live = await Caller().ask(
+            f"/{'mutate' if 'clique.' in name else 'validate'}/{name.split('.')[0]}", load(name)
+        )
         for content in (json.dumps(load(name)), yaml.safe_dump(load(name)["request"]["object"])):
             (result,) = (await Served().dry_run(content))["results"]
             assert (result["code"], result["message"]) == (422, live["status"]["message"])
@@ -98,7 +112,9 @@ async def test_a_dry_run_gives_the_verdict_of_the_live_path() -> None:
 
 async def test_several_documents_each_get_a_verdict() -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    text = yaml.safe_dump_all([GOOD, None, BAD, node, {"apiVersion": "v1", "kind": "List", "items": [GOOD]}])
+    text = yaml.safe_dump_all(
+        [GOOD, None, BAD, node, {"apiVersion": "v1", "kind": "List", "items": [GOOD]}]
+    )
     found = await Served().dry_run(text)
     assert found["allowed"] is False
     assert [(one["webhook"], one["allowed"]) for one in found["results"]] == [
@@ -110,37 +126,51 @@ async def test_several_documents_each_get_a_verdict() -> None:
 
 
 async def test_who_asks_for_what() -> None:
-    served, topology = Served(), yaml.safe_dump(load("clustertopology.managed-create-by-operator")["request"]["object"])
+    served = Served()
+    topology = yaml.safe_dump(
+        load("clustertopology.managed-create-by-operator")["request"]["object"]
+    )
     operator = "system:serviceaccount:grove-system:grove-admission"
     for operation in ("CREATE", "UPDATE", "DELETE"):
         assert (await served.dry_run(topology, operation=operation))["results"][0]["code"] == 403
-        assert (await served.dry_run(topology, operation=operation, user=operator))["allowed"] is True
+        assert (await served.dry_run(topology, operation=operation, user=operator))[
+            "allowed"
+        ] is True
 
 
 async def test_an_update_is_judged_against_what_it_replaces() -> None:
-    served, invalid = Served(), load("podcliqueset.topology-host-parent-rack-child")["request"]["object"]
+    served = Served()
+    invalid = load("podcliqueset.topology-host-parent-rack-child")["request"]["object"]
     text = yaml.safe_dump(invalid)
     (kept,) = (await served.dry_run(text, operation="UPDATE"))["results"]
     assert (kept["allowed"], len(kept["warnings"])) == (True, 1)
     before = json.loads(json.dumps(invalid))
     before["spec"]["template"].pop("topologyConstraint")
-    (changed,) = (await served.dry_run(text, operation="UPDATE", old=yaml.safe_dump(before)))["results"]
+    (changed,) = (await served.dry_run(text, operation="UPDATE", old=yaml.safe_dump(before)))[
+        "results"
+    ]
     assert changed["code"] == 422
 
 
 async def test_text_is_for_people() -> None:
     text = (EXAMPLES / "podcliqueset-refused.yaml").read_text() + "---\n" + CLIQUE
     text += "---\n" + yaml.safe_dump(load("pod-binding.missing-node")["request"]["object"])
-    text += "---\n" + yaml.safe_dump(load("clustertopology.managed-create-by-user")["request"]["object"])
+    text += "---\n" + yaml.safe_dump(
+        load("clustertopology.managed-create-by-user")["request"]["object"]
+    )
     text += "---\nkind: Thing\n"
     answer = await Served().request("POST", "/dry-run?output=text", content=text)
     lines = answer.text.splitlines()
     assert lines[0] == "REFUSED  PodCliqueSet default/inverted (422 Invalid)"
-    assert lines[1].startswith("           spec.template.cliques[0].topologyConstraint.packDomain: Invalid value")
+    assert lines[1].startswith(
+        "           spec.template.cliques[0].topologyConstraint.packDomain: Invalid value"
+    )
     assert 'add     spec.podSpec.containers[0].resources.claims = [{"name":"mnnvl"}]' in answer.text
     assert "would create ComputeDomain default/distributed-training-0-cd" in answer.text
     assert 'warning: node "missing-node" is not known' in answer.text
-    assert 'ClusterTopology "grove-topology" is managed by the operator: user "dry-run"' in answer.text
+    assert (
+        'ClusterTopology "grove-topology" is managed by the operator: user "dry-run"' in answer.text
+    )
     assert lines[-1] == "-        Thing (no name): no webhook looks at this Thing"
 
 
@@ -159,17 +189,29 @@ async def test_text_is_for_people() -> None:
         pytest.param(b"a: &a [*a]", "nested too deeply", id="a list that holds itself"),
         pytest.param(b"&a {kind: Pod, x: *a}", "nested too deeply", id="a map that holds itself"),
         pytest.param(
-            b"a0: &a0 [x]\n" + b"".join(b"a%d: &a%d [*a%d]\n" % (n, n, n - 1) for n in range(1, 1500)),
+            b"a0: &a0 [x]\n"
+            + b"".join(b"a%d: &a%d [*a%d]\n" % (n, n, n - 1) for n in range(1, 1500)),
             "nested too deeply",
             id="aliases of aliases",
         ),
-        pytest.param(b'{"kind":"Pod","x":' + b"[" * 1000 + b"]" * 1000 + b"}", "nested too deeply", id="deep JSON"),
-        pytest.param(b"{a: !!python/object:os.system 1}", "could not determine a constructor", id="a tag"),
-        pytest.param(b"a: !!int one", "not YAML or JSON that can be read", id="a number that is none"),
+        pytest.param(
+            b'{"kind":"Pod","x":' + b"[" * 1000 + b"]" * 1000 + b"}",
+            "nested too deeply",
+            id="deep JSON",
+        ),
+        pytest.param(
+            b"{a: !!python/object:os.system 1}", "could not determine a constructor", id="a tag"
+        ),
+        pytest.param(
+            b"a: !!int one", "not YAML or JSON that can be read", id="a number that is none"
+        ),
         pytest.param(b"a: 1\n---\n" * 1001, "at most 1000 are judged at once", id="too many"),
         pytest.param(
             b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
-            + b"".join(b"%c: &%c [%s]\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 10)) for n in range(98, 105)),
+            + b"".join(
+                b"%c: &%c [%s]\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 10))
+                for n in range(98, 105)
+            ),
             "counting its aliases",
             id="aliases that blow up",
         ),
@@ -185,15 +227,33 @@ async def test_documents_that_can_not_be_judged(content: bytes, text: str) -> No
     "document",
     [
         {"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "metadata": []},
-        {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "a"}, "spec": 7},
-        {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "metadata": {"name": "a"}, "spec": []},
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": "a"},
+            "spec": 7,
+        },
         {
             "apiVersion": "scheduler.grove.io/v1alpha1",
             "kind": "PodGang",
             "metadata": {"name": "a"},
-            "spec": {"podgroups": [1], "topologyConstraintGroupConfigs": [{"topologyConstraint": "x"}]},
+            "spec": [],
         },
-        {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": {"name": "a\n"}, "spec": {}},
+        {
+            "apiVersion": "scheduler.grove.io/v1alpha1",
+            "kind": "PodGang",
+            "metadata": {"name": "a"},
+            "spec": {
+                "podgroups": [1],
+                "topologyConstraintGroupConfigs": [{"topologyConstraint": "x"}],
+            },
+        },
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "ClusterTopology",
+            "metadata": {"name": "a\n"},
+            "spec": {},
+        },
     ],
 )
 async def test_odd_shapes_are_the_users_to_mend(document: Any) -> None:
@@ -206,7 +266,12 @@ async def test_odd_shapes_are_the_users_to_mend(document: Any) -> None:
     [
         {"request": None},
         {"request": {"resource": {"group": "x", "resource": "y"}}},
-        {"request": {"resource": {"group": "scheduling.run.ai", "resource": "podgroups"}, "uid": "u"}},
+        {
+            "request": {
+                "resource": {"group": "scheduling.run.ai", "resource": "podgroups"},
+                "uid": "u",
+            }
+        },
         {"request": {"resource": [], "object": 1}},
     ],
 )
@@ -245,34 +310,57 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
         def close(self) -> None:
             return
 
-    stream, metrics, offline = Written(), Metrics(), cluster()
+    stream = Written()
+    metrics = Metrics()
+    offline = cluster()
     log = VerdictLog(stream)
     app = build_app(routes_over(Configuration(), offline), metrics, log, dict)
-    bodies = [json.dumps(load("podgroup.underscore")).encode(), b"", b'{"request":{"uid":"u"', b"[" * 5000]
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://server") as client:
+    bodies = [
+        json.dumps(load("podgroup.underscore")).encode(),
+        b"",
+        b'{"request":{"uid":"u"',
+        b"[" * 5000,
+    ]
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="https://server"
+    ) as client:
         for body in bodies:
-            await client.post("/validate/podgroup", content=body, headers={"content-type": "application/json"})
+            await client.post(
+                "/validate/podgroup", content=body, headers={"content-type": "application/json"}
+            )
         assert (await client.get("/validate/podgroup")).status_code == 405
     log.close()
     written = [json.loads(line) for line in stream.getvalue().splitlines()]
     uid = load("podgroup.underscore")["request"]["uid"]
-    assert [(line["uid"], line["code"]) for line in written] == [(uid, 422), ("", 400), ("u", 400), ("", 400)]
+    assert [(line["uid"], line["code"]) for line in written] == [
+        (uid, 422),
+        ("", 400),
+        ("u", 400),
+        ("", 400),
+    ]
     assert b"grove_admission_in_flight_requests 0.0" in metrics.exposition()
 
 
 async def test_of_many_dry_runs_at_once_some_are_asked_to_come_again() -> None:
     served = Served()
     content = "\n---\n".join([CLIQUE] * 50)
-    answers = await asyncio.gather(*(served.request("POST", "/dry-run", content=content) for _ in range(40)))
+    answers = await asyncio.gather(
+        *(served.request("POST", "/dry-run", content=content) for _ in range(40))
+    )
     codes = {answer.status_code for answer in answers}
     assert codes == {200, 503}
-    assert {answer.headers["retry-after"] for answer in answers if answer.status_code == 503} == {"1"}
+    assert {answer.headers["retry-after"] for answer in answers if answer.status_code == 503} == {
+        "1"
+    }
     assert (await served.request("POST", "/dry-run", content=CLIQUE)).status_code == 200
 
 
 async def test_a_body_that_is_too_large_is_said() -> None:
     answer = await Served().request("POST", "/dry-run", content=b"x" * (MAX_DRY_RUN + 1))
-    assert (answer.status_code, answer.json()) == (413, {"error": "the body is larger than the limit of 2048 KiB"})
+    assert (answer.status_code, answer.json()) == (
+        413,
+        {"error": "the body is larger than the limit of 2048 KiB"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -291,22 +379,29 @@ async def test_an_odd_question_is_named(query: str, loc: str) -> None:
 
 async def test_a_parameter_that_there_is_not_is_no_answer_to_another_question() -> None:
     answer = await Served().request("POST", "/dry-run?operaton=UPDATE", content=CLIQUE)
-    said = {"error": "there is no parameter operaton; there are groups, old, operation, output, user"}
+    said = {
+        "error": "there is no parameter operaton; there are groups, old, operation, output, user"
+    }
     assert (answer.status_code, answer.json()) == (400, said)
 
 
 @pytest.mark.parametrize(("method", "path", "code"), [("GET", "/dry-run", 405), ("GET", "/", 404)])
-async def test_a_path_that_there_is_not_says_what_there_is(method: str, path: str, code: int) -> None:
+async def test_a_path_that_there_is_not_says_what_there_is(
+    method: str, path: str, code: int
+) -> None:
     answer = await Served().request(method, path)
     assert answer.status_code == code
     assert "There are POST /dry-run, GET /healthz" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
-    ("old", "text"), [("a: [", "not YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "nested too deeply")]
+    ("old", "text"),
+    [("a: [", "not YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "nested too deeply")],
 )
 async def test_an_old_document_that_can_not_be_read(old: str, text: str) -> None:
-    answer = await Served().request("POST", "/dry-run", content=CLIQUE, params={"old": old, "operation": "UPDATE"})
+    answer = await Served().request(
+        "POST", "/dry-run", content=CLIQUE, params={"old": old, "operation": "UPDATE"}
+    )
     assert answer.status_code == 400
     assert text in answer.json()["error"]
 
@@ -324,6 +419,11 @@ async def test_what_json_can_not_say_is_said_all_the_same() -> None:
 
 
 async def test_there_is_only_get_for_probes_and_post_for_dry_runs() -> None:
-    for method, path in (("POST", "/healthz"), ("DELETE", "/readyz"), ("GET", "/dry-run"), ("POST", "/metrics")):
+    for method, path in (
+        ("POST", "/healthz"),
+        ("DELETE", "/readyz"),
+        ("GET", "/dry-run"),
+        ("POST", "/metrics"),
+    ):
         assert (await Served().request(method, path)).status_code == 405
     assert (await Served().request("GET", "/nothing")).status_code == 404

@@ -61,8 +61,12 @@ def test_a_request_that_could_not_be_read_is_logged_too() -> None:
 
 
 def test_long_messages_are_cut_and_order_is_kept() -> None:
-    found = lines(*(not_allowed(f"{number} " + "x" * 5000) for number in range(600)), request=request())
-    assert [str(line["message"]).split()[0] for line in found] == [str(number) for number in range(600)]
+    found = lines(
+        *(not_allowed(f"{number} " + "x" * 5000) for number in range(600)), request=request()
+    )
+    assert [str(line["message"]).split()[0] for line in found] == [
+        str(number) for number in range(600)
+    ]
     assert {len(str(line["message"])) for line in found} == {1000}
 
 
@@ -81,26 +85,52 @@ def test_other_lines_are_json_with_their_trace() -> None:
     try:
         raise ValueError("broken")
     except ValueError:
-        record = logging.LogRecord("name", logging.ERROR, "file", 1, "it %s", ("failed",), sys.exc_info())
+        record = logging.LogRecord(
+            "name", logging.ERROR, "file", 1, "it %s", ("failed",), sys.exc_info()
+        )
     record.uid = "u"
     line = json.loads(JsonFormatter().format(record))
-    assert (line["level"], line["logger"], line["message"], line["uid"]) == ("error", "name", "it failed", "u")
+    assert (line["level"], line["logger"], line["message"], line["uid"]) == (
+        "error",
+        "name",
+        "it failed",
+        "u",
+    )
     assert "ValueError: broken" in line["trace"]
     assert timestamp(0.5) == "1970-01-01T00:00:00.500Z"
 
 
 def test_a_line_never_holds_the_object_or_the_patch() -> None:
     asked = parse(json.dumps(load("podclique.replica-scope-0-worker")).encode())
-    verdict = patched([{"op": "add", "path": "/secret", "value": "s3cret"}], warnings=["mind s3cret"])
+    verdict = patched(
+        [{"op": "add", "path": "/secret", "value": "s3cret"}], warnings=["mind s3cret"]
+    )
     (line,) = lines(verdict, request=asked)
-    assert (line["verdict"], line["name"], line["namespace"]) == ("patched", "distributed-training-0-worker", "default")
+    assert (line["verdict"], line["name"], line["namespace"]) == (
+        "patched",
+        "distributed-training-0-worker",
+        "default",
+    )
     assert set(line) == {
-        *("time", "level", "logger", "path", "uid", "user", "operation", "namespace", "name", "dryRun"),
+        *(
+            "time",
+            "level",
+            "logger",
+            "path",
+            "uid",
+            "user",
+            "operation",
+            "namespace",
+            "name",
+            "dryRun",
+        ),
         *("verdict", "code", "ms"),
     }
 
 
-@pytest.mark.parametrize("text", ["a\nb", '{"level":"error"}\n', "\x00\x1b[31m", "\u2028", "\ud800"])
+@pytest.mark.parametrize(
+    "text", ["a\nb", '{"level":"error"}\n', "\x00\x1b[31m", "\u2028", "\ud800"]
+)
 def test_what_a_user_wrote_stays_on_one_line(text: str) -> None:
     review = load("clustertopology.managed-update-by-user")
     asked = replace(parse(json.dumps(review).encode()), username=text)
@@ -121,10 +151,17 @@ def test_a_failure_is_written_at_once_and_a_verdict_with_the_next_flush() -> Non
     assert stream.getvalue() == b""
     log.record("/path", "second", None, FAILED, 0)
     assert written.wait(5)
-    assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == ["first", "second"]
+    assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == [
+        "first",
+        "second",
+    ]
     log.record("/path", "third", None, not_allowed("no"), 0)
     log.close()
-    assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == ["first", "second", "third"]
+    assert [json.loads(line)["uid"] for line in stream.getvalue().splitlines()] == [
+        "first",
+        "second",
+        "third",
+    ]
 
 
 def test_a_reader_that_is_too_slow_costs_lines_and_not_memory() -> None:
@@ -165,18 +202,27 @@ def test_timestamps_are_utc_with_milliseconds(seconds: float, text: str) -> None
 
 def test_set_up_sends_everything_to_stderr_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    level = root.level
     try:
         set_up("warning")
         logging.getLogger("a.b").info("not this")
-        logging.getLogger("a.b").warning("but %s", "this", extra={"uid": "u", "path": "/p", "other": object()})
+        logging.getLogger("a.b").warning(
+            "but %s", "this", extra={"uid": "u", "path": "/p", "other": object()}
+        )
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
     printed = capsys.readouterr()
     line = json.loads(printed.err)
     assert str(line.pop("time")).endswith("Z")
-    assert line == {"level": "warning", "logger": "a.b", "message": "but this", "uid": "u", "path": "/p"}
+    assert line == {
+        "level": "warning",
+        "logger": "a.b",
+        "message": "but this",
+        "uid": "u",
+        "path": "/p",
+    }
     assert printed.out == ""
 
 
@@ -194,7 +240,9 @@ class Terminal(io.StringIO):
         ("text", io.StringIO(), True),
     ],
 )
-def test_lines_are_for_people_on_a_terminal_only(given: str, stream: io.StringIO, readable: bool) -> None:
+def test_lines_are_for_people_on_a_terminal_only(
+    given: str, stream: io.StringIO, readable: bool
+) -> None:
     assert is_readable(given, stream) is readable
 
 
@@ -222,4 +270,6 @@ def test_a_readable_verdict_says_who_what_and_why_on_one_line() -> None:
     log.close()
     first, second = stream.getvalue().decode().splitlines()
     assert first[8:] == "  refused  UPDATE clustertopology grove-topology by alice: no\\u000away"
-    assert second[8:].startswith("  failed   a request clustertopology  by somebody: grove-admission failed")
+    assert second[8:].startswith(
+        "  failed   a request clustertopology  by somebody: grove-admission failed"
+    )

@@ -19,9 +19,18 @@ def test_verdicts_are_counted_and_timed() -> None:
     metrics.record("/b", None, FAILED, 0.1)
     text = metrics.exposition().decode()
     name = "grove_admission_request"
-    assert f'{name}s_total{{code="200",dry_run="false",operation="",path="/a",verdict="allowed"}} 4.0' in text
-    assert f'{name}s_total{{code="403",dry_run="false",operation="",path="/b",verdict="refused"}} 1.0' in text
-    assert f'{name}s_total{{code="500",dry_run="false",operation="",path="/b",verdict="failed"}} 1.0' in text
+    assert (
+        f'{name}s_total{{code="200",dry_run="false",operation="",path="/a",verdict="allowed"}} 4.0'
+        in text
+    )
+    assert (
+        f'{name}s_total{{code="403",dry_run="false",operation="",path="/b",verdict="refused"}} 1.0'
+        in text
+    )
+    assert (
+        f'{name}s_total{{code="500",dry_run="false",operation="",path="/b",verdict="failed"}} 1.0'
+        in text
+    )
     assert 'grove_admission_panics_total{path="/b"} 1.0' in text
     assert f'{name}_duration_seconds_bucket{{le="0.0001",path="/a"}} 2.0' in text
     assert f'{name}_duration_seconds_bucket{{le="0.025",path="/a"}} 3.0' in text
@@ -30,7 +39,8 @@ def test_verdicts_are_counted_and_timed() -> None:
 
 
 def test_gauges_are_read_at_the_scrape() -> None:
-    metrics, held = Metrics(), [1.0]
+    metrics = Metrics()
+    held = [1.0]
 
     def gauges() -> Iterator[tuple[str, str, dict[str, str], float]]:
         yield "cache_objects", "Objects.", {"resource": "nodes"}, held[0]
@@ -48,7 +58,12 @@ def test_gauges_are_read_at_the_scrape() -> None:
 def test_requests_are_told_apart_by_operation_and_dry_run() -> None:
     metrics = Metrics()
     for name in ("podclique.replica-scope-0-worker", "podclique.dryrun", "podclique.update-scale"):
-        metrics.record("/p", parse(json.dumps(load(name)).encode()), patched([{"op": "remove", "path": "/a"}]), 0.001)
+        metrics.record(
+            "/p",
+            parse(json.dumps(load(name)).encode()),
+            patched([{"op": "remove", "path": "/a"}]),
+            0.001,
+        )
     samples = {
         (labels["operation"], labels["dry_run"], labels["verdict"], labels["code"]): value
         for labels, value in read(metrics, "grove_admission_requests_total")
@@ -66,7 +81,13 @@ def test_a_histogram_adds_up() -> None:
         metrics.record("/p", None, ALLOWED, seconds)
     buckets = read(metrics, "grove_admission_request_duration_seconds_bucket")
     counts = {labels["le"]: value for labels, value in buckets}
-    assert (counts["0.0001"], counts["0.00025"], counts["0.25"], counts["10.0"], counts["+Inf"]) == (2, 3, 4, 5, 6)
+    assert (
+        counts["0.0001"],
+        counts["0.00025"],
+        counts["0.25"],
+        counts["10.0"],
+        counts["+Inf"],
+    ) == (2, 3, 4, 5, 6)
     assert list(counts.values()) == sorted(counts.values())
     assert read(metrics, "grove_admission_request_duration_seconds_count") == [({"path": "/p"}, 6)]
     ((_, total),) = read(metrics, "grove_admission_request_duration_seconds_sum")
@@ -77,7 +98,9 @@ def test_names_follow_the_conventions() -> None:
     metrics = Metrics()
     metrics.add_gauges(lambda: [("certificate_expiry_seconds", "When.", {}, 1.5)])
     metrics.record("/p", None, ALLOWED, 0)
-    families = {one.name: one.type for one in text_string_to_metric_families(metrics.exposition().decode())}
+    families = {
+        one.name: one.type for one in text_string_to_metric_families(metrics.exposition().decode())
+    }
     assert families == {
         "grove_admission_requests": "counter",
         "grove_admission_panics": "counter",
@@ -92,11 +115,18 @@ def test_steps_of_reconcilers_are_counted_by_result() -> None:
     metrics = Metrics()
     for result in ("done", "done", "error"):
         metrics.reconciled("podgang", result, 0.002)
-    samples = {labels["result"]: value for labels, value in read(metrics, "grove_admission_reconcile_total")}
+    samples = {
+        labels["result"]: value
+        for labels, value in read(metrics, "grove_admission_reconcile_total")
+    }
     assert samples == {"done": 2, "error": 1}
-    assert read(metrics, "grove_admission_reconcile_duration_seconds_count") == [({"reconciler": "podgang"}, 3)]
+    assert read(metrics, "grove_admission_reconcile_duration_seconds_count") == [
+        ({"reconciler": "podgang"}, 3)
+    ]
 
 
 def read(metrics: Metrics, name: str) -> list[tuple[dict[str, str], float]]:
     families = text_string_to_metric_families(metrics.exposition().decode())
-    return [(one.labels, one.value) for family in families for one in family.samples if one.name == name]
+    return [
+        (one.labels, one.value) for family in families for one in family.samples if one.name == name
+    ]

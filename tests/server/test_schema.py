@@ -1,6 +1,8 @@
-"""The HTTP API against its OpenAPI document, with requests that schemathesis makes of it, good and bad ones.
+"""The HTTP API against its OpenAPI document, with requests that schemathesis makes of it, good and
+bad ones.
 
-FastAPI's document describes the endpoints for people. The paths of the webhooks, which are not FastAPI's, are added.
+FastAPI's document describes the endpoints for people. The paths of the webhooks, which are not
+FastAPI's, are added.
 """
 
 import asyncio
@@ -21,7 +23,10 @@ REVIEW = {"apiVersion": {"const": "admission.k8s.io/v1"}, "kind": {"const": "Adm
 REQUEST = {
     "uid": {"type": "string", "minLength": 1},
     "kind": {"type": "object", "properties": {"group": TEXT, "version": TEXT, "kind": TEXT}},
-    "resource": {"type": "object", "properties": {"group": TEXT, "version": TEXT, "resource": TEXT}},
+    "resource": {
+        "type": "object",
+        "properties": {"group": TEXT, "version": TEXT, "resource": TEXT},
+    },
     "operation": {"enum": sorted(OPERATIONS)},
     "userInfo": {"type": "object", "properties": {"username": TEXT}},
     "object": MAP,
@@ -34,7 +39,11 @@ STATUS = {
     "reason": TEXT,
     "status": {"const": "Failure"},
 }
-RESPONSE = {"uid": TEXT, "allowed": {"type": "boolean"}, "status": {"type": "object", "properties": STATUS}}
+RESPONSE = {
+    "uid": TEXT,
+    "allowed": {"type": "boolean"},
+    "status": {"type": "object", "properties": STATUS},
+}
 
 
 def whole(properties: dict[str, Any], *required: str) -> dict[str, Any]:
@@ -46,10 +55,16 @@ def answer(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def admission_path() -> dict[str, Any]:
-    """A POST of a review, which is answered with a review, or with a Status if there is no uid to answer to."""
-    request = whole({**REVIEW, "request": whole(REQUEST, "uid", "operation", "object")}, *REVIEW, "request")
+    """A POST of a review, which is answered with a review, or with a Status if there is no uid to
+    answer to.
+    """
+    request = whole(
+        {**REVIEW, "request": whole(REQUEST, "uid", "operation", "object")}, *REVIEW, "request"
+    )
     review = whole({**REVIEW, "response": whole(RESPONSE, "uid", "allowed")}, *REVIEW, "response")
-    status = whole({"kind": {"const": "Status"}, "code": {"type": "integer"}, "message": TEXT}, "kind", "code")
+    status = whole(
+        {"kind": {"const": "Status"}, "code": {"type": "integer"}, "message": TEXT}, "kind", "code"
+    )
     responses = {"200": answer(review), **{code: answer(status) for code in ("400", "413", "415")}}
     body = {"required": True, "content": {"application/json": {"schema": request}}}
     return {"post": {"requestBody": body, "responses": responses}}
@@ -78,7 +93,11 @@ schema = schemathesis.openapi.from_asgi("/openapi.json", Described())
 @schema.parametrize()
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_answers_are_what_the_document_says(case: schemathesis.Case[Any]) -> None:
-    """A webhook rejects bad requests within its review, with HTTP 200. The texts of a dry run have to be YAML, which
-    the document cannot say."""
-    excluded: list[Any] = [REJECTION] if case.path in PATHS else [ACCEPTANCE] if case.path == "/dry-run" else []
+    """A webhook rejects bad requests within its review, with HTTP 200.
+
+    The texts of a dry run have to be YAML, which the document cannot say.
+    """
+    excluded: list[Any] = (
+        [REJECTION] if case.path in PATHS else [ACCEPTANCE] if case.path == "/dry-run" else []
+    )
     case.call_and_validate(excluded_checks=excluded)

@@ -1,4 +1,6 @@
-"""`grove-admission serve` as a process, and its listener: kept connections, slow and rude clients, new certificates."""
+"""`grove-admission serve` as a process, and its listener: kept connections, slow and rude clients,
+new certificates.
+"""
 
 import asyncio
 import contextlib
@@ -20,7 +22,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from app.admission.asgi import AdmissionApp
@@ -40,8 +47,11 @@ apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 server: {{clientCaFile: "{}"}}
 """
-LARGE, PIECE = 64 * 2**20, 2**18
-PATH, SLOW, LONG = "/validate/podgroup", "/validate/slow", "/validate/long"
+LARGE = 64 * 2**20
+PIECE = 2**18
+PATH = "/validate/podgroup"
+SLOW = "/validate/slow"
+LONG = "/validate/long"
 IMPATIENT = Limits(request_seconds=0.1, answer_seconds=0.1, watch_seconds=0.05)
 JSON = {"content-type": "application/json"}
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
@@ -51,7 +61,8 @@ class Process:
     """A server with the facts of the examples, on a free port."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int, certificates: Path) -> None:
-        self.process, self.certificates = process, certificates
+        self.process = process
+        self.certificates = certificates
         self.url = f"https://localhost:{port}"
 
     def client(self) -> httpx.AsyncClient:
@@ -109,7 +120,9 @@ async def test_a_server_from_start_to_end(tmp_path: Path) -> None:
         served.process.send_signal(signal.SIGTERM)
         assert served.process.stdout is not None
         lines = [json.loads(line) for line in (await served.process.stdout.read()).splitlines()]
-        assert [(line["uid"], line["code"]) for line in lines] == [(review["request"]["uid"], 422)] * 2
+        assert [(line["uid"], line["code"]) for line in lines] == [
+            (review["request"]["uid"], 422)
+        ] * 2
         assert await served.process.wait() == 0
 
 
@@ -130,7 +143,8 @@ def client_certificate(directory: Path, name: str) -> tuple[Path, ssl.SSLContext
     """A CA of that name, and a client that trusts our server and shows a certificate of that CA."""
     now = datetime.now(UTC)
     ca = make_ca(name, now - timedelta(days=1), now + timedelta(days=1))
-    issuer, key = x509.load_pem_x509_certificate(ca.cert_pem), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.load_pem_x509_certificate(ca.cert_pem)
+    key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "apiserver")])
     builder = (
         x509.CertificateBuilder(issuer.subject, subject)
@@ -142,7 +156,8 @@ def client_certificate(directory: Path, name: str) -> tuple[Path, ssl.SSLContext
     )
     signed = builder.sign(load_pem_private_key(ca.key_pem, None), hashes.SHA256())  # type: ignore[arg-type]
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    ca_file, pair = directory / f"{name}.crt", directory / f"{name}.pem"
+    ca_file = directory / f"{name}.crt"
+    pair = directory / f"{name}.pem"
     ca_file.write_bytes(ca.cert_pem)
     pair.write_bytes(signed.public_bytes(Encoding.PEM) + plain)
     context = ssl.create_default_context()
@@ -150,7 +165,9 @@ def client_certificate(directory: Path, name: str) -> tuple[Path, ssl.SSLContext
     return ca_file, context
 
 
-async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of_it(tmp_path: Path) -> None:
+async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of_it(
+    tmp_path: Path,
+) -> None:
     ca_file, known = client_certificate(tmp_path, "ours")
     _, stranger = client_certificate(tmp_path, "another")
     (tmp_path / "config.yaml").write_text(CONFIGURED.format(ca_file))
@@ -158,8 +175,13 @@ async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of
     async with server(tmp_path, "--config", str(tmp_path / "config.yaml")) as served:
         async with served.client() as client:
             refused = await client.post("/validate/podgroup?timeout=5s", json=review)
-            assert (refused.status_code, "server.clientCaFile" in refused.json()["message"]) == (401, True)
-            handed_over = await client.post("/validate/podgroup", content=in_chunks(review), headers=JSON)
+            assert (refused.status_code, "server.clientCaFile" in refused.json()["message"]) == (
+                401,
+                True,
+            )
+            handed_over = await client.post(
+                "/validate/podgroup", content=in_chunks(review), headers=JSON
+            )
             assert (handed_over.status_code, handed_over.content) == (401, refused.content)
             assert (await client.get("/readyz")).text == "ok\n"
         known.load_verify_locations(served.certificates / "ca.crt")
@@ -167,8 +189,13 @@ async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of
             for _ in range(2):
                 answer = await client.post("/validate/podgroup?timeout=5s", json=review)
                 assert answer.json()["response"]["status"]["code"] == 422
-            answer = await client.post("/validate/podgroup?timeout=5s", content=in_chunks(review), headers=JSON)
-            assert (answer.json()["response"]["status"]["code"], answer.headers["connection"]) == (422, "close")
+            answer = await client.post(
+                "/validate/podgroup?timeout=5s", content=in_chunks(review), headers=JSON
+            )
+            assert (answer.json()["response"]["status"]["code"], answer.headers["connection"]) == (
+                422,
+                "close",
+            )
             assert (await client.get("/readyz")).text == "ok\n"
         stranger.load_verify_locations(served.certificates / "ca.crt")
         with pytest.raises(httpx.TransportError):
@@ -185,7 +212,14 @@ async def test_a_client_ca_that_can_not_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "ca.crt.txt").write_text("no PEM")
     (tmp_path / "config.yaml").write_text(CONFIGURED.format(tmp_path / "ca.crt.txt"))
     facts = str(ROOT / "manifests" / "examples" / "facts")
-    options = ["--config", str(tmp_path / "config.yaml"), "--objects", facts, "--certs", str(tmp_path)]
+    options = [
+        "--config",
+        str(tmp_path / "config.yaml"),
+        "--objects",
+        facts,
+        "--certs",
+        str(tmp_path),
+    ]
     ended = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "app", "serve", *options, cwd=ROOT, stderr=asyncio.subprocess.PIPE
     )
@@ -194,7 +228,10 @@ async def test_a_client_ca_that_can_not_be_read_is_said(tmp_path: Path) -> None:
 
 
 class Waiting:
-    """A listener in this process. Its ASGI app answers at once; the verdicts of SLOW wait for `release`."""
+    """A listener in this process.
+
+    Its ASGI app answers at once; the verdicts of SLOW wait for `release`.
+    """
 
     def __init__(self, directory: Path, limits: Limits | None = None) -> None:
         self.source = file_source(directory)
@@ -202,9 +239,15 @@ class Waiting:
         self.bodies: list[int] = []
         self.release = asyncio.Event()
         self.cancelled = asyncio.Event()
-        handlers = {PATH: lambda _: ALLOWED, SLOW: self.verdict_later, LONG: lambda _: not_allowed("x" * PIECE)}
+        handlers = {
+            PATH: lambda _: ALLOWED,
+            SLOW: self.verdict_later,
+            LONG: lambda _: not_allowed("x" * PIECE),
+        }
         self.seen = Seen()
-        exchange = Exchange({path: route(path, handler) for path, handler in handlers.items()}, self.seen)
+        exchange = Exchange(
+            {path: route(path, handler) for path, handler in handlers.items()}, self.seen
+        )
         app = AdmissionApp(exchange, self.app)
         self.listener = Listener(app, bind("127.0.0.1", 0), self.source.certificate.context, limits)
 
@@ -221,10 +264,12 @@ class Waiting:
         return ALLOWED
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
-        size, more = 0, True
+        size = 0
+        more = True
         while more:
             message = await receive()
-            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+            size = size + len(message.get("body", b""))
+            more = message.get("more_body", False)
         self.bodies.append(size)
         if scope["path"] == "/large":
             await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -243,7 +288,9 @@ class Waiting:
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = ssl.create_default_context(cafile=self.directory / "ca.crt")
-        return await asyncio.open_connection("localhost", self.listener.port, ssl=context, family=socket.AF_INET)
+        return await asyncio.open_connection(
+            "localhost", self.listener.port, ssl=context, family=socket.AF_INET
+        )
 
     async def until_closed(self) -> None:
         """Waits until no connection is open."""
@@ -252,7 +299,9 @@ class Waiting:
 
 
 def route(path: str, handler: Any) -> Route:
-    return Route(path, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler)
+    return Route(
+        path, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler
+    )
 
 
 @contextlib.asynccontextmanager
@@ -325,7 +374,10 @@ async def test_other_requests_end_their_connection(waiting: Waiting) -> None:
         reader, writer = await waiting.open()
         writer.write(request(f"/a%20b?n={number}", b"x" * number) + request("/next"))
         head, body = await answer(reader)
-        assert (b"connection: close" in head, json.loads(body)) == (True, ["/a b", f"n={number}", number])
+        assert (b"connection: close" in head, json.loads(body)) == (
+            True,
+            ["/a b", f"n={number}", number],
+        )
         assert await reader.read() == b""
         writer.close()
     assert waiting.bodies == [0, 1, 2]
@@ -333,16 +385,26 @@ async def test_other_requests_end_their_connection(waiting: Waiting) -> None:
 
 async def test_an_other_request_after_verdicts_on_the_same_connection(waiting: Waiting) -> None:
     reader, writer = await waiting.open()
-    writer.write(verdict_request(uid="a") + verdict_request(uid="b") + b"GET /other?x=y HTTP/1.1\r\nhost: x\r\n\r\n")
+    writer.write(
+        verdict_request(uid="a")
+        + verdict_request(uid="b")
+        + b"GET /other?x=y HTTP/1.1\r\nhost: x\r\n\r\n"
+    )
     assert [uid_of((await answer(reader))[1]) for _ in range(2)] == ["a", "b"]
     assert json.loads((await answer(reader))[1]) == ["/other", "x=y", 0]
     assert await reader.read() == b""
     writer.close()
 
 
-async def test_what_is_pipelined_behind_a_verdict_that_waits_is_answered_after_it(waiting: Waiting) -> None:
+async def test_what_is_pipelined_behind_a_verdict_that_waits_is_answered_after_it(
+    waiting: Waiting,
+) -> None:
     reader, writer = await waiting.open()
-    writer.write(verdict_request(SLOW, "slow") + verdict_request(uid="next") + b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    writer.write(
+        verdict_request(SLOW, "slow")
+        + verdict_request(uid="next")
+        + b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+    )
     other_reader, other_writer = await waiting.open()
     other_writer.write(verdict_request(uid="other"))
     assert uid_of((await answer(other_reader))[1]) == "other"
@@ -384,12 +446,15 @@ async def test_a_server_that_drains_answers_and_ends_each_connection_with_its_an
 
 
 @either
-async def test_a_listener_that_is_cancelled_finishes_the_request_it_has_begun(tmp_path: Path, sent: bytes) -> None:
+async def test_a_listener_that_is_cancelled_finishes_the_request_it_has_begun(
+    tmp_path: Path, sent: bytes
+) -> None:
     waiting = Waiting(tmp_path)
     running = asyncio.create_task(waiting.listener.run_until_stopped())
     await waiting.listener.wait_started()
     port = waiting.listener.port
-    begun, idle = await waiting.open(), await waiting.open()
+    begun = await waiting.open()
+    idle = await waiting.open()
     async with asyncio.timeout(20):
         for _, writer in (begun, idle):
             writer.write(verdict_request() + (sent[:-5] if writer is begun[1] else b""))
@@ -408,7 +473,9 @@ async def test_a_listener_that_is_cancelled_finishes_the_request_it_has_begun(tm
         await asyncio.open_connection("127.0.0.1", port)
 
 
-async def test_a_listener_that_stops_waits_for_the_verdicts_that_were_asked_for(tmp_path: Path) -> None:
+async def test_a_listener_that_stops_waits_for_the_verdicts_that_were_asked_for(
+    tmp_path: Path,
+) -> None:
     waiting = Waiting(tmp_path)
     running = asyncio.create_task(waiting.listener.run_until_stopped())
     await waiting.listener.wait_started()
@@ -440,7 +507,9 @@ async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(tmp_path: Path
 
 
 async def test_answers_without_a_length_are_chunked(waiting: Waiting) -> None:
-    async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=waiting.directory / "ca.crt")) as client:
+    async with httpx.AsyncClient(
+        verify=ssl.create_default_context(cafile=waiting.directory / "ca.crt")
+    ) as client:
         url = f"https://localhost:{waiting.listener.port}"
         assert (await client.post(f"{url}/chunked", content=b"xyz")).json() == ["/chunked", "", 3]
         assert (await client.get(f"{url}/stream")).text == "onetwo"
@@ -493,7 +562,10 @@ async def asked(waiting: Waiting, sent: bytes = EITHER["/"]) -> tuple[bytes, byt
 
 async def test_what_is_pipelined_waits_and_is_answered(waiting: Waiting) -> None:
     reader, writer = await waiting.open()
-    writer.write(verdict_request(SLOW, "slow") + b"".join(verdict_request(uid=f"u{number}") for number in range(500)))
+    writer.write(
+        verdict_request(SLOW, "slow")
+        + b"".join(verdict_request(uid=f"u{number}") for number in range(500))
+    )
     waiting.release.set()
     async with asyncio.timeout(10):
         uids = [uid_of((await answer(reader))[1]) for _ in range(501)]
@@ -511,9 +583,13 @@ async def test_what_is_pipelined_behind_an_other_request_is_dropped(waiting: Wai
 
 
 @pytest.mark.parametrize(
-    "sent", [verdict_request(LONG) * (LARGE // PIECE), request("/large")], ids=["a verdict", "handed over"]
+    "sent",
+    [verdict_request(LONG) * (LARGE // PIECE), request("/large")],
+    ids=["a verdict", "handed over"],
 )
-async def test_a_client_that_does_not_read_its_answer_is_cut_off(impatient: Waiting, sent: bytes) -> None:
+async def test_a_client_that_does_not_read_its_answer_is_cut_off(
+    impatient: Waiting, sent: bytes
+) -> None:
     _, writer = await impatient.open()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(sent)
@@ -558,11 +634,15 @@ async def test_a_reset_connection_leaves_nothing_behind(waiting: Waiting, sent: 
         pytest.param(b"POST / HT", id="half a head"),
         pytest.param(HEAD + b"content-length: 100\r\n\r\nhalf", id="half a body"),
         pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhalf", id="half a chunk"),
-        pytest.param(HEAD + b"content-length: 10000000\r\n\r\n" + b"x" * 5000, id="half of what is refused"),
+        pytest.param(
+            HEAD + b"content-length: 10000000\r\n\r\n" + b"x" * 5000, id="half of what is refused"
+        ),
     ],
 )
 @pytest.mark.parametrize("path", EITHER)
-async def test_a_client_that_does_not_go_on_is_closed(impatient: Waiting, path: str, sent: bytes) -> None:
+async def test_a_client_that_does_not_go_on_is_closed(
+    impatient: Waiting, path: str, sent: bytes
+) -> None:
     reader, writer = await impatient.open()
     writer.write(sent.replace(b"/", path.encode(), 1))
     async with asyncio.timeout(5):
@@ -590,9 +670,13 @@ async def never(_: Any, receive: Any, __: Any) -> None:
 
 
 @pytest.mark.parametrize("used", [True, False])
-async def test_an_idle_connection_is_kept_for_as_long_as_it_should(tmp_path: Path, used: bool) -> None:
+async def test_an_idle_connection_is_kept_for_as_long_as_it_should(
+    tmp_path: Path, used: bool
+) -> None:
     assert Limits().idle_seconds == 120
-    async with listening(Waiting(tmp_path, dataclasses.replace(IMPATIENT, idle_seconds=0.6))) as server:
+    async with listening(
+        Waiting(tmp_path, dataclasses.replace(IMPATIENT, idle_seconds=0.6))
+    ) as server:
         reader, writer = await server.open()
         if used:
             writer.write(verdict_request())
@@ -610,7 +694,11 @@ async def test_a_new_certificate_is_served_to_new_connections(waiting: Waiting) 
     begin = datetime.now(UTC) - timedelta(days=1)
     authority = make_ca("new CA", begin, begin + timedelta(days=9))
     leaf = make_leaf(authority, ["localhost"], begin, begin + timedelta(days=9))
-    for name, content in (("ca.crt", authority.cert_pem), ("tls.crt", leaf.cert_pem), ("tls.key", leaf.key_pem)):
+    for name, content in (
+        ("ca.crt", authority.cert_pem),
+        ("tls.crt", leaf.cert_pem),
+        ("tls.key", leaf.key_pem),
+    ):
         (waiting.directory / name).write_bytes(content)
     assert waiting.source.poll() is True
     other_reader, other_writer = await waiting.open()

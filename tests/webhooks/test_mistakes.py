@@ -1,4 +1,6 @@
-"""What nobody else catches beside today's Grove: a test for each mistake, on requests of the real operator."""
+"""What nobody else catches beside today's Grove: a test for each mistake, on requests of the real
+operator.
+"""
 
 import copy
 from collections.abc import Callable
@@ -23,11 +25,18 @@ def spec_of(name: str) -> dict[str, Any]:
     return obj
 
 
-async def answer(name: str, change: Callable[[dict[str, Any]], object] = bool, *others: dict[str, Any]) -> Any:
-    """(code, text of the rejection, or the warnings) of the recorded request `name`, whose object is changed. `others`
-    are in the cluster too."""
+async def answer(
+    name: str, change: Callable[[dict[str, Any]], object] = bool, *others: dict[str, Any]
+) -> Any:
+    """(code, text of the rejection, or the warnings) of the recorded request `name`, whose object
+    is changed. `others` are in the cluster too.
+    """
     review = recorded(name)
-    change(review["request"]["object"] if review["request"]["object"] else review["request"]["oldObject"])
+    change(
+        review["request"]["object"]
+        if review["request"]["object"]
+        else review["request"]["oldObject"]
+    )
     cluster = operator_cluster(OPERATOR)
     if others:
         kept = [obj for kind in cluster.client.served for obj in cluster.client.objects(kind)]
@@ -55,12 +64,16 @@ def with_gpus(obj: dict[str, Any], replicas: int = 1, gpus: str = "8") -> None:
 async def test_a_binding_with_host_first() -> None:
     code, text = await answer("clustertopologybinding.host-first")
     assert code == 422
-    assert text.startswith('spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at')
+    assert text.startswith(
+        'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at'
+    )
 
 
 async def test_a_binding_with_more_than_16_levels() -> None:
     def many(obj: dict[str, Any]) -> None:
-        obj["spec"]["levels"] = [{"domain": f"l{number}", "key": f"k/l{number}"} for number in range(17)]
+        obj["spec"]["levels"] = [
+            {"domain": f"l{number}", "key": f"k/l{number}"} for number in range(17)
+        ]
 
     code, text = await answer("clustertopologybinding.create-by-user", many)
     assert (code, text.partition(":")[2].partition(" Grove")[0]) == (
@@ -98,13 +111,18 @@ async def test_a_binding_with_levels_that_are_not_broadest_first() -> None:
 
 async def test_a_binding_with_a_key_on_no_node() -> None:
     code, text = await answer("clustertopologybinding.key-missing-on-nodes")
-    assert (code, text.partition(",")[0]) == (200, 'level "zone": no node has the label nowhere.example/zone')
+    assert (code, text.partition(",")[0]) == (
+        200,
+        'level "zone": no node has the label nowhere.example/zone',
+    )
 
 
 async def test_a_level_is_removed_while_pod_clique_sets_use_it() -> None:
     code, text = await answer("clustertopologybinding.level-removed-in-use")
     assert code == 422
-    assert 'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets t/infer' in text
+    assert (
+        'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets t/infer' in text
+    )
 
 
 async def test_a_binding_is_deleted_while_pod_clique_sets_use_it() -> None:
@@ -134,7 +152,11 @@ async def test_a_group_whose_compute_domain_has_too_long_a_name() -> None:
 
 async def test_two_pod_clique_sets_whose_compute_domains_have_one_name() -> None:
     other = spec_of("podcliqueset.mnnvl-groups")
-    other["metadata"] = {"name": "y4-0", "namespace": "t", "annotations": {"grove.io/mnnvl-group": "x"}}
+    other["metadata"] = {
+        "name": "y4-0",
+        "namespace": "t",
+        "annotations": {"grove.io/mnnvl-group": "x"},
+    }
     other["spec"]["replicas"] = 2
 
     def colliding(obj: dict[str, Any]) -> None:
@@ -158,22 +180,34 @@ async def test_a_group_on_a_clique_without_gpus() -> None:
     ("annotations", "warning"),
     [
         ({"auto_mnnvl": "enabled"}, "is read by no component of this cluster"),
-        ({"mnnvl_scope": "clique"}, "has no effect without grove.io/mnnvl-enabled in the same place"),
+        (
+            {"mnnvl_scope": "clique"},
+            "has no effect without grove.io/mnnvl-enabled in the same place",
+        ),
         ({"mnnvl_enabled": "yes"}, 'is "yes", which counts as "false"'),
     ],
 )
-async def test_annotations_that_no_component_reads(annotations: dict[str, str], warning: str) -> None:
-    code, text = await answer("podcliqueset.three-levels", lambda obj: annotated(obj, **annotations))
+async def test_annotations_that_no_component_reads(
+    annotations: dict[str, str], warning: str
+) -> None:
+    code, text = await answer(
+        "podcliqueset.three-levels", lambda obj: annotated(obj, **annotations)
+    )
     assert code == 200
     assert warning in text
 
 
 async def test_mnnvl_annotations_where_no_driver_is_installed() -> None:
-    review, cluster = recorded("podcliqueset.mnnvl-groups"), operator_cluster(OPERATOR)
-    for resource in [resource for resource in cluster.client.served if resource.group == "resource.nvidia.com"]:
+    review = recorded("podcliqueset.mnnvl-groups")
+    cluster = operator_cluster(OPERATOR)
+    for resource in [
+        resource for resource in cluster.client.served if resource.group == "resource.nvidia.com"
+    ]:
         del cluster.client.served[resource]
     response = await Caller(cluster).ask("/validate/podcliqueset", review)
-    assert "NVIDIA's ComputeDomain API is not installed in this cluster" in "; ".join(response["warnings"])
+    assert "NVIDIA's ComputeDomain API is not installed in this cluster" in "; ".join(
+        response["warnings"]
+    )
 
 
 async def test_a_claim_of_the_user_that_has_groves_name() -> None:
@@ -206,7 +240,11 @@ async def test_more_replicas_than_a_required_domain_can_ever_hold() -> None:
     node = copy.deepcopy(operator_cluster(OPERATOR).client.objects(NODE)[0])
     node["metadata"] = {
         "name": "large",
-        "labels": {**node["metadata"]["labels"], "nvidia.com/gpu.count": "8", "topology.kubernetes.io/rack": "k9"},
+        "labels": {
+            **node["metadata"]["labels"],
+            "nvidia.com/gpu.count": "8",
+            "topology.kubernetes.io/rack": "k9",
+        },
     }
 
     def many(obj: dict[str, Any]) -> None:
@@ -226,12 +264,26 @@ async def test_more_replicas_than_a_required_domain_can_ever_hold() -> None:
     ("of_set", "of_clique", "path"),
     [
         ({"mnnvl_enabled": "true", "mnnvl_group": "train"}, {}, "metadata.annotations"),
-        ({"mnnvl_enabled": "true"}, {"grove.io/mnnvl-group": "train"}, "spec.template.cliques[0].annotations"),
-        ({"mnnvl_group": "train"}, {"grove.io/mnnvl-enabled": "true"}, "spec.template.cliques[0].annotations"),
+        (
+            {"mnnvl_enabled": "true"},
+            {"grove.io/mnnvl-group": "train"},
+            "spec.template.cliques[0].annotations",
+        ),
+        (
+            {"mnnvl_group": "train"},
+            {"grove.io/mnnvl-enabled": "true"},
+            "spec.template.cliques[0].annotations",
+        ),
     ],
-    ids=["on the set", "ours on the set, Grove's on a clique", "Grove's on the set, ours on a clique"],
+    ids=[
+        "on the set",
+        "ours on the set, Grove's on a clique",
+        "Grove's on the set, ours on a clique",
+    ],
 )
-async def test_both_vocabularies_on_one_clique(of_set: dict[str, str], of_clique: dict[str, str], path: str) -> None:
+async def test_both_vocabularies_on_one_clique(
+    of_set: dict[str, str], of_clique: dict[str, str], path: str
+) -> None:
     def both(obj: dict[str, Any]) -> None:
         with_gpus(obj)
         annotated(obj, **of_set)
@@ -255,10 +307,15 @@ async def test_a_clique_that_opts_out_of_groves_group_may_have_ours() -> None:
 async def test_what_was_stored_before_is_only_warned_about() -> None:
     name = f"{OPERATOR}/podcliqueset.mnnvl-group-too-long"
     review = load(name)
-    review["request"] |= {"operation": "UPDATE", "oldObject": copy.deepcopy(review["request"]["object"])}
+    review["request"] |= {
+        "operation": "UPDATE",
+        "oldObject": copy.deepcopy(review["request"]["object"]),
+    }
     response = await Caller(operator_cluster(OPERATOR)).ask(path_of(name), review)
     assert response["allowed"]
-    assert response["warnings"][0].startswith("stored before, and allowed to stay: metadata.annotations")
+    assert response["warnings"][0].startswith(
+        "stored before, and allowed to stay: metadata.annotations"
+    )
 
 
 @pytest.mark.parametrize("name", ["podclique.mnnvl-group-own", "podclique.mnnvl-group-of-set"])
@@ -268,12 +325,23 @@ async def test_a_pod_clique_with_both(name: str) -> None:
     assert (code, text.partition(":")[0]) == (422, "metadata.annotations")
     review = recorded(name)
     annotated(review["request"]["object"], mnnvl_enabled="true")
-    review["request"] |= {"operation": "UPDATE", "oldObject": copy.deepcopy(review["request"]["object"])}
+    review["request"] |= {
+        "operation": "UPDATE",
+        "oldObject": copy.deepcopy(review["request"]["object"]),
+    }
     response = await Caller(operator_cluster(OPERATOR)).ask("/mutate/podclique", review)
     assert (response["allowed"], "patch" in response) == (True, False)
-    assert response["warnings"][0].startswith("no claim was injected: metadata.annotations: Forbidden")
+    assert response["warnings"][0].startswith(
+        "no claim was injected: metadata.annotations: Forbidden"
+    )
 
 
 async def test_the_claim_of_grove_is_never_changed() -> None:
-    for name in ("podclique.claim-restored-by-operator", "podclique.mnnvl-group-own", "podclique.mnnvl-group-of-set"):
-        assert await judged(f"{OPERATOR}/{name}", Caller(operator_cluster(OPERATOR))) == {"allowed": True}
+    for name in (
+        "podclique.claim-restored-by-operator",
+        "podclique.mnnvl-group-own",
+        "podclique.mnnvl-group-of-set",
+    ):
+        assert await judged(f"{OPERATOR}/{name}", Caller(operator_cluster(OPERATOR))) == {
+            "allowed": True
+        }

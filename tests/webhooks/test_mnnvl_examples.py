@@ -1,7 +1,9 @@
-"""The three examples of the MNNVL design, whole: PodCliques after injection, and the objects made for them.
+"""The three examples of the MNNVL design, whole: PodCliques after injection, and the objects made
+for them.
 
-Unlike in the design's text, a ComputeDomain is v1beta1 and has a channel, a ResourceClaim has the shape of the served
-version, and both carry the PodGang and the manager, and belong to the PodCliqueSet until they are adopted.
+Unlike in the design's text, a ComputeDomain is v1beta1 and has a channel, a ResourceClaim has the
+shape of the served version, and both carry the PodGang and the manager, and belong to the
+PodCliqueSet until they are adopted.
 """
 
 from typing import Any
@@ -34,7 +36,9 @@ def owner(pcs: str) -> dict[str, Any]:
 
 
 def made(pcs: str, base: str, labels: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The ComputeDomain and the ResourceClaim (v1) called `<base>-…`, without what the API server fills in."""
+    """The ComputeDomain and the ResourceClaim (v1) called `<base>-…`, without what the API server
+    fills in.
+    """
     all_labels = {
         "grove.io/pcs-name": pcs,
         **labels,
@@ -46,7 +50,10 @@ def made(pcs: str, base: str, labels: dict[str, str]) -> tuple[dict[str, Any], d
         "apiVersion": "resource.nvidia.com/v1beta1",
         "kind": "ComputeDomain",
         "metadata": {"name": f"{base}-cd", **metadata},
-        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": f"{base}-mnnvl-template"}}},
+        "spec": {
+            "numNodes": 0,
+            "channel": {"resourceClaimTemplate": {"name": f"{base}-mnnvl-template"}},
+        },
     }
     expression = f'device.attributes["compute-domain.nvidia.com"].name == "{base}-cd"'
     request = {
@@ -71,7 +78,11 @@ def replica(index: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def clique(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    labels = {"grove.io/pcs-replica-index": "0", "grove.io/clique-name": name, "grove.io/podgang": f"{CLIQUE}-0"}
+    labels = {
+        "grove.io/pcs-replica-index": "0",
+        "grove.io/clique-name": name,
+        "grove.io/podgang": f"{CLIQUE}-0",
+    }
     return made(CLIQUE, f"{CLIQUE}-0-{name}", labels)
 
 
@@ -88,7 +99,11 @@ def group(index: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 EXAMPLES = [
     pytest.param(
-        [f"replica-scope-{index}-{name}" for index in "01" for name in ("worker", "parameter-server")],
+        [
+            f"replica-scope-{index}-{name}"
+            for index in "01"
+            for name in ("worker", "parameter-server")
+        ],
         [replica("0"), replica("1")],
         id="replica scope: one domain for the cliques of each replica",
     ),
@@ -162,7 +177,8 @@ async def test_a_claim_has_the_shape_of_the_served_version(version: str, nested:
 
 
 async def test_the_annotation_chooses_the_device_class() -> None:
-    caller, review = Caller(), load("podclique.custom-device-class")
+    caller = Caller()
+    review = load("podclique.custom-device-class")
     review["request"]["dryRun"] = False
     await caller.ask("/mutate/podclique", review)
     (claim,) = caller.cluster.client.objects(RESOURCE_CLAIM)
@@ -177,8 +193,11 @@ async def injected(case: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def with_claim(before: dict[str, Any], claim: str) -> dict[str, Any]:
-    """The PodClique as the design shows it: the claim, and its use in the one container, which asks for GPUs."""
-    spec, (container,) = before["spec"], before["spec"]["podSpec"]["containers"]
+    """The PodClique as the design shows it: the claim, and its use in the one container, which asks
+    for GPUs.
+    """
+    spec = before["spec"]
+    (container,) = before["spec"]["podSpec"]["containers"]
     resources = {**container["resources"], "claims": [{"name": "mnnvl"}]}
     pod_spec = {
         **spec["podSpec"],

@@ -1,4 +1,6 @@
-"""An odd value at every place of an object: a verdict on it, never a crash, and a patch that is whole at once."""
+"""An odd value at every place of an object: a verdict on it, never a crash, and a patch that is
+whole at once.
+"""
 
 import copy
 import functools
@@ -38,11 +40,19 @@ RECORDINGS = (
     "pod-binding.gpu-node-1",
 )
 OWNERS = ("metadata", "ownerReferences")
-"""Garbage in an owner reference names an owner that doesn't exist: what is made for it can't be relied on."""
+"""Garbage in an owner reference names an owner that doesn't exist: what is made for it can't be
+relied on.
+"""
 
 
 def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    steps = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for step, inner in steps:
         yield (*above, step)
         yield from places(inner, (*above, step))
@@ -72,7 +82,10 @@ def constrained() -> list[dict[str, Any]]:
 async def test_an_odd_value_gets_a_verdict(name: str) -> None:
     review = load(name)
     obj = review["request"]["object"]
-    complete = {"topologyConstraint": {"packConstraint": {"required": "x"}}, "topologyConstraintGroupConfigs": [{}]}
+    complete = {
+        "topologyConstraint": {"packConstraint": {"required": "x"}},
+        "topologyConstraintGroupConfigs": [{}],
+    }
     if name.startswith("podgang."):
         obj["spec"] |= complete
     for place in places(obj):
@@ -80,8 +93,14 @@ async def test_an_odd_value_gets_a_verdict(name: str) -> None:
             review["request"]["object"] = with_odd(obj, place, odd)
             caller = Caller(OfflineCluster(constrained(), levels=LEVELS))
             response = await caller.ask(path_of(name), review)
-            assert response.get("status", {}).get("code") in (None, 400, 403, 422, 503), (place, odd, response)
+            assert response.get("status", {}).get("code") in (None, 400, 403, 422, 503), (
+                place,
+                odd,
+                response,
+            )
             if "patch" in response and place[:2] != OWNERS:
-                review["request"]["object"] = apply_patch(review["request"]["object"], patch_of(response))
+                review["request"]["object"] = apply_patch(
+                    review["request"]["object"], patch_of(response)
+                )
                 again = await caller.ask(path_of(name), review)
                 assert (again["allowed"], patch_of(again)) == (True, []), (place, odd, again)

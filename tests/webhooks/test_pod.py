@@ -1,4 +1,6 @@
-"""pods: which new Pods are marked for KAI, by the rule and by the conditions under which the API server asks."""
+"""pods: which new Pods are marked for KAI, by the rule and by the conditions under which the API
+server asks.
+"""
 
 from typing import Any
 
@@ -10,7 +12,8 @@ from app.sandbox.objects import cel
 from app.webhooks.registry import MUTATE_POD
 from tests.reviews import Caller, patch_of
 
-SKIP, IGNORE = "kai.scheduler/skip-podgrouper", "kai.scheduler/ignore-workload-api"
+SKIP = "kai.scheduler/skip-podgrouper"
+IGNORE = "kai.scheduler/ignore-workload-api"
 OF_1_35 = {"workloadRef": {"name": "w", "podGroup": "g"}}
 OF_1_36 = {"schedulingGroup": {"podGroupName": "w-g"}}
 KAI = {"schedulerName": "kai-scheduler"}
@@ -24,22 +27,40 @@ PODS = [
     pytest.param({**KAI, **OF_1_36}, {SKIP: "true"}, False, id="marked already"),
     pytest.param({**KAI, **OF_1_36}, {IGNORE: "true"}, False, id="opted out"),
     pytest.param(KAI, None, False, id="no group"),
-    pytest.param({"schedulerName": "default-scheduler", **OF_1_36}, None, False, id="another scheduler"),
+    pytest.param(
+        {"schedulerName": "default-scheduler", **OF_1_36}, None, False, id="another scheduler"
+    ),
     pytest.param(OF_1_36, None, False, id="no scheduler"),
 ]
 
 
 def new_pod(spec: Any, annotations: Any) -> dict[str, Any]:
-    metadata = {"generateName": "p-", "namespace": "ns"} | ({} if annotations is None else {"annotations": annotations})
+    metadata = {"generateName": "p-", "namespace": "ns"} | (
+        {} if annotations is None else {"annotations": annotations}
+    )
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def review(pod: Any) -> dict[str, Any]:
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     resource = {"group": "", "version": "v1", "resource": "pods"}
-    request = {"uid": "u", "kind": kind, "resource": resource, "namespace": "ns", "operation": "CREATE", "object": pod}
-    who = {"userInfo": {"username": "system:serviceaccount:kube-system:job-controller"}, "dryRun": False}
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**request, **who}}
+    request = {
+        "uid": "u",
+        "kind": kind,
+        "resource": resource,
+        "namespace": "ns",
+        "operation": "CREATE",
+        "object": pod,
+    }
+    who = {
+        "userInfo": {"username": "system:serviceaccount:kube-system:job-controller"},
+        "dryRun": False,
+    }
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {**request, **who},
+    }
 
 
 async def answered(pod: Any, workloads: Workloads | None = None) -> Any:
@@ -50,7 +71,9 @@ async def answered(pod: Any, workloads: Workloads | None = None) -> Any:
 
 
 @pytest.mark.parametrize(("spec", "annotations", "marked"), PODS)
-async def test_a_new_pod_of_a_group_is_marked_and_no_other(spec: Any, annotations: Any, marked: bool) -> None:
+async def test_a_new_pod_of_a_group_is_marked_and_no_other(
+    spec: Any, annotations: Any, marked: bool
+) -> None:
     pod = new_pod(spec, annotations)
     after = new_pod(spec, {**(annotations or {}), SKIP: "true"} if marked else annotations)
     assert await answered(pod) == after
@@ -58,7 +81,9 @@ async def test_a_new_pod_of_a_group_is_marked_and_no_other(spec: Any, annotation
 
 
 @pytest.mark.parametrize(("spec", "annotations", "marked"), PODS)
-def test_the_api_server_asks_about_those_pods_and_no_other(spec: Any, annotations: Any, marked: bool) -> None:
+def test_the_api_server_asks_about_those_pods_and_no_other(
+    spec: Any, annotations: Any, marked: bool
+) -> None:
     pod = new_pod(spec, annotations)
     conditions = list(MUTATE_POD.match_conditions.values())
     assert all(cel.holds(condition, {"object": pod}) for condition in conditions) is marked
@@ -67,8 +92,14 @@ def test_the_api_server_asks_about_those_pods_and_no_other(spec: Any, annotation
 @pytest.mark.parametrize(
     "workloads",
     [
-        pytest.param(Workloads(enabled=False), id="Workloads are not mapped, so that nothing would give it a PodGroup"),
-        pytest.param(Workloads.model_validate({"schedulerName": "other"}), id="our scheduler has another name"),
+        pytest.param(
+            Workloads(enabled=False),
+            id="Workloads are not mapped, so that nothing would give it a PodGroup",
+        ),
+        pytest.param(
+            Workloads.model_validate({"schedulerName": "other"}),
+            id="our scheduler has another name",
+        ),
     ],
 )
 async def test_a_pod_that_gets_no_podgroup_from_us_is_not_marked(workloads: Workloads) -> None:

@@ -1,4 +1,6 @@
-"""pods/binding over the live cache of nodes: whatever happens to nodes and levels, the node is the authority."""
+"""pods/binding over the live cache of nodes: whatever happens to nodes and levels, the node is the
+authority.
+"""
 
 import asyncio
 import contextlib
@@ -19,7 +21,9 @@ from tests.cluster.offline import configured
 from tests.cluster.watched import SlowMemory
 from tests.reviews import load
 
-RACK, ZONE, LINK = "k/rack", "k/zone", "k/nvlink"
+RACK = "k/rack"
+ZONE = "k/zone"
+LINK = "k/nvlink"
 
 
 def topology(**levels: str) -> Object:
@@ -33,14 +37,17 @@ def node(name: str, **labels: str) -> Object:
 
 class World:
     def __init__(self, client: SlowMemory, cluster: Cluster) -> None:
-        self.client, self.cluster = client, cluster
+        self.client = client
+        self.cluster = cluster
         self.webhook = PodBindingWebhook(cluster.facts, (LINK,))
 
     def bound(self, target: str, **labels: str) -> dict[str, str]:
         """The labels of a Binding to `target` whose caller says `labels` of it."""
         review = load("pod-binding.gpu-node-1")
         review["request"]["object"]["target"] = {"kind": "Node", "name": target}
-        review["request"]["object"]["metadata"]["labels"] = {f"k/{key}": value for key, value in labels.items()}
+        review["request"]["object"]["metadata"]["labels"] = {
+            f"k/{key}": value for key, value in labels.items()
+        }
         after = apply_patch(review["request"]["object"], self.webhook(parse(dumps(review))).patch)
         found: dict[str, str] = after["metadata"]["labels"]
         return found
@@ -72,14 +79,30 @@ async def world(*objects: Object) -> AsyncIterator[World]:
 @pytest.mark.parametrize(
     ("labels", "said", "bound"),
     [
-        pytest.param({"rack": "r1", "nvlink": "n1"}, {}, {RACK: "r1", LINK: "n1"}, id="what the node has"),
+        pytest.param(
+            {"rack": "r1", "nvlink": "n1"}, {}, {RACK: "r1", LINK: "n1"}, id="what the node has"
+        ),
         pytest.param({"rack": "r1"}, {"rack": "fake"}, {RACK: "r1"}, id="a claim is overwritten"),
-        pytest.param({}, {"rack": "fake", "nvlink": "fake"}, {}, id="a claim of what the node lacks is removed"),
-        pytest.param({"rack": "r1"}, {"mine": "1"}, {RACK: "r1", "k/mine": "1"}, id="other labels stay"),
-        pytest.param({"zone": "z1"}, {"zone": "fake"}, {ZONE: "fake"}, id="a key that is no level is not ours"),
+        pytest.param(
+            {},
+            {"rack": "fake", "nvlink": "fake"},
+            {},
+            id="a claim of what the node lacks is removed",
+        ),
+        pytest.param(
+            {"rack": "r1"}, {"mine": "1"}, {RACK: "r1", "k/mine": "1"}, id="other labels stay"
+        ),
+        pytest.param(
+            {"zone": "z1"},
+            {"zone": "fake"},
+            {ZONE: "fake"},
+            id="a key that is no level is not ours",
+        ),
     ],
 )
-async def test_the_labels_of_a_binding(labels: dict[str, str], said: dict[str, str], bound: dict[str, str]) -> None:
+async def test_the_labels_of_a_binding(
+    labels: dict[str, str], said: dict[str, str], bound: dict[str, str]
+) -> None:
     async with world(topology(rack=RACK), node("n", **labels)) as found:
         assert found.bound("n", **said) == bound
 
@@ -96,20 +119,27 @@ async def test_the_keys_follow_the_clustertopology() -> None:
 async def test_labels_for_a_new_level_are_known_although_nodes_are_not_listed_again() -> None:
     async with world(topology(rack=RACK), node("n", rack="r1", zone="z1")) as found:
         found.client.answering.clear()
-        await found.client.patch(CLUSTER_TOPOLOGY, "managed", {"spec": topology(rack=RACK, zone=ZONE)["spec"]})
+        await found.client.patch(
+            CLUSTER_TOPOLOGY, "managed", {"spec": topology(rack=RACK, zone=ZONE)["spec"]}
+        )
         await until(lambda: len(found.cluster.facts.topology().levels) == 2)
         assert found.bound("n", zone="fake") == {RACK: "r1", ZONE: "z1"}
 
 
 async def test_fifteen_thousand_nodes_are_answered_for_without_a_call() -> None:
     """Also while some of them are relabelled and removed."""
-    nodes = [node(f"n{number}", rack=f"r{number // 16}", nvlink=f"l{number // 8}") for number in range(15_000)]
+    nodes = [
+        node(f"n{number}", rack=f"r{number // 16}", nvlink=f"l{number // 8}")
+        for number in range(15_000)
+    ]
     async with world(topology(rack=RACK), *nodes) as found:
         await found.client.patch(NODE, "n1", {"metadata": {"labels": {RACK: "moved", LINK: None}}})
         await found.client.delete(NODE, "n2")
         await found.until_known("n2", None)
         before = len(found.client.calls)
-        bound = {name: found.bound(name, rack="fake") for name in ("n0", "n1", "n2", "n14999", "n15000")}
+        bound = {
+            name: found.bound(name, rack="fake") for name in ("n0", "n1", "n2", "n14999", "n15000")
+        }
         assert bound == {
             "n0": {RACK: "r0", LINK: "l0"},
             "n1": {RACK: "moved"},

@@ -19,34 +19,49 @@ CLAIM = {"name": "mnnvl", "resourceClaimName": "distributed-training-0-mnnvl-cla
 
 
 def claims_of(review: dict[str, Any], response: dict[str, Any]) -> Any:
-    return apply_patch(review["request"]["object"], patch_of(response))["spec"]["podSpec"].get("resourceClaims")
+    return apply_patch(review["request"]["object"], patch_of(response))["spec"]["podSpec"].get(
+        "resourceClaims"
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
         pytest.param(Unavailable("down", code=503), "down", id="the API server is in trouble"),
-        pytest.param(Unavailable("slow down", code=429, retry_after=9.0), "slow down", id="too many requests"),
+        pytest.param(
+            Unavailable("slow down", code=429, retry_after=9.0), "slow down", id="too many requests"
+        ),
         pytest.param(Forbidden("Unauthorized", code=401), "Unauthorized", id="an expired token"),
         pytest.param(
-            Forbidden("no: unable to create new content in namespace a because it is being terminated", code=403),
+            Forbidden(
+                "no: unable to create new content in namespace a because it is being terminated",
+                code=403,
+            ),
             "because it is being terminated",
             id="a namespace on its way out",
         ),
         pytest.param(
-            Forbidden("no: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for x", code=403),
+            Forbidden(
+                "no: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for x",
+                code=403,
+            ),
             "cannot find RESTMapping",
             id="a CRD that the plugin OwnerReferencesPermissionEnforcement has not seen",
         ),
     ],
 )
-async def test_what_passes_is_a_warning_and_the_claim_is_injected(error: ClusterError, reason: str) -> None:
-    caller, review = Caller(), load(WORKER)
+async def test_what_passes_is_a_warning_and_the_claim_is_injected(
+    error: ClusterError, reason: str
+) -> None:
+    caller = Caller()
+    review = load(WORKER)
     caller.cluster.client.fail_next("create", COMPUTE_DOMAIN, error)
     response = await caller.ask("/mutate/podclique", review)
     assert claims_of(review, response) == [CLAIM]
     (warning,) = response["warnings"]
-    assert warning.startswith('the MNNVL resources of "distributed-training-0" are not complete yet (')
+    assert warning.startswith(
+        'the MNNVL resources of "distributed-training-0" are not complete yet ('
+    )
     assert reason in warning
 
 
@@ -61,12 +76,15 @@ async def test_what_a_person_must_fix_is_refused() -> None:
 
 
 @pytest.mark.parametrize("verb", ["create", "get"])
-def test_an_api_server_that_does_not_answer_is_not_waited_for(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_server_that_does_not_answer_is_not_waited_for(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(*arguments: Any, **options: Any) -> Any:
         await asyncio.Event().wait()
 
     async def ask() -> None:
-        caller, review = Caller(), load(WORKER)
+        caller = Caller()
+        review = load(WORKER)
         monkeypatch.setattr(caller.cluster.client, verb, never)
         if verb == "get":
             forget_sets(caller)
@@ -95,14 +113,19 @@ def bare(review: dict[str, Any], **annotations: str) -> dict[str, Any]:
 
 
 def annotated_set(**annotations: str) -> dict[str, Any]:
-    pcs: dict[str, Any] = copy.deepcopy(load("podcliqueset.mnnvl-replica-scope")["request"]["object"])
-    pcs["metadata"]["annotations"] = {f"grove.io/mnnvl-{key}": value for key, value in annotations.items()}
+    pcs: dict[str, Any] = copy.deepcopy(
+        load("podcliqueset.mnnvl-replica-scope")["request"]["object"]
+    )
+    pcs["metadata"]["annotations"] = {
+        f"grove.io/mnnvl-{key}": value for key, value in annotations.items()
+    }
     return pcs
 
 
 @pytest.mark.parametrize("cached", [True, False])
 async def test_annotations_of_the_set_count_cached_or_read_once(cached: bool) -> None:
-    caller, review = Caller(cluster(annotated_set(enabled="true"))), bare(load(WORKER))
+    caller = Caller(cluster(annotated_set(enabled="true")))
+    review = bare(load(WORKER))
     if not cached:
         forget_sets(caller)
     response = await caller.ask("/mutate/podclique", review)
@@ -119,13 +142,19 @@ async def test_annotations_of_the_set_count_cached_or_read_once(cached: bool) ->
         ({"enabled": "true", "scope": "clique", "device_class": "a"}, 0),
     ],
 )
-async def test_a_scope_of_the_set_counts_if_the_cache_lacks_the_set(own: dict[str, str], reads: int) -> None:
-    caller, review = Caller(cluster(annotated_set(scope="clique"))), bare(load(WORKER), **own)
+async def test_a_scope_of_the_set_counts_if_the_cache_lacks_the_set(
+    own: dict[str, str], reads: int
+) -> None:
+    caller = Caller(cluster(annotated_set(scope="clique")))
+    review = bare(load(WORKER), **own)
     forget_sets(caller)
     response = await caller.ask("/mutate/podclique", review)
     claim = {"name": "mnnvl", "resourceClaimName": "distributed-training-0-worker-mnnvl-claim"}
     assert claims_of(review, response) == [claim]
-    assert len([call for call in caller.cluster.client.calls if call.resource == POD_CLIQUE_SET]) == reads
+    assert (
+        len([call for call in caller.cluster.client.calls if call.resource == POD_CLIQUE_SET])
+        == reads
+    )
 
 
 async def test_a_clique_that_opts_out_is_left_alone() -> None:
@@ -137,8 +166,11 @@ async def test_a_clique_that_opts_out_is_left_alone() -> None:
 
 @pytest.mark.parametrize("fails", [True, False])
 async def test_a_stored_claim_stays_while_the_set_is_unknown(fails: bool) -> None:
-    caller, review = Caller(), load(WORKER)
-    stored = apply_patch(review["request"]["object"], patch_of(await caller.ask("/mutate/podclique", review)))
+    caller = Caller()
+    review = load(WORKER)
+    stored = apply_patch(
+        review["request"]["object"], patch_of(await caller.ask("/mutate/podclique", review))
+    )
     review["request"] |= {"operation": "UPDATE", "oldObject": stored}
     forget_sets(caller)
     if fails:
@@ -147,11 +179,15 @@ async def test_a_stored_claim_stays_while_the_set_is_unknown(fails: bool) -> Non
         await caller.cluster.client.delete(POD_CLIQUE_SET, "distributed-training", "default")
     response = await caller.ask("/mutate/podclique", bare(review))
     assert claims_of(review, response) == [CLAIM]
-    assert ('PodCliqueSet "distributed-training" could not be read (down)' in str(response.get("warnings"))) is fails
+    assert (
+        'PodCliqueSet "distributed-training" could not be read (down)'
+        in str(response.get("warnings"))
+    ) is fails
 
 
 async def test_a_podgang_is_admitted_while_the_api_server_is_in_trouble() -> None:
-    caller, review = Caller(), load("podgang.replica-0")
+    caller = Caller()
+    review = load("podgang.replica-0")
     forget_sets(caller)
     caller.cluster.client.fail_next("get", POD_CLIQUE_SET, Unavailable("down", code=503))
     response = await caller.ask("/mutate/podgang", review)
@@ -170,7 +206,10 @@ async def test_a_shared_claim_that_cannot_be_allocated_is_a_warning() -> None:
     assert "cannot be allocated: DeviceClass" in response["warnings"][0]
     review = load(WORKER)
     automatic = await Caller(cluster(driver)).ask("/mutate/podclique", review)
-    template = {"name": "mnnvl", "resourceClaimTemplateName": "distributed-training-0-mnnvl-template"}
+    template = {
+        "name": "mnnvl",
+        "resourceClaimTemplateName": "distributed-training-0-mnnvl-template",
+    }
     assert (claims_of(review, automatic), "warnings" in automatic) == ([template], False)
 
 
@@ -197,9 +236,12 @@ async def test_a_shared_claim_that_cannot_be_allocated_is_a_warning() -> None:
         ),
     ],
 )
-async def test_the_form_of_the_claim_by_the_device_classes(classes: list[str], name: str, value: str) -> None:
+async def test_the_form_of_the_claim_by_the_device_classes(
+    classes: list[str], name: str, value: str
+) -> None:
     stored = [
-        {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": each}} for each in classes
+        {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": each}}
+        for each in classes
     ]
     review = load(WORKER)
     response = await Caller(cluster(*stored)).ask("/mutate/podclique", review)
@@ -208,9 +250,14 @@ async def test_the_form_of_the_claim_by_the_device_classes(classes: list[str], n
 
 
 async def test_beside_the_grove_of_the_designs_a_group_of_todays_grove_excludes_nothing() -> None:
-    """The PodCliqueSet is allowed with a warning that its group is ignored, and so are its PodCliques."""
+    """The PodCliqueSet is allowed with a warning that its group is ignored, and so are its
+    PodCliques.
+    """
     both = {"grove.io/mnnvl-enabled": "true", "grove.io/mnnvl-group": "train"}
-    for path, name in (("/validate/podcliqueset", "podcliqueset.mnnvl-replica-scope"), ("/mutate/podclique", WORKER)):
+    for path, name in (
+        ("/validate/podcliqueset", "podcliqueset.mnnvl-replica-scope"),
+        ("/mutate/podclique", WORKER),
+    ):
         review = load(name)
         review["request"]["object"]["metadata"]["annotations"] |= both
         response = await Caller().ask(path, review)

@@ -1,7 +1,8 @@
-"""Every recorded request, through bytes and the whole admission path: verdict, code, message, patch and what was made.
+"""Every recorded request, through bytes and the whole admission path: verdict, code, message, patch
+and what was made.
 
-`testdata/verdicts.json` is the table. It was written once from what the server gave and read line by line against the
-designs; the SubGroup messages are written out here as well.
+`testdata/verdicts.json` is the table. It was written once from what the server gave and read line
+by line against the designs; the SubGroup messages are written out here as well.
 """
 
 import copy
@@ -11,11 +12,22 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from tests.reviews import DIRECTORY, OPERATORS, Caller, load, names, operator_cluster, operator_names, patch_of, path_of
+from tests.reviews import (
+    DIRECTORY,
+    OPERATORS,
+    Caller,
+    load,
+    names,
+    operator_cluster,
+    operator_names,
+    patch_of,
+    path_of,
+)
 
 EXPECTED: dict[str, Any] = json.loads((DIRECTORY.parent / "verdicts.json").read_text())
 BY_OPERATOR: dict[str, dict[str, Any]] = {
-    operator: json.loads((DIRECTORY.parent / f"verdicts-{operator}.json").read_text()) for operator in OPERATORS
+    operator: json.loads((DIRECTORY.parent / f"verdicts-{operator}.json").read_text())
+    for operator in OPERATORS
 }
 
 RULE = "must consist of lowercase alphanumeric characters or '-', must start and end with an alphanumeric character"
@@ -43,7 +55,9 @@ async def judged(name: str, caller: Caller | None = None) -> dict[str, Any]:
         result["warnings"] = response["warnings"]
     if "patch" in response:
         result["patch"] = patch_of(response)
-    written = [f"{call.verb} {call.resource} {call.name}" for call in caller.cluster.client.writes()]
+    written = [
+        f"{call.verb} {call.resource} {call.name}" for call in caller.cluster.client.writes()
+    ]
     if written:
         result["writes"] = written
     return result
@@ -76,7 +90,9 @@ async def test_a_request_of_a_real_operator_gets_its_verdict(operator: str, name
     assert await judged(name, Caller(operator_cluster(operator))) == BY_OPERATOR[operator][name]
 
 
-@pytest.mark.parametrize("name", [name for name in operator_names("grove-fcc3b3bb") if "/podgang." in name])
+@pytest.mark.parametrize(
+    "name", [name for name in operator_names("grove-fcc3b3bb") if "/podgang." in name]
+)
 async def test_a_podgang_of_todays_operator_is_never_patched(name: str) -> None:
     for enabled in (True, False):
         caller = Caller(operator_cluster("grove-fcc3b3bb", enabled=enabled))
@@ -89,7 +105,8 @@ def mutated() -> list[str]:
 
 @pytest.mark.parametrize("name", mutated())
 async def test_a_second_pass_over_a_mutated_object_changes_nothing(name: str) -> None:
-    caller, review = Caller(), load(name)
+    caller = Caller()
+    review = load(name)
     first = await caller.ask(path_of(name), review)
     review["request"]["object"] = apply_patch(review["request"]["object"], patch_of(first))
     again = await caller.ask(path_of(name), review)
@@ -111,9 +128,12 @@ async def test_what_we_do_not_know_survives_a_mutation(name: str) -> None:
     assert obj == before
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name.startswith(("podclique.", "podgang."))])
+@pytest.mark.parametrize(
+    "name", [name for name in names() if name.startswith(("podclique.", "podgang."))]
+)
 async def test_a_dry_run_writes_nothing_and_answers_the_same(name: str) -> None:
-    caller, review = Caller(), load(name)
+    caller = Caller()
+    review = load(name)
     review["request"]["dryRun"] = True
     response = await caller.ask(path_of(name), review)
     assert caller.cluster.client.writes() == []

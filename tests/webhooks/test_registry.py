@@ -10,10 +10,29 @@ from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, unavailable
 from app.kube.api import ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable
 from app.sandbox.objects.cel import holds
-from app.webhooks.registry import MUTATE_POD, MUTATE_POD_BINDING, MUTATE_POD_CLIQUE, VALIDATE_POD_GROUP, WEBHOOKS
+from app.webhooks.registry import (
+    MUTATE_POD,
+    MUTATE_POD_BINDING,
+    MUTATE_POD_CLIQUE,
+    VALIDATE_POD_GROUP,
+    WEBHOOKS,
+)
 from tests.reviews import PATHS, cluster, default_routes
 
-REQUEST = Request("u", "scheduling.run.ai", "PodGroup", "podgroups", "", "CREATE", "a", "ns", "me", {}, None, False)
+REQUEST = Request(
+    "u",
+    "scheduling.run.ai",
+    "PodGroup",
+    "podgroups",
+    "",
+    "CREATE",
+    "a",
+    "ns",
+    "me",
+    {},
+    None,
+    False,
+)
 ERRORS = [
     pytest.param(error, id=error.__name__)
     for error in (ClusterError, Conflict, Forbidden, Gone, NotFound, NotServed, Unavailable)
@@ -48,7 +67,12 @@ def test_a_row_is_named_after_what_it_judges() -> None:
 
 def test_a_binding_is_a_kind_of_its_own_under_pods() -> None:
     route = MUTATE_POD_BINDING.route(lambda _: ALLOWED)
-    assert (route.group, route.kind, route.resource, route.subresource) == ("", "Binding", "pods", "binding")
+    assert (route.group, route.kind, route.resource, route.subresource) == (
+        "",
+        "Binding",
+        "pods",
+        "binding",
+    )
 
 
 ENABLED = {"grove.io/mnnvl-enabled": "true"}
@@ -67,35 +91,66 @@ def containers(**amounts: Any) -> list[Any]:
     ("obj", "asked"),
     [
         pytest.param(pod_clique(ENABLED), True, id="annotated"),
-        pytest.param(pod_clique({"grove.io/mnnvl-enabled": "false"}), False, id="annotated otherwise"),
-        pytest.param(pod_clique({"a": "b"}, containers=containers(limits={"cpu": 1})), False, id="no GPUs"),
-        pytest.param(pod_clique(containers=containers(limits={"nvidia.com/gpu": 8})), True, id="a limit"),
-        pytest.param(pod_clique(containers=containers(requests={"nvidia.com/mig-1g.5gb": 1})), True, id="a request"),
-        pytest.param(pod_clique(initContainers=containers(limits={"nvidia.com/gpu": 8})), True, id="an init container"),
-        pytest.param(pod_clique(containers=containers(limits={"nvidia.com/gpu.shared": 8})), False, id="another name"),
+        pytest.param(
+            pod_clique({"grove.io/mnnvl-enabled": "false"}), False, id="annotated otherwise"
+        ),
+        pytest.param(
+            pod_clique({"a": "b"}, containers=containers(limits={"cpu": 1})), False, id="no GPUs"
+        ),
+        pytest.param(
+            pod_clique(containers=containers(limits={"nvidia.com/gpu": 8})), True, id="a limit"
+        ),
+        pytest.param(
+            pod_clique(containers=containers(requests={"nvidia.com/mig-1g.5gb": 1})),
+            True,
+            id="a request",
+        ),
+        pytest.param(
+            pod_clique(initContainers=containers(limits={"nvidia.com/gpu": 8})),
+            True,
+            id="an init container",
+        ),
+        pytest.param(
+            pod_clique(containers=containers(limits={"nvidia.com/gpu.shared": 8})),
+            False,
+            id="another name",
+        ),
         pytest.param({"metadata": {"name": "c"}}, False, id="no spec"),
         pytest.param({"metadata": {"name": "c"}, "spec": {}}, False, id="no pod spec"),
     ],
 )
-def test_only_cliques_that_are_annotated_or_have_gpus_are_asked_about(obj: Any, asked: bool) -> None:
+def test_only_cliques_that_are_annotated_or_have_gpus_are_asked_about(
+    obj: Any, asked: bool
+) -> None:
     expression, _ = MUTATE_POD_CLIQUE.match_conditions.values()
     assert holds(expression, {"object": obj}) is asked
 
 
 def test_those_that_fail_closed_are_not_asked_about_objects_that_are_being_deleted() -> None:
-    going = {"not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"}
+    going = {
+        "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
+    }
     for webhook in WEBHOOKS:
-        said = {name: webhook.match_conditions[name] for name in going if name in webhook.match_conditions}
+        said = {
+            name: webhook.match_conditions[name]
+            for name in going
+            if name in webhook.match_conditions
+        }
         assert said == (going if webhook.failure_policy == "Fail" else {}), webhook.path
 
 
 def test_only_pods_and_their_bindings_go_on_without_us() -> None:
-    assert [webhook for webhook in WEBHOOKS if webhook.failure_policy == "Ignore"] == [MUTATE_POD_BINDING, MUTATE_POD]
+    assert [webhook for webhook in WEBHOOKS if webhook.failure_policy == "Ignore"] == [
+        MUTATE_POD_BINDING,
+        MUTATE_POD,
+    ]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "awaited"])
 @pytest.mark.parametrize("error", ERRORS)
-async def test_what_the_cluster_could_not_do_is_tried_again(error: type[ClusterError], late: bool) -> None:
+async def test_what_the_cluster_could_not_do_is_tried_again(
+    error: type[ClusterError], late: bool
+) -> None:
     async def give() -> Verdict:
         raise error("the cluster says no")
 

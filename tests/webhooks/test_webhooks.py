@@ -24,14 +24,20 @@ async def with_resources(caller: Caller) -> dict[str, Any]:
 
 
 def owners(caller: Caller) -> list[Any]:
-    made = [*caller.cluster.client.objects(COMPUTE_DOMAIN), *caller.cluster.client.objects(RESOURCE_CLAIM)]
-    return [[(one["kind"], one["uid"]) for one in obj["metadata"]["ownerReferences"]] for obj in made]
+    made = [
+        *caller.cluster.client.objects(COMPUTE_DOMAIN),
+        *caller.cluster.client.objects(RESOURCE_CLAIM),
+    ]
+    return [
+        [(one["kind"], one["uid"]) for one in obj["metadata"]["ownerReferences"]] for obj in made
+    ]
 
 
 @pytest.mark.parametrize("case", ["podclique.replica-scope-0-worker", "podgang.update"])
 @pytest.mark.parametrize("namespace", [None, "", 7, ["default"], {}])
 async def test_a_request_without_a_namespace_is_a_bad_request(case: str, namespace: Any) -> None:
-    caller, review = Caller(), load(case)
+    caller = Caller()
+    review = load(case)
     review["request"]["namespace"] = namespace
     response = await caller.ask(path_of(case), review)
     kind = review["request"]["kind"]["kind"]
@@ -40,7 +46,9 @@ async def test_a_request_without_a_namespace_is_a_bad_request(case: str, namespa
     assert caller.cluster.client.writes() == []
 
 
-async def test_a_second_clique_of_a_replica_is_judged_like_the_first_if_its_set_is_not_known() -> None:
+async def test_a_second_clique_of_a_replica_is_judged_like_the_first_if_its_set_is_not_known() -> (
+    None
+):
     caller = Caller(OfflineCluster([NODE], levels=LEVELS))
     cases = ("podclique.replica-scope-0-worker", "podclique.replica-scope-0-parameter-server")
     first, second = [await caller.ask(path_of(case), load(case)) for case in cases]
@@ -52,7 +60,9 @@ async def test_a_new_gang_waits_for_its_resources() -> None:
     caller = Caller()
     await with_resources(caller)
     created = load("podgang.replica-0")
-    after = apply_patch(created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created)))
+    after = apply_patch(
+        created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created))
+    )
     assert after["metadata"]["annotations"][ADOPTED] == "false"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
@@ -61,14 +71,21 @@ async def test_a_stored_gang_takes_them() -> None:
     caller = Caller()
     updated = await with_resources(caller)
     uid = updated["request"]["object"]["metadata"]["uid"]
-    after = apply_patch(updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated)))
+    after = apply_patch(
+        updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated))
+    )
     assert after["metadata"]["annotations"][ADOPTED] == "true"
     assert owners(caller) == [[("PodGang", uid)], [("PodGang", uid)]]
     updated["request"]["object"] = after
-    assert await caller.ask("/mutate/podgang", updated) == {"uid": updated["request"]["uid"], "allowed": True}
+    assert await caller.ask("/mutate/podgang", updated) == {
+        "uid": updated["request"]["uid"],
+        "allowed": True,
+    }
 
 
-async def test_an_update_with_the_uid_of_an_exported_gang_leaves_the_resources_with_the_stored_one() -> None:
+async def test_an_update_with_the_uid_of_an_exported_gang_leaves_the_resources_with_the_stored_one() -> (
+    None
+):
     caller = Caller()
     updated = await with_resources(caller)
     uid = updated["request"]["oldObject"]["metadata"]["uid"]
@@ -83,7 +100,9 @@ async def test_a_new_gang_takes_nothing_whatever_its_uid(uid: Any) -> None:
     await with_resources(caller)
     created = load("podgang.replica-0")
     created["request"]["object"]["metadata"]["uid"] = uid
-    after = apply_patch(created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created)))
+    after = apply_patch(
+        created["request"]["object"], patch_of(await caller.ask("/mutate/podgang", created))
+    )
     assert after["metadata"]["annotations"][ADOPTED] == "false"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
@@ -92,7 +111,9 @@ async def test_a_dry_update_answers_the_same_and_takes_nothing() -> None:
     caller = Caller()
     updated = await with_resources(caller)
     updated["request"]["dryRun"] = True
-    after = apply_patch(updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated)))
+    after = apply_patch(
+        updated["request"]["object"], patch_of(await caller.ask("/mutate/podgang", updated))
+    )
     assert after["metadata"]["annotations"][ADOPTED] == "true"
     assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
@@ -100,7 +121,9 @@ async def test_a_dry_update_answers_the_same_and_takes_nothing() -> None:
 async def test_a_claim_of_truth_without_resources_is_taken_away() -> None:
     created = load("podgang.replica-0")
     created["request"]["object"]["metadata"]["annotations"] = {ADOPTED: "true"}
-    after = apply_patch(created["request"]["object"], patch_of(await Caller().ask("/mutate/podgang", created)))
+    after = apply_patch(
+        created["request"]["object"], patch_of(await Caller().ask("/mutate/podgang", created))
+    )
     assert ADOPTED not in after["metadata"]["annotations"]
 
 
@@ -112,7 +135,9 @@ async def test_a_claim_of_truth_without_resources_is_taken_away() -> None:
         pytest.param(Forbidden("a policy says no", code=403), id="it is forbidden"),
     ],
 )
-async def test_an_adoption_that_fails_is_the_reconcilers_and_holds_nothing_up(error: ClusterError) -> None:
+async def test_an_adoption_that_fails_is_the_reconcilers_and_holds_nothing_up(
+    error: ClusterError,
+) -> None:
     caller = Caller()
     updated = await with_resources(caller)
     caller.cluster.client.fail_next("patch", COMPUTE_DOMAIN, error)
@@ -130,7 +155,9 @@ async def test_a_set_that_is_not_cached_is_read_once(exists: bool) -> None:
     gang = load("podgang.replica-0")
     gang["request"]["object"]["metadata"]["labels"] |= {"grove.io/pcs-name": "tas-deep"}
     response = await Caller(offline).ask("/mutate/podgang", gang)
-    pack = apply_patch(gang["request"]["object"], patch_of(response))["spec"]["topologyConstraint"]["packConstraint"]
+    pack = apply_patch(gang["request"]["object"], patch_of(response))["spec"]["topologyConstraint"][
+        "packConstraint"
+    ]
     assert pack.get("required") == ("topology.kubernetes.io/zone" if exists else None)
     assert pack["preferred"] == "topology.kubernetes.io/numa"
     assert [call.resource for call in offline.client.calls] == [POD_CLIQUE_SET]
@@ -141,7 +168,9 @@ async def test_a_gang_without_labels_is_warned_about() -> None:
     gang = load("podgang.replica-0")
     gang["request"]["object"]["metadata"]["labels"] = None
     response = await Caller().ask("/mutate/podgang", gang)
-    assert response["warnings"][0].startswith("the PodCliqueSet (no label names it) is not known: PodGang")
+    assert response["warnings"][0].startswith(
+        "the PodCliqueSet (no label names it) is not known: PodGang"
+    )
 
 
 @pytest.mark.parametrize("name", ["podcliqueset.topology-equal", "podgang.replica-0"])
@@ -156,7 +185,9 @@ async def test_without_the_topology_sets_whose_constraints_stay_can_be_scaled() 
     scaled = load("podcliqueset.topology-update-scale-only")
     response = await caller.ask("/validate/podcliqueset", scaled)
     assert response["allowed"] is True
-    assert response["warnings"][0].startswith("topology constraint ignored, it was stored before: topology support is")
+    assert response["warnings"][0].startswith(
+        "topology constraint ignored, it was stored before: topology support is"
+    )
     scaled["request"]["object"]["spec"]["template"]["topologyConstraint"] = {"packDomain": "host"}
     assert (await caller.ask("/validate/podcliqueset", scaled))["status"]["code"] == 503
 
@@ -166,7 +197,9 @@ async def test_topology_switched_off() -> None:
     refused = await caller.ask("/validate/podcliqueset", load("podcliqueset.topology-equal"))
     assert "topology support is not enabled in the operator" in refused["status"]["message"]
     assert (await caller.ask("/validate/podcliqueset", load("podcliqueset.no-topology")))["allowed"]
-    kept = await caller.ask("/validate/podcliqueset", load("podcliqueset.topology-update-scale-only"))
+    kept = await caller.ask(
+        "/validate/podcliqueset", load("podcliqueset.topology-update-scale-only")
+    )
     assert kept["allowed"] is True
     assert len(kept["warnings"]) > 0
     assert (await caller.ask("/mutate/podgang", load("podgang.replica-0"))).get("patch") is None
@@ -181,7 +214,9 @@ EMPTY: list[Any] = [
 
 
 @pytest.mark.parametrize(("name", "fact", "what"), EMPTY)
-async def test_a_cache_that_is_not_filled_is_a_503_by_name(name: str, fact: Fact[Any], what: str) -> None:
+async def test_a_cache_that_is_not_filled_is_a_503_by_name(
+    name: str, fact: Fact[Any], what: str
+) -> None:
     offline = cluster()
     offline.stores[fact].forget()
     response = await Caller(offline).ask(path_of(name), load(name))
@@ -191,27 +226,55 @@ async def test_a_cache_that_is_not_filled_is_a_503_by_name(name: str, fact: Fact
 
 @pytest.mark.parametrize("field", ["object", "oldObject"])
 async def test_what_is_on_its_way_out_is_never_refused(field: str) -> None:
-    """A client may leave the timestamp out of the new object: an API server restores it after mutating webhooks."""
-    for name in ("podcliqueset.topology-update-to-invalid", "podgroup.update-to-invalid", "podclique.update-scale"):
+    """A client may leave the timestamp out of the new object: an API server restores it after
+    mutating webhooks.
+    """
+    for name in (
+        "podcliqueset.topology-update-to-invalid",
+        "podgroup.update-to-invalid",
+        "podclique.update-scale",
+    ):
         review = load(name)
         review["request"][field]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         caller = Caller()
-        assert await caller.ask(path_of(name), review) == {"uid": review["request"]["uid"], "allowed": True}
+        assert await caller.ask(path_of(name), review) == {
+            "uid": review["request"]["uid"],
+            "allowed": True,
+        }
         assert caller.cluster.client.calls == []
 
 
 @pytest.mark.parametrize("label", ["somebody", None])
 async def test_a_resource_in_the_way_is_refused_by_name(label: str | None) -> None:
-    metadata = {"name": "distributed-training-0-cd", "namespace": "default", "labels": {"owner": label}}
-    domain = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "ComputeDomain", "metadata": metadata}
-    response = await Caller(cluster(domain)).ask("/mutate/podclique", load("podclique.replica-scope-0-worker"))
+    metadata = {
+        "name": "distributed-training-0-cd",
+        "namespace": "default",
+        "labels": {"owner": label},
+    }
+    domain = {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": metadata,
+    }
+    response = await Caller(cluster(domain)).ask(
+        "/mutate/podclique", load("podclique.replica-scope-0-worker")
+    )
     assert response["status"]["code"] == 403
-    assert 'ComputeDomain "distributed-training-0-cd" exists in namespace default' in response["status"]["message"]
+    assert (
+        'ComputeDomain "distributed-training-0-cd" exists in namespace default'
+        in response["status"]["message"]
+    )
 
 
 TARGETS: list[Any] = [
-    pytest.param({"kind": "Node", "name": "gpu-node-2"}, 'node "gpu-node-2" is not known', id="an unknown node"),
-    pytest.param({"kind": "Thing", "name": "gpu-node-1"}, "has no node as its target", id="another kind"),
+    pytest.param(
+        {"kind": "Node", "name": "gpu-node-2"},
+        'node "gpu-node-2" is not known',
+        id="an unknown node",
+    ),
+    pytest.param(
+        {"kind": "Thing", "name": "gpu-node-1"}, "has no node as its target", id="another kind"
+    ),
     pytest.param({"kind": "Node"}, "has no node as its target", id="no name"),
     pytest.param({"name": ["gpu-node-1"]}, "has no node as its target", id="a list for a name"),
     pytest.param(None, "has no node as its target", id="no target"),
@@ -232,10 +295,17 @@ async def test_a_binding_is_never_refused(target: Any, warning: str) -> None:
 async def test_configured_labels_hold_without_a_topology() -> None:
     binding = PodBinding.model_validate({"nodeLabels": ("topology.kubernetes.io/rack",)})
     configuration = Configuration().model_copy(update={"pod_binding": binding})
-    caller = Caller(OfflineCluster([NODE], node_labels=("topology.kubernetes.io/rack",)), configuration)
+    caller = Caller(
+        OfflineCluster([NODE], node_labels=("topology.kubernetes.io/rack",)), configuration
+    )
     review = load("pod-binding.gpu-node-1")
-    review["request"]["object"]["metadata"]["labels"] = {"topology.kubernetes.io/rack": "fake", "mine": "kept"}
-    after = apply_patch(review["request"]["object"], patch_of(await caller.ask("/mutate/pod-binding", review)))
+    review["request"]["object"]["metadata"]["labels"] = {
+        "topology.kubernetes.io/rack": "fake",
+        "mine": "kept",
+    }
+    after = apply_patch(
+        review["request"]["object"], patch_of(await caller.ask("/mutate/pod-binding", review))
+    )
     assert after["metadata"]["labels"] == {"topology.kubernetes.io/rack": "r12", "mine": "kept"}
 
 
@@ -248,15 +318,57 @@ async def test_a_bulk_delete_takes_its_name_from_the_old_object() -> None:
 
 def test_the_table() -> None:
     rows = [
-        (one.path, str(one.resource), one.operations, one.failure_policy, one.timeout_seconds, one.side_effects)
+        (
+            one.path,
+            str(one.resource),
+            one.operations,
+            one.failure_policy,
+            one.timeout_seconds,
+            one.side_effects,
+        )
         for one in WEBHOOKS
     ]
     assert rows == [
-        ("/validate/clustertopology", "clustertopologies.grove.io", ("CREATE", "UPDATE", "DELETE"), "Fail", 5, "None"),
-        ("/validate/podcliqueset", "podcliquesets.grove.io", ("CREATE", "UPDATE"), "Fail", 5, "None"),
-        ("/validate/podgroup", "podgroups.scheduling.run.ai", ("CREATE", "UPDATE"), "Fail", 5, "None"),
-        ("/mutate/podclique", "podcliques.grove.io", ("CREATE", "UPDATE"), "Fail", 10, "NoneOnDryRun"),
-        ("/mutate/podgang", "podgangs.scheduler.grove.io", ("CREATE", "UPDATE"), "Fail", 5, "NoneOnDryRun"),
+        (
+            "/validate/clustertopology",
+            "clustertopologies.grove.io",
+            ("CREATE", "UPDATE", "DELETE"),
+            "Fail",
+            5,
+            "None",
+        ),
+        (
+            "/validate/podcliqueset",
+            "podcliquesets.grove.io",
+            ("CREATE", "UPDATE"),
+            "Fail",
+            5,
+            "None",
+        ),
+        (
+            "/validate/podgroup",
+            "podgroups.scheduling.run.ai",
+            ("CREATE", "UPDATE"),
+            "Fail",
+            5,
+            "None",
+        ),
+        (
+            "/mutate/podclique",
+            "podcliques.grove.io",
+            ("CREATE", "UPDATE"),
+            "Fail",
+            10,
+            "NoneOnDryRun",
+        ),
+        (
+            "/mutate/podgang",
+            "podgangs.scheduler.grove.io",
+            ("CREATE", "UPDATE"),
+            "Fail",
+            5,
+            "NoneOnDryRun",
+        ),
         ("/mutate/pod-binding", "pods", ("CREATE",), "Ignore", 2, "None"),
         ("/mutate/pod", "pods", ("CREATE",), "Ignore", 2, "None"),
     ]
@@ -267,7 +379,9 @@ def test_the_table() -> None:
 def constrained(configs: Any) -> tuple[Caller, dict[str, Any]]:
     """A PodGang with `configs`, whose only PodGroup is in a scaling group that has a constraint."""
     pcs = load("podcliqueset.mnnvl-scaling-group-scope")["request"]["object"]
-    pcs["spec"]["template"]["podCliqueScalingGroups"][0]["topologyConstraint"] = {"packDomain": "rack"}
+    pcs["spec"]["template"]["podCliqueScalingGroups"][0]["topologyConstraint"] = {
+        "packDomain": "rack"
+    }
     gang = load("podgang.scaling-group-0")
     gang["request"]["object"]["spec"]["topologyConstraintGroupConfigs"] = configs
     return Caller(OfflineCluster([pcs, NODE], levels=LEVELS)), gang
@@ -276,7 +390,9 @@ def constrained(configs: Any) -> tuple[Caller, dict[str, Any]]:
 @pytest.mark.parametrize("name", [[], {}, ["a"], {"a": 1}, 7, None])
 async def test_a_group_config_whose_name_is_no_text_is_replaced(name: Any) -> None:
     caller, gang = constrained([{"name": name}])
-    after = apply_patch(gang["request"]["object"], patch_of(await caller.ask("/mutate/podgang", gang)))
+    after = apply_patch(
+        gang["request"]["object"], patch_of(await caller.ask("/mutate/podgang", gang))
+    )
     (config,) = after["spec"]["topologyConstraintGroupConfigs"]
     assert config == {
         "name": "scalable-inference-0-inference-pool-0",
@@ -295,7 +411,11 @@ async def test_what_can_not_be_written_back_is_the_users_to_mend() -> None:
     body = json.dumps(gang).encode().replace(b'"@"', b"[" * 1000 + b"]" * 1000)
     answer = await caller.post("/mutate/podgang", body)
     status = answer.json()["response"]["status"]
-    assert (answer.status_code, status["code"], status["message"]) == (200, 400, "the object is nested too deeply")
+    assert (answer.status_code, status["code"], status["message"]) == (
+        200,
+        400,
+        "the object is nested too deeply",
+    )
     assert [verdict.code for _, _, verdict in caller.seen.verdicts] == [400]
 
 
@@ -303,7 +423,10 @@ async def test_labels_that_can_not_be_stored_make_nothing() -> None:
     long = "p" * 64
     review = load("podclique.replica-scope-0-worker")
     metadata = review["request"]["object"]["metadata"]
-    metadata |= {"name": f"{long}-0-worker", "labels": {**metadata["labels"], "grove.io/pcs-name": long}}
+    metadata |= {
+        "name": f"{long}-0-worker",
+        "labels": {**metadata["labels"], "grove.io/pcs-name": long},
+    }
     caller = Caller()
     for _ in range(2):
         status = (await caller.ask("/mutate/podclique", review))["status"]

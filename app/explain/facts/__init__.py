@@ -1,4 +1,6 @@
-"""What is kept of a cluster's objects to explain a workload: small values, independent of how they were read."""
+"""What is kept of a cluster's objects to explain a workload: small values, independent of how they
+were read.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,16 +29,19 @@ ROOM = "room"
 """The pods of all namespaces, without which free room is not known."""
 
 CHANNELS = "channels"
-"""The ResourceClaims of all namespaces, without which it is not known who has the channel of a node."""
+"""The ResourceClaims of all namespaces, without which it is not known who has the channel of a
+node.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that was read, a tuple for each kind, in any order.
 
-    `unseen` are the kinds (names of the fields here, such as `pods`) that could not be read in full, with the cause;
-    what is known of such a kind is kept. `skipped` are kinds that were not asked for, `absent` kinds that the cluster
-    does not serve. They may also have `ROOM` and `CHANNELS`.
+    `unseen` are the kinds (names of the fields here, such as `pods`) that could not be read in
+    full, with the cause; what is known of such a kind is kept. `skipped` are kinds that were not
+    asked for, `absent` kinds that the cluster does not serve. They may also have `ROOM` and
+    `CHANNELS`.
     """
 
     topologies: tuple[ClusterTopology, ...] = ()
@@ -64,7 +69,10 @@ class Facts:
 
 
 class Projection(NamedTuple):
-    """`field` is where facts of a resource are in `Facts`; two resources may share one. `title` is for people."""
+    """`field` is where facts of a resource are in `Facts`; two resources may share one.
+
+    `title` is for people.
+    """
 
     field: str
     title: str
@@ -72,8 +80,12 @@ class Projection(NamedTuple):
 
 
 BY_RESOURCE: Mapping[Resource, Projection] = {
-    kinds.CLUSTER_TOPOLOGY: Projection("topologies", "the cluster topology", grove.cluster_topology),
-    kinds.CLUSTER_TOPOLOGY_BINDING: Projection("topologies", "the cluster topology", grove.cluster_topology_binding),
+    kinds.CLUSTER_TOPOLOGY: Projection(
+        "topologies", "the cluster topology", grove.cluster_topology
+    ),
+    kinds.CLUSTER_TOPOLOGY_BINDING: Projection(
+        "topologies", "the cluster topology", grove.cluster_topology_binding
+    ),
     kinds.KAI_TOPOLOGY: Projection("kai_topologies", "KAI's Topologies", reader(KaiTopology)),
     NODE: Projection("nodes", "nodes", reader(Node)),
     POD: Projection("pods", "pods", reader(Pod)),
@@ -83,13 +95,17 @@ BY_RESOURCE: Mapping[Resource, Projection] = {
     kinds.POD_GROUP: Projection("pod_groups", "KAI's PodGroups", reader(KaiPodGroup)),
     kinds.QUEUE: Projection("queues", "queues", reader(Queue)),
     kinds.RESOURCE_CLAIM: Projection("claims", "ResourceClaims", reader(ResourceClaim)),
-    kinds.CLAIM_TEMPLATE: Projection("claim_templates", "ResourceClaimTemplates", reader(ClaimTemplate)),
+    kinds.CLAIM_TEMPLATE: Projection(
+        "claim_templates", "ResourceClaimTemplates", reader(ClaimTemplate)
+    ),
     kinds.RESOURCE_SLICE: Projection("slices", "ResourceSlices", reader(ResourceSlice)),
     kinds.DEVICE_CLASS: Projection("device_classes", "DeviceClasses", reader(DeviceClass)),
     kinds.COMPUTE_DOMAIN: Projection("compute_domains", "ComputeDomains", reader(ComputeDomain)),
     kinds.DOMAIN_CLIQUE: Projection("domain_cliques", "ComputeDomainCliques", reader(DomainClique)),
     kinds.WORKLOAD: Projection("workloads", "Workloads", reader(Workload)),
-    kinds.K8S_POD_GROUP: Projection("workload_groups", "PodGroups of Workloads", reader(WorkloadGroup)),
+    kinds.K8S_POD_GROUP: Projection(
+        "workload_groups", "PodGroups of Workloads", reader(WorkloadGroup)
+    ),
     EVENT: Projection("events", "events", devices.event),
 }
 """What is read to explain a workload, and how an object becomes a fact."""
@@ -104,7 +120,9 @@ TITLES: Mapping[str, str] = {
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
 """All that may be read: of a scaling group, only the labels."""
 
-_BY_KIND = {(resource.group, resource.kind): projection for resource, projection in BY_RESOURCE.items()}
+_BY_KIND = {
+    (resource.group, resource.kind): projection for resource, projection in BY_RESOURCE.items()
+}
 _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 
 

@@ -1,7 +1,7 @@
 """Values that facts of several kinds have.
 
-Amounts of resources are integers in thousandths of the resource's unit (a GPU is 1000, a byte 1000). Times are seconds
-since 1970, None if an object has none.
+Amounts of resources are integers in thousandths of the resource's unit (a GPU is 1000, a byte
+1000). Times are seconds since 1970, None if an object has none.
 """
 
 import sys
@@ -80,7 +80,8 @@ UNBOUND = Told()
 class Place:
     """Where an object is in its PodCliqueSet, from its labels; "" for each label that is missing.
 
-    `group` is the full name of the scaling group (`<set>-<replica>-<group>`) if Grove wrote the label.
+    `group` is the full name of the scaling group (`<set>-<replica>-<group>`) if Grove wrote the
+    label.
     """
 
     pcs: str = ""

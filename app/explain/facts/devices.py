@@ -11,7 +11,9 @@ from app.explain.facts.values import at, seconds_since_1970, text, texts
 from app.objects.shape import int_of, map_of, maps_of
 
 MOST_DEVICES = 32
-"""A claim can't have more: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants, AllocationResultsMaxSize."""
+"""A claim can't have more: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants,
+AllocationResultsMaxSize.
+"""
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _TYPE = re.compile(r"""\.type\s*==\s*["']([^"']+)["']""")
@@ -32,13 +34,19 @@ class Device:
     device: str = read("device")
 
 
-_each_consumer, _each_device = each(Consumer), each(Device)
+_each_consumer = each(Consumer)
+_each_device = each(Device)
 
 
 def _classes(spec: Any) -> tuple[str, ...]:
-    """The DeviceClass of each device; v1beta1 has it on the request itself. Of a request for all devices, one is
-    counted. One of several alternatives (`firstAvailable`) need not exist, so those are left out."""
-    requests = [at(item, "exactly") or item for item in maps_of(at(map_of(spec), "devices").get("requests"))]
+    """The DeviceClass of each device; v1beta1 has it on the request itself.
+
+    Of a request for all devices, one is counted. One of several alternatives (`firstAvailable`)
+    need not exist, so those are left out.
+    """
+    requests = [
+        at(item, "exactly") or item for item in maps_of(at(map_of(spec), "devices").get("requests"))
+    ]
     counts = [(text(item, "deviceClassName"), int_of(item.get("count"), 1)) for item in requests]
     return tuple(name for name, count in counts if name for _ in range(min(count, MOST_DEVICES)))
 
@@ -49,13 +57,18 @@ def _devices(results: Any) -> tuple[Device, ...]:
 
 
 def _consumers(reserved_for: Any) -> tuple[Consumer, ...]:
-    return _each_consumer([item for item in maps_of(reserved_for) if item.get("resource", "pods") == "pods"])
+    return _each_consumer(
+        [item for item in maps_of(reserved_for) if item.get("resource", "pods") == "pods"]
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim(Namespaced):
-    """`classes` has the DeviceClass of each device that it asks for. `devices` are those that it is allocated, and
-    `nodes` the terms of the allocation's nodeSelector."""
+    """`classes` has the DeviceClass of each device that it asks for.
+
+    `devices` are those that it is allocated, and `nodes` the terms of the allocation's
+    nodeSelector.
+    """
 
     kind = "ResourceClaim"
     classes: tuple[str, ...] = read("spec", of=_classes)
@@ -72,34 +85,48 @@ class ClaimTemplate(Namespaced):
 
 
 def _is_gpu(driver: str, of_type: str) -> bool:
-    """By the names that vendors give their drivers, such as gpu.nvidia.com; a part of a GPU has another type."""
+    """By the names that vendors give their drivers, such as gpu.nvidia.com; a part of a GPU has
+    another type.
+    """
     return driver.startswith("gpu.") and of_type in ("", "gpu")
 
 
 def _driver_of_gpus(selectors: Any) -> str:
-    """Selectors are CEL. They are read for the driver and the type of device that they compare, and not evaluated."""
+    """Selectors are CEL.
+
+    They are read for the driver and the type of device that they compare, and not evaluated.
+    """
     expressions = " ".join(text(at(item, "cel"), "expression") for item in maps_of(selectors))
-    driver, of_type = _DRIVER.search(expressions), _TYPE.search(expressions)
+    driver = _DRIVER.search(expressions)
+    of_type = _TYPE.search(expressions)
     return driver[1] if driver and _is_gpu(driver[1], of_type[1] if of_type else "") else ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass(Named):
-    """`gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs."""
+    """`gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of
+    GPUs.
+    """
 
     name: str = read("metadata", "name")
     gpus: str = read("spec", "selectors", of=_driver_of_gpus)
 
 
 def _gpus(spec: Any) -> tuple[str, ...]:
-    devices = [(text(item, "name"), at(item, "basic") or item) for item in maps_of(map_of(spec).get("devices"))]
+    devices = [
+        (text(item, "name"), at(item, "basic") or item)
+        for item in maps_of(map_of(spec).get("devices"))
+    ]
     types = [(name, text(at(device, "attributes", "type"), "string")) for name, device in devices]
     return tuple(name for name, of_type in types if _is_gpu(text(spec, "driver"), of_type))
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:
-    """Devices of one pool. `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs."""
+    """Devices of one pool.
+
+    `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs.
+    """
 
     driver: str = read("spec", "driver")
     pool: str = read("spec", "pool", "name")
@@ -118,7 +145,10 @@ class DomainNode:
 
 def _nodes(items: Any) -> tuple[DomainNode, ...]:
     """Of a ComputeDomain with `name`, of a ComputeDomainClique with `nodeName`."""
-    names = [(text(item, "name") or text(item, "nodeName"), item.get("status")) for item in maps_of(items)]
+    names = [
+        (text(item, "name") or text(item, "nodeName"), item.get("status"))
+        for item in maps_of(items)
+    ]
     return tuple(DomainNode(name, status == "Ready") for name, status in names)
 
 
@@ -166,5 +196,7 @@ def event(obj: Object) -> Event:
         about=Ref(text(about, "kind"), text(about, "namespace"), text(about, "name")),
         reason=text(obj, "reason"),
         message=text(obj, "note") or text(obj, "message"),
-        time=next((seconds for value in times if (seconds := seconds_since_1970(value)) is not None), None),
+        time=next(
+            (seconds for value in times if (seconds := seconds_since_1970(value)) is not None), None
+        ),
     )

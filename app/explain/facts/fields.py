@@ -1,4 +1,6 @@
-"""Facts whose fields say where in an object they are read from: `queue: str = read("spec", "queue")`."""
+"""Facts whose fields say where in an object they are read from: `queue: str = read("spec",
+"queue")`.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,8 +12,9 @@ T = TypeVar("T")
 
 
 def read(*path: str, of: Callable[[Any], Any] = text_of) -> Any:
-    """A field of a dataclass: its path in the object, and what makes the value of what stands there; without a path, of
-    the object. What `of` gives for None is the default."""
+    """A field of a dataclass: its path in the object, and what makes the value of what stands
+    there; without a path, of the object. What `of` gives for None is the default.
+    """
     return dataclasses.field(default_factory=lambda: of(None), metadata={"path": path, "of": of})
 
 

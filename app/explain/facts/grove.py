@@ -16,9 +16,11 @@ TOPOLOGY_NAME = ("grove.io/topology-name", "kai.scheduler/topology")
 
 @dataclass(frozen=True, slots=True)
 class ClusterTopology:
-    """A ClusterTopology or a ClusterTopologyBinding (`kind` tells which), levels broadest first. `kai` is the name of
-    the KAI Topology that it stands for, which administrators made if it is `external`; `drift` is the message of a
-    scheduler topology that is not in sync."""
+    """A ClusterTopology or a ClusterTopologyBinding (`kind` tells which), levels broadest first.
+
+    `kai` is the name of the KAI Topology that it stands for, which administrators made if it is
+    `external`; `drift` is the message of a scheduler topology that is not in sync.
+    """
 
     kind: str
     name: str
@@ -38,7 +40,10 @@ class ClusterTopology:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A topologyConstraint of a PodCliqueSet: domains. `field` is where `required` is, for evidence."""
+    """A topologyConstraint of a PodCliqueSet: domains.
+
+    `field` is where `required` is, for evidence.
+    """
 
     required: str = ""
     preferred: str = ""
@@ -52,13 +57,18 @@ class Asked:
     def constraints(self) -> list[tuple[str, str, bool]]:
         """(field, domain, whether it is required) of each of the two that is set."""
         preferred = (self.field.replace("required", "preferred"), self.preferred, False)
-        return [constraint for constraint in ((self.field, self.required, True), preferred) if constraint[1]]
+        return [
+            constraint
+            for constraint in ((self.field, self.required, True), preferred)
+            if constraint[1]
+        ]
 
 
 def _asked(constraint: Any) -> Asked:
     """`pack` before the deprecated packDomain, as Grove reads them."""
     constraint = map_of(constraint)
-    pack, name = at(constraint, "pack"), text(constraint, "topologyName")
+    pack = at(constraint, "pack")
+    name = text(constraint, "topologyName")
     if pack:
         return Asked(text(pack, "required"), text(pack, "preferred"), name, "pack.required")
     return Asked(text(constraint, "packDomain"), "", name, "packDomain")
@@ -91,17 +101,26 @@ class PodCliqueSet(Namespaced):
     kind = "PodCliqueSet"
     replicas: int = read("spec", "replicas", of=number(1))
     asked: Asked = read("spec", "template", "topologyConstraint", of=_asked)
-    cliques: tuple[CliqueTemplate, ...] = read("spec", "template", "cliques", of=each(CliqueTemplate))
-    groups: tuple[GroupTemplate, ...] = read("spec", "template", "podCliqueScalingGroups", of=each(GroupTemplate))
+    cliques: tuple[CliqueTemplate, ...] = read(
+        "spec", "template", "cliques", of=each(CliqueTemplate)
+    )
+    groups: tuple[GroupTemplate, ...] = read(
+        "spec", "template", "podCliqueScalingGroups", of=each(GroupTemplate)
+    )
     conditions: tuple[Condition, ...] = read("status", "conditions", of=each(Condition))
     created: float | None = read("metadata", "creationTimestamp", of=seconds_since_1970)
 
     @property
     def constraints(self) -> list[tuple[str, Asked]]:
-        """Every topologyConstraint, with the part that asks for it: "" for the set itself. `field` is a whole path."""
+        """Every topologyConstraint, with the part that asks for it: "" for the set itself.
+
+        `field` is a whole path.
+        """
         owners = [("", "", self.asked)]
         for position, group in enumerate(self.groups):
-            owners.append((f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked))
+            owners.append(
+                (f"scaling group {group.name}", f".podCliqueScalingGroups[{position}]", group.asked)
+            )
         for position, clique in enumerate(self.cliques):
             owners.append((f"clique {clique.name}", f".cliques[{position}]", clique.asked))
         return [
@@ -141,13 +160,17 @@ class GangPart:
 
     name: str = read("name")
     minimum: int = read("minReplicas", of=number(1))
-    pods: frozenset[str] = read("podReferences", of=lambda value: frozenset(texts_at("name")(value)))
+    pods: frozenset[str] = read(
+        "podReferences", of=lambda value: frozenset(texts_at("name")(value))
+    )
     told: Told = read("topologyConstraint", of=_told)
 
 
 @dataclass(frozen=True, slots=True)
 class GangGroup:
-    """An entry of a PodGang's `spec.topologyConstraintGroupConfigs`; `parts` are names of its podgroups."""
+    """An entry of a PodGang's `spec.topologyConstraintGroupConfigs`; `parts` are names of its
+    podgroups.
+    """
 
     name: str = read("name")
     parts: tuple[str, ...] = read("podGroupNames", of=texts)
@@ -168,31 +191,45 @@ class PodGang(Namespaced):
     topology: str = read("metadata", "annotations", of=_topology_name)
     told: Told = read("spec", "topologyConstraint", of=_told)
     parts: tuple[GangPart, ...] = read("spec", "podgroups", of=each(GangPart))
-    groups: tuple[GangGroup, ...] = read("spec", "topologyConstraintGroupConfigs", of=each(GangGroup))
+    groups: tuple[GangGroup, ...] = read(
+        "spec", "topologyConstraintGroupConfigs", of=each(GangGroup)
+    )
     created: float | None = read("metadata", "creationTimestamp", of=seconds_since_1970)
 
     @property
     def constrained(self) -> bool:
-        return any((self.told, *(part.told for part in self.parts), *(group.told for group in self.groups)))
+        return any(
+            (self.told, *(part.told for part in self.parts), *(group.told for group in self.groups))
+        )
 
 
 def cluster_topology(obj: Object) -> ClusterTopology:
     """A ClusterTopology of the designs: its levels may be in any order and are sorted."""
-    name, levels = text(at(obj, "metadata"), "name"), read_levels(at(obj, "spec").get("levels"))
-    return ClusterTopology("ClusterTopology", name, text(at(obj, "metadata"), "uid"), levels, kai=name)
+    name = text(at(obj, "metadata"), "name")
+    levels = read_levels(at(obj, "spec").get("levels"))
+    return ClusterTopology(
+        "ClusterTopology", name, text(at(obj, "metadata"), "uid"), levels, kai=name
+    )
 
 
 def cluster_topology_binding(obj: Object) -> ClusterTopology:
     """A ClusterTopologyBinding: the order of its list is the order of its levels."""
-    name, spec = text(at(obj, "metadata"), "name"), at(obj, "spec")
-    levels = (Level(text(item, "domain"), text(item, "key")) for item in maps_of(spec.get("levels")))
+    name = text(at(obj, "metadata"), "name")
+    spec = at(obj, "spec")
+    levels = (
+        Level(text(item, "domain"), text(item, "key")) for item in maps_of(spec.get("levels"))
+    )
     drifts = [
         text(status, "message") or "not in sync"
         for status in maps_of(at(obj, "status").get("schedulerTopologyStatuses"))
         if status.get("schedulerName") == KAI_SCHEDULER and status.get("inSync") is False
     ]
     bindings = maps_of(spec.get("schedulerTopologyBindings"))
-    bound = [text(item, "topologyReference") for item in bindings if item.get("schedulerName") == KAI_SCHEDULER]
+    bound = [
+        text(item, "topologyReference")
+        for item in bindings
+        if item.get("schedulerName") == KAI_SCHEDULER
+    ]
     return ClusterTopology(
         "ClusterTopologyBinding",
         name,

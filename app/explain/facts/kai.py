@@ -19,16 +19,25 @@ def _keys(levels: Any) -> tuple[str, ...]:
 
 
 def _aliases(levels: Any) -> dict[str, str]:
-    return {text(level, "alias"): text(level, "nodeLabel") for level in maps_of(levels) if level.get("alias")}
+    return {
+        text(level, "alias"): text(level, "nodeLabel")
+        for level in maps_of(levels)
+        if level.get("alias")
+    }
 
 
 def _owners(references: Any) -> tuple[tuple[str, str, str], ...]:
-    return tuple((text(item, "kind"), text(item, "name"), text(item, "uid")) for item in maps_of(references))
+    return tuple(
+        (text(item, "kind"), text(item, "name"), text(item, "uid")) for item in maps_of(references)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class KaiTopology(Named):
-    """`owners` are the (kind, name, uid) of its owner references. `aliases` maps an alias to its node label."""
+    """`owners` are the (kind, name, uid) of its owner references.
+
+    `aliases` maps an alias to its node label.
+    """
 
     kind = "Topology"
     name: str = read("metadata", "name")
@@ -39,7 +48,9 @@ class KaiTopology(Named):
 
 def _told(constraint: Any) -> Told:
     constraint = map_of(constraint)
-    return Told(text(constraint, "requiredTopologyLevel"), text(constraint, "preferredTopologyLevel"))
+    return Told(
+        text(constraint, "requiredTopologyLevel"), text(constraint, "preferredTopologyLevel")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,9 @@ class SubGroup:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Why KAI says that it can't place a PodGroup: an item of `status.schedulingConditions[].reasons`."""
+    """Why KAI says that it can't place a PodGroup: an item of
+    `status.schedulingConditions[].reasons`.
+    """
 
     reason: str = read("reason")
     message: str = read("message")
@@ -65,13 +78,16 @@ _each_said = each(Said)
 
 
 def _said(conditions: Any) -> tuple[Said, ...]:
-    """The reasons of the last UnschedulableOnNodePool condition of each node pool; the condition's own words if it has
-    no reasons, as in older releases."""
+    """The reasons of the last UnschedulableOnNodePool condition of each node pool; the condition's
+    own words if it has no reasons, as in older releases.
+    """
     latest: dict[str, Object] = {}
     for condition in maps_of(conditions):
         if condition.get("type") == "UnschedulableOnNodePool":
             latest[text(condition, "nodePool")] = condition
-    holding = [latest[pool] for pool in sorted(latest) if latest[pool].get("status", "True") == "True"]
+    holding = [
+        latest[pool] for pool in sorted(latest) if latest[pool].get("status", "True") == "True"
+    ]
     return tuple(said for condition in holding for said in _reasons(condition))
 
 
@@ -85,7 +101,9 @@ def _reasons(condition: Object) -> tuple[Said, ...]:
 def _topology(spec: Any) -> str:
     """That of the whole group, or else of the first SubGroup that has one."""
     holders = (map_of(spec), *maps_of(map_of(spec).get("subGroups")))
-    return next(filter(None, (text(at(holder, "topologyConstraint"), "topology") for holder in holders)), "")
+    return next(
+        filter(None, (text(at(holder, "topologyConstraint"), "topology") for holder in holders)), ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +169,9 @@ class Workload(Namespaced):
 def _workload(spec: Any) -> str:
     """`podGroupTemplateRef` of Kubernetes 1.36, `workloadRef` since 1.37."""
     template = at(map_of(spec), "podGroupTemplateRef")
-    return text(at(template, "workload") or template or at(map_of(spec), "workloadRef"), "workloadName")
+    return text(
+        at(template, "workload") or template or at(map_of(spec), "workloadRef"), "workloadName"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,9 @@ def _allocatable(quantities: Any) -> Amounts:
 
 
 def _is_ready(conditions: Any) -> bool:
-    return all(item.get("status") == "True" for item in maps_of(conditions) if item.get("type") == "Ready")
+    return all(
+        item.get("status") == "True" for item in maps_of(conditions) if item.get("type") == "Ready"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Pods with what they ask of a node. What decides on placement is kept; env, args and other annotations are not."""
+"""Pods with what they ask of a node.
+
+What decides on placement is kept; env, args and other annotations are not.
+"""
 
 import sys
 from collections.abc import Mapping
@@ -8,7 +11,13 @@ from typing import Any
 
 from app.explain.facts.common import Namespaced, Object, Place, interned, place
 from app.explain.facts.fields import number, read
-from app.explain.facts.selectors import Term, Toleration, node_selector, required_affinity, tolerations
+from app.explain.facts.selectors import (
+    Term,
+    Toleration,
+    node_selector,
+    required_affinity,
+    tolerations,
+)
 from app.explain.facts.values import amounts, at, seconds_since_1970, text, texts
 from app.objects.shape import map_of, maps_of
 
@@ -33,7 +42,10 @@ NO_SHAPE = Shape()
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
-    """An entry of `spec.resourceClaims`. `claim` is the ResourceClaim's name, also one made from `template`."""
+    """An entry of `spec.resourceClaims`.
+
+    `claim` is the ResourceClaim's name, also one made from `template`.
+    """
 
     name: str
     claim: str = ""
@@ -41,7 +53,9 @@ class PodClaim:
 
 
 def pod_claims(spec: Any, statuses: Any = None) -> tuple[PodClaim, ...]:
-    """The claims of a pod spec; those made from templates have the name that `resourceClaimStatuses` gives."""
+    """The claims of a pod spec; those made from templates have the name that
+    `resourceClaimStatuses` gives.
+    """
     generated = {text(item, "name"): text(item, "resourceClaimName") for item in maps_of(statuses)}
     return tuple(
         PodClaim(
@@ -54,7 +68,9 @@ def pod_claims(spec: Any, statuses: Any = None) -> tuple[PodClaim, ...]:
 
 
 def shape(spec: Any) -> Shape:
-    """What the pods of a pod spec ask of a node; limits stand in for requests that are not set, as at admission."""
+    """What the pods of a pod spec ask of a node; limits stand in for requests that are not set, as
+    at admission.
+    """
     spec = map_of(spec)
     requests = tuple(sorted(pod_requests(spec).items()))
     return _shape(requests, node_selector(spec), required_affinity(spec), tolerations(spec))
@@ -71,8 +87,10 @@ def _shape(
 
 
 def pod_requests(spec: Object) -> dict[str, int]:
-    """The requests of a pod as the scheduler counts them: containers and sidecars together, or the largest moment of
-    the init containers if that is more, plus overhead; a request of the pod itself replaces them. One of `pods`."""
+    """The requests of a pod as the scheduler counts them: containers and sidecars together, or the
+    largest moment of the init containers if that is more, plus overhead; a request of the pod
+    itself replaces them. One of `pods`.
+    """
     total: dict[str, int] = {}
     for container in maps_of(spec.get("containers")):
         _add(total, _requests(container))
@@ -125,11 +143,15 @@ def _unscheduled(conditions: Any) -> str:
 
 def _waiting(containers: Any) -> tuple[str, ...]:
     states = (at(container, "state", "waiting") for container in maps_of(containers))
-    return tuple(dict.fromkeys(sys.intern(text(state, "reason")) for state in states if state.get("reason")))
+    return tuple(
+        dict.fromkeys(sys.intern(text(state, "reason")) for state in states if state.get("reason"))
+    )
 
 
 def _controller(references: Any) -> str:
-    return next((text(item, "uid") for item in maps_of(references) if item.get("controller") is True), "")
+    return next(
+        (text(item, "uid") for item in maps_of(references) if item.get("controller") is True), ""
+    )
 
 
 def _gates(gates: Any) -> tuple[str, ...]:
@@ -137,21 +159,28 @@ def _gates(gates: Any) -> tuple[str, ...]:
 
 
 def _claims_of_pod(obj: Any) -> tuple[PodClaim, ...]:
-    return pod_claims(at(map_of(obj), "spec"), at(map_of(obj), "status").get("resourceClaimStatuses"))
+    return pod_claims(
+        at(map_of(obj), "spec"), at(map_of(obj), "status").get("resourceClaimStatuses")
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Pod(Namespaced):
-    """`group` is the annotation that names its KAI PodGroup. `workload`, `workload_part` (one of its groups; both of
-    Kubernetes 1.35) and `workload_group` (since 1.36) are what it references in the Kubernetes Workload API. `waiting`
-    has the reasons for which containers wait."""
+    """`group` is the annotation that names its KAI PodGroup.
+
+    `workload`, `workload_part` (one of its groups; both of Kubernetes 1.35) and `workload_group`
+    (since 1.36) are what it references in the Kubernetes Workload API. `waiting` has the reasons
+    for which containers wait.
+    """
 
     kind = "Pod"
     uid: str = read("metadata", "uid")
     place: Place = read("metadata", "labels", of=place)
     owner: str = read("metadata", "ownerReferences", of=_controller)
     node: str = read("spec", "nodeName", of=interned)
-    scheduler: str = read("spec", "schedulerName", of=lambda name: interned(name) or "default-scheduler")
+    scheduler: str = read(
+        "spec", "schedulerName", of=lambda name: interned(name) or "default-scheduler"
+    )
     gates: tuple[str, ...] = read("spec", "schedulingGates", of=_gates)
     shape: Shape = read("spec", of=shape)
     phase: str = read("status", "phase", of=lambda phase: interned(phase) or "Pending")

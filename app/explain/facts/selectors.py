@@ -39,13 +39,17 @@ class Toleration:
 
 
 def node_selector_terms(selector: Any) -> tuple[Term, ...]:
-    """The terms of a NodeSelector, matchExpressions and matchFields alike: the only field is metadata.name."""
+    """The terms of a NodeSelector, matchExpressions and matchFields alike: the only field is
+    metadata.name.
+    """
     return tuple(_term(term) for term in maps_of(map_of(selector).get("nodeSelectorTerms")))
 
 
 def required_affinity(spec: Mapping[str, Any]) -> tuple[Term, ...]:
     """The terms of a pod spec's required node affinity, of which one must hold."""
-    return node_selector_terms(at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"))
+    return node_selector_terms(
+        at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    )
 
 
 def node_selector(spec: Mapping[str, Any]) -> Term:
@@ -64,7 +68,12 @@ def taints(taints_of_node: Any) -> tuple[Taint, ...]:
 
 def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     return tuple(
-        Toleration(text(item, "key"), text(item, "operator") or "Equal", text(item, "value"), text(item, "effect"))
+        Toleration(
+            text(item, "key"),
+            text(item, "operator") or "Equal",
+            text(item, "value"),
+            text(item, "effect"),
+        )
         for item in maps_of(spec.get("tolerations"))
     )
 
@@ -72,5 +81,6 @@ def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
 def _term(term: Mapping[str, Any]) -> Term:
     expressions = [*maps_of(term.get("matchExpressions")), *maps_of(term.get("matchFields"))]
     return tuple(
-        Requirement(text(item, "key"), text(item, "operator"), texts(item.get("values"))) for item in expressions
+        Requirement(text(item, "key"), text(item, "operator"), texts(item.get("values")))
+        for item in expressions
     )

@@ -1,4 +1,6 @@
-"""Values of Kubernetes objects: maps, lists, quantities, durations and times, read without trust in their shape."""
+"""Values of Kubernetes objects: maps, lists, quantities, durations and times, read without trust in
+their shape.
+"""
 
 import calendar
 import re

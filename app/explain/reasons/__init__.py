@@ -1,6 +1,7 @@
 """The table of reasons: which facts each needs, and for which gangs it can hold.
 
-Order: first those that make others moot, then those that the owner of the workload can change, then the cluster's.
+Order: first those that make others moot, then those that the owner of the workload can change, then
+the cluster's.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,9 @@ def _placed_constrained(gang: Gang) -> bool:
 
 def _grouped(gang: Gang) -> bool:
     """Gangs that KAI has a PodGroup of, or may have one."""
-    return gang.may_wait() and ("pod_groups" in gang.index.facts.unseen or gang.pod_group is not None)
+    return gang.may_wait() and (
+        "pod_groups" in gang.index.facts.unseen or gang.pod_group is not None
+    )
 
 
 def _references(gang: Gang) -> bool:
@@ -45,7 +48,12 @@ RULES: tuple[Rule, ...] = (
     Rule("WrongScheduler", gates.wrong_scheduler, ("pods",), Gang.is_constrained),
     Rule("LevelUnknown", constraints.level_unknown, ("topologies",), Gang.is_constrained),
     Rule("MinAboveReplicas", constraints.min_above_replicas, ("cliques",)),
-    Rule("WorkloadMissing", gates.workload_missing, ("pods", "workloads", "workload_groups"), _references),
+    Rule(
+        "WorkloadMissing",
+        gates.workload_missing,
+        ("pods", "workloads", "workload_groups"),
+        _references,
+    ),
     Rule("WorkloadMissing", gates.pod_group_missing, ("pods", "pod_groups"), _named),
     Rule("GangIncomplete", gates.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
     Rule("GateBaseGang", gates.gate_base_gang, ("pods", "gangs", "cliques"), Gang.may_wait),
@@ -57,27 +65,77 @@ RULES: tuple[Rule, ...] = (
     Rule("NeverFits", placement.never_fits, ("nodes", *TOPOLOGY, "cliques", SLICES), Gang.may_wait),
     Rule("QueueLimit", queue.queue_limit, ("pod_groups", "queues"), _grouped),
     Rule("QueueQuota", queue.queue_quota, ("pod_groups",), _grouped),
-    Rule("ClaimMissing", claims.claim_missing, ("pods", "claims", "claim_templates"), _claims_and_waits),
-    Rule("DeviceClassMissing", claims.device_class_missing, ("claims", "device_classes"), _claims_and_waits),
-    Rule("ClaimElsewhere", claims.claim_elsewhere, ("pods", "claims", "nodes", ROOM), _claims_and_waits),
+    Rule(
+        "ClaimMissing",
+        claims.claim_missing,
+        ("pods", "claims", "claim_templates"),
+        _claims_and_waits,
+    ),
+    Rule(
+        "DeviceClassMissing",
+        claims.device_class_missing,
+        ("claims", "device_classes"),
+        _claims_and_waits,
+    ),
+    Rule(
+        "ClaimElsewhere",
+        claims.claim_elsewhere,
+        ("pods", "claims", "nodes", ROOM),
+        _claims_and_waits,
+    ),
     Rule("ClaimHeld", claims.claim_held, ("pods", "claims"), _claims_and_waits),
     Rule("ClaimFull", claims.claim_full, ("pods", "claims"), _claims_and_waits),
-    Rule("OutsidePool", queue.outside_pool, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
-    Rule("BoundToDomain", placement.bound_to_domain, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
-    Rule("NoDomainFits", placement.no_domain_fits, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
-    Rule("OtherResource", placement.other_resource, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
-    Rule("FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
+    Rule(
+        "OutsidePool",
+        queue.outside_pool,
+        ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM),
+        _grouped,
+    ),
+    Rule(
+        "BoundToDomain",
+        placement.bound_to_domain,
+        ("nodes", *TOPOLOGY, ROOM, SLICES),
+        Gang.may_wait,
+    ),
+    Rule(
+        "NoDomainFits", placement.no_domain_fits, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait
+    ),
+    Rule(
+        "OtherResource", placement.other_resource, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait
+    ),
+    Rule(
+        "FairShare", queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped
+    ),
     Rule("PreemptionDelay", queue.preemption_delay, ("pod_groups",), _grouped),
     Rule("NodesUnfit", placement.nodes_unfit, ("nodes", *TOPOLOGY, ROOM, SLICES), Gang.may_wait),
-    Rule("ChannelTaken", claims.channel_taken, ("pods", "claims", "nodes", ROOM, CHANNELS), _claims_and_waits),
+    Rule(
+        "ChannelTaken",
+        claims.channel_taken,
+        ("pods", "claims", "nodes", ROOM, CHANNELS),
+        _claims_and_waits,
+    ),
     Rule("DomainDeleted", claims.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
-    Rule("DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
+    Rule(
+        "DomainNotReady", claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims
+    ),
     Rule("BindingFailed", placement.binding_failed, ("pods", "events"), Gang.may_wait),
-    Rule("GangUnconstrained", constraints.gang_unconstrained, ("sets", "gangs", "topologies"), Gang.is_constrained),
+    Rule(
+        "GangUnconstrained",
+        constraints.gang_unconstrained,
+        ("sets", "gangs", "topologies"),
+        Gang.is_constrained,
+    ),
     Rule("TopologyDiffers", topology.topology_differs, TOPOLOGY, Gang.is_constrained),
-    Rule("LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained),
+    Rule(
+        "LevelLabelMissing", topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained
+    ),
     Rule("NotATree", topology.not_a_tree, ("nodes", *TOPOLOGY), _waits_constrained),
-    Rule("NotAsPreferred", placement.not_as_preferred, ("pods", "nodes", *TOPOLOGY), _placed_constrained),
+    Rule(
+        "NotAsPreferred",
+        placement.not_as_preferred,
+        ("pods", "nodes", *TOPOLOGY),
+        _placed_constrained,
+    ),
 )
 
 

@@ -25,7 +25,9 @@ def uses_claims(gang: Gang) -> bool:
 
 
 def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
-    """The claims of pods, and of PodCliques that have no pods yet, each with the object that uses it."""
+    """The claims of pods, and of PodCliques that have no pods yet, each with the object that uses
+    it.
+    """
     for member in gang.members:
         for pod in member.pods:
             yield from ((claim, pod.ref) for claim in pod.claims)
@@ -35,12 +37,21 @@ def _claims(gang: Gang) -> Iterator[tuple[PodClaim, Ref]]:
 
 def claim_missing(gang: Gang) -> Iterator[Reason]:
     """A claim or a template that pods name does not exist."""
-    missing = ((named, user) for claim, user in _claims(gang) if (named := _missing(gang, claim)) is not None)
+    missing = (
+        (named, user)
+        for claim, user in _claims(gang)
+        if (named := _missing(gang, claim)) is not None
+    )
     for (kind, name, field), users in grouped(missing):
         objects = tuple(sorted(set(users)))
         evidence = (Evidence(objects[0], f"spec.resourceClaims[].{field}", name),)
-        remedy = "run `grove-admission doctor`; check whether the webhook was off when the PodClique was made"
-        yield Reason("ClaimMissing", objects, f"{kind} {name} does not exist", remedy, "platform", evidence)
+        remedy = (
+            "run `grove-admission doctor`; check whether the webhook was off when the PodClique was"
+            " made"
+        )
+        yield Reason(
+            "ClaimMissing", objects, f"{kind} {name} does not exist", remedy, "platform", evidence
+        )
 
 
 def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
@@ -54,26 +65,44 @@ def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
 
 def device_class_missing(gang: Gang) -> Iterator[Reason]:
     named = (_classes(gang, claim) for claim, _ in _claims(gang))
-    unknown = ((name, ref) for ref, classes in named for name in classes if name not in gang.index.device_classes)
+    unknown = (
+        (name, ref)
+        for ref, classes in named
+        for name in classes
+        if name not in gang.index.device_classes
+    )
     for name, refs_of_claims in grouped(unknown):
         objects = tuple(sorted(set(refs_of_claims)))
         text = f"DeviceClass {name} is unknown: {objects[0]} can never be allocated"
         evidence = (Evidence(objects[0], "spec.devices.requests[].deviceClassName", name),)
-        yield Reason("DeviceClassMissing", objects, text, "install the driver that has it", "platform", evidence)
+        yield Reason(
+            "DeviceClassMissing",
+            objects,
+            text,
+            "install the driver that has it",
+            "platform",
+            evidence,
+        )
 
 
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
-    """The DeviceClasses that a claim asks for, and the object that names them: its template, or the claim itself."""
+    """The DeviceClasses that a claim asks for, and the object that names them: its template, or the
+    claim itself.
+    """
     template = gang.index.claim_templates.get((gang.namespace, claim.template))
     if template is not None:
         return Ref("ResourceClaimTemplate", gang.namespace, claim.template), template.classes
     stored = gang.index.claims.get((gang.namespace, claim.claim))
-    return Ref("ResourceClaim", gang.namespace, claim.claim), stored.classes if stored is not None else ()
+    return Ref("ResourceClaim", gang.namespace, claim.claim), (
+        stored.classes if stored is not None else ()
+    )
 
 
 def _shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
     """Claims that pods of the gang share by name, with the pods that wait."""
-    waiting = ((c.claim, pod) for pod in gang.waiting for c in pod.claims if c.claim and not c.template)
+    waiting = (
+        (c.claim, pod) for pod in gang.waiting for c in pod.claims if c.claim and not c.template
+    )
     for name, pods in grouped(waiting):
         stored = gang.index.claims.get((gang.namespace, name))
         if stored is not None:
@@ -89,7 +118,10 @@ def claim_elsewhere(gang: Gang) -> Iterator[Reason]:
         if gang.places.on(partial(matches_any, claim.nodes)).fits:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
-        text = f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that wait must go there"
+        text = (
+            f"The claim {claim.name} is bound to {where}, so the {counted(len(pods), 'pod')} that"
+            " wait must go there"
+        )
         evidence = (Evidence(claim.ref, "status.allocation.nodeSelector", where),)
         remedy = "use `claimMode: template`, which makes a claim for each pod"
         yield Reason("ClaimElsewhere", (claim.ref,), text, remedy, "platform", evidence)
@@ -116,18 +148,25 @@ def claim_held(gang: Gang) -> Iterator[Reason]:
 def claim_full(gang: Gang) -> Iterator[Reason]:
     """More pods want a claim than may reserve it."""
     for claim, pods in _shared(gang):
-        users = {pod.name for pod in gang.index.pods_of_claim.get((claim.namespace, claim.name), ())}
+        users = {
+            pod.name for pod in gang.index.pods_of_claim.get((claim.namespace, claim.name), ())
+        }
         total = len(users | {consumer.name for consumer in claim.consumers})
         if total <= MOST_CONSUMERS:
             continue
-        text = f"{len(claim.consumers)} pods share the claim {claim.name}, {total} want to, and {MOST_CONSUMERS} may"
+        text = (
+            f"{len(claim.consumers)} pods share the claim {claim.name}, {total} want to, and"
+            f" {MOST_CONSUMERS} may"
+        )
         evidence = (Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers))),)
         remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
         yield Reason("ClaimFull", refs(pods), text, remedy, "you", evidence)
 
 
 def channel_taken(gang: Gang) -> Iterator[Reason]:
-    """Nodes have one channel each, and those that the gang needs have given theirs to other claims."""
+    """Nodes have one channel each, and those that the gang needs have given theirs to other
+    claims.
+    """
     places = gang.places
     if not places.now.fits or not _waits_for_channel(gang):
         return
@@ -141,10 +180,17 @@ def channel_taken(gang: Gang) -> Iterator[Reason]:
     if not taken or places.on(lambda node: node.name not in takers).fits:
         return
     holders = listed(dict.fromkeys(takers[name].name for name in taken))
-    text = f"{len(taken)} of {counted(len(gang.index.nodes), 'node')} have their channel taken by {holders}"
+    text = (
+        f"{len(taken)} of {counted(len(gang.index.nodes), 'node')} have their channel taken by"
+        f" {holders}"
+    )
     objects = tuple(Ref("Node", "", name) for name in taken)
-    evidence = tuple(Evidence(takers[name].ref, "status.allocation.devices", name) for name in taken[:8])
-    yield Reason("ChannelTaken", objects, text, "run one pod with such a claim on a node", "you", evidence)
+    evidence = tuple(
+        Evidence(takers[name].ref, "status.allocation.devices", name) for name in taken[:8]
+    )
+    yield Reason(
+        "ChannelTaken", objects, text, "run one pod with such a claim on a node", "you", evidence
+    )
 
 
 def _waits_for_channel(gang: Gang) -> bool:
@@ -164,7 +210,8 @@ def domain_not_ready(gang: Gang) -> Iterator[Reason]:
         pods = [pod for pod in gang.placed if _uses(pod, domain)]
         if not any(CREATING in pod.waiting for pod in pods):
             continue
-        ready, nodes = _ready_nodes(gang.index, domain), sorted({pod.node for pod in pods})
+        ready = _ready_nodes(gang.index, domain)
+        nodes = sorted({pod.node for pod in pods})
         missing = [name for name in nodes if name not in ready]
         if not missing and (domain.ready or domain.number == 0):
             continue
@@ -178,12 +225,20 @@ def domain_not_ready(gang: Gang) -> Iterator[Reason]:
 
 
 def domain_deleted(gang: Gang) -> Iterator[Reason]:
-    """Somebody has deleted a ComputeDomain of Grove, which keeps it by a finalizer and makes no other one."""
+    """Somebody has deleted a ComputeDomain of Grove, which keeps it by a finalizer and makes no
+    other one.
+    """
     for domain in compute_domains_of(gang):
         if GROVE_FINALIZER in domain.held_by:
-            text = f"ComputeDomain {domain.name} was deleted: Grove's finalizer keeps it, and Grove makes no other one"
+            text = (
+                f"ComputeDomain {domain.name} was deleted: Grove's finalizer keeps it, and Grove"
+                " makes no other one"
+            )
             evidence = (Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by)),)
-            remedy = f"remove the finalizer {GROVE_FINALIZER}, then change the spec of the set, such as its replicas"
+            remedy = (
+                f"remove the finalizer {GROVE_FINALIZER}, then change the spec of the set, such as"
+                " its replicas"
+            )
             yield Reason("DomainDeleted", (domain.ref,), text, remedy, "platform", evidence)
 
 
@@ -191,13 +246,19 @@ def _uses(pod: Pod, domain: ComputeDomain) -> bool:
     if pod.namespace != domain.namespace:
         return False
     by_template = any(claim.template and claim.template == domain.template for claim in pod.claims)
-    return by_template or bool(pod.claims and domain.place.gang and domain.place.gang == pod.place.gang)
+    return by_template or bool(
+        pod.claims and domain.place.gang and domain.place.gang == pod.place.gang
+    )
 
 
 def _ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
     """By the domain's status, and in newer releases by the cliques of the driver."""
     ready = {node.name for node in domain.nodes if node.ready}
-    cliques = (clique for clique in index.facts.domain_cliques if domain.uid and clique.name.startswith(domain.uid))
+    cliques = (
+        clique
+        for clique in index.facts.domain_cliques
+        if domain.uid and clique.name.startswith(domain.uid)
+    )
     return ready | {node.name for clique in cliques for node in clique.nodes if node.ready}
 
 

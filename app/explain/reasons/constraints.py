@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from app.explain.facts.common import Ref
-from app.explain.facts.grove import Asked, ClusterTopology, GangGroup, GangPart, PodCliqueSet, PodGang
+from app.explain.facts.grove import (
+    Asked,
+    ClusterTopology,
+    GangGroup,
+    GangPart,
+    PodCliqueSet,
+    PodGang,
+)
 from app.explain.facts.kai import KaiPodGroup
 from app.explain.gang import Gang, Unit
 from app.explain.levels import Topology
@@ -28,39 +35,67 @@ def _unknown_domains(pcs: PodCliqueSet, topology: Topology) -> Iterator[Reason]:
     if cluster is None:
         for asked in [asked for asked in constraints if asked.topology][:1]:
             text = f"There is no topology {asked.topology}, which the set names"
-            constraint = asked.field.removesuffix(".required").removesuffix(".pack").removesuffix(".packDomain")
+            constraint = (
+                asked.field.removesuffix(".required")
+                .removesuffix(".pack")
+                .removesuffix(".packDomain")
+            )
             evidence = (Evidence(pcs.ref, f"{constraint}.topologyName", asked.topology),)
             remedy = "correct topologyName, or have a ClusterTopologyBinding of this name made"
             yield Reason("LevelUnknown", (pcs.ref,), text, remedy, "you", evidence)
         return
     known = listed((level.domain for level in cluster.levels), 16) or "none"
-    for field, domain, _ in (constraint for asked in constraints for constraint in asked.constraints):
+    for field, domain, _ in (
+        constraint for asked in constraints for constraint in asked.constraints
+    ):
         if cluster.key_of(domain) is None:
-            text = f'"{domain}" is no level of the {cluster.kind} {cluster.name}: its levels are {known}'
+            text = (
+                f'"{domain}" is no level of the {cluster.kind} {cluster.name}: its levels are'
+                f" {known}"
+            )
             evidence = (Evidence(pcs.ref, field, domain),)
-            yield Reason("LevelUnknown", (pcs.ref,), text, f"ask for one of them in {field}", "you", evidence)
+            yield Reason(
+                "LevelUnknown", (pcs.ref,), text, f"ask for one of them in {field}", "you", evidence
+            )
 
 
 def _unavailable(pcs: PodCliqueSet) -> Iterator[Reason]:
     """What Grove or we wrote into the set's conditions."""
     for condition in pcs.conditions:
         if (condition.type, condition.status) in _CONDITIONS:
-            text = f"The constraints of {pcs.name} can't be kept: {condition.message or condition.reason}"
-            evidence = (Evidence(pcs.ref, f"status.conditions[{condition.type}]", condition.reason),)
-            yield Reason("LevelUnknown", (pcs.ref,), text, "ask for a level that exists", "you", evidence)
+            text = (
+                f"The constraints of {pcs.name} can't be kept:"
+                f" {condition.message or condition.reason}"
+            )
+            evidence = (
+                Evidence(pcs.ref, f"status.conditions[{condition.type}]", condition.reason),
+            )
+            yield Reason(
+                "LevelUnknown", (pcs.ref,), text, "ask for a level that exists", "you", evidence
+            )
 
 
 def _unknown_keys(gang: Gang) -> Iterator[Reason]:
-    topology, kai = gang.topology, gang.topology.kai
+    topology = gang.topology
+    kai = gang.topology.kai
     if kai is None:
         return
-    told = {key for part in gang.whole.parts() for key in (part.told.required, part.told.preferred) if key}
+    told = {
+        key
+        for part in gang.whole.parts()
+        for key in (part.told.required, part.told.preferred)
+        if key
+    }
     unknown = sorted(told - {*topology.keys, *kai.aliases})
     if unknown:
-        text = f"{listed(unknown)} is no level of KAI's Topology {kai.name}: it has {listed(topology.keys, 16)}"
+        text = (
+            f"{listed(unknown)} is no level of KAI's Topology {kai.name}: it has"
+            f" {listed(topology.keys, 16)}"
+        )
         evidence = tuple(Evidence(gang.ref, "spec.topologyConstraint", key) for key in unknown)
         remedy = (
-            "wait for Grove or grove-admission to write the present levels; if it lasts, run `grove-admission doctor`"
+            "wait for Grove or grove-admission to write the present levels; if it lasts, run"
+            " `grove-admission doctor`"
         )
         yield Reason("LevelUnknown", (gang.ref,), text, remedy, "platform", evidence)
 
@@ -71,22 +106,37 @@ def topology_unnamed(gang: Gang) -> Iterator[Reason]:
         return
     evidence = [Evidence(gang.ref, "metadata.annotations[grove.io/topology-name]", "absent")]
     for pod in gang.pods:
-        evidence += [Evidence(pod.ref, "event PodGrouperWarning", words) for words in grouper_warnings(gang.index, pod)]
-    text = "The PodGang has constraints and does not say which topology they are about: KAI can't group its pods"
+        evidence += [
+            Evidence(pod.ref, "event PodGrouperWarning", words)
+            for words in grouper_warnings(gang.index, pod)
+        ]
+    text = (
+        "The PodGang has constraints and does not say which topology they are about: KAI can't"
+        " group its pods"
+    )
     remedy = (
-        "check that the webhook for PodGangs is in place (`grove-admission doctor`), or that Grove's topology is on"
+        "check that the webhook for PodGangs is in place (`grove-admission doctor`), or that"
+        " Grove's topology is on"
     )
     yield Reason("TopologyUnnamed", (gang.ref,), text, remedy, "platform", tuple(evidence[:4]))
 
 
 def gang_unconstrained(gang: Gang) -> Iterator[Reason]:
     """The scheduler was told less than the set asks for."""
-    pod_gang, group, cluster = gang.pod_gang, gang.pod_group, gang.topology.cluster
+    pod_gang = gang.pod_gang
+    group = gang.pod_group
+    cluster = gang.topology.cluster
     if pod_gang is None or cluster is None:
         return
     keys = [level.key for level in cluster.levels]
-    untold = dict.fromkeys(_untold(gang.pcs, gang.whole, cluster, keys)) if gang.pcs is not None else {}
-    lost = dict.fromkeys(map(gang.topology.name_of, _lost(pod_gang, group, keys))) if group is not None else {}
+    untold = (
+        dict.fromkeys(_untold(gang.pcs, gang.whole, cluster, keys)) if gang.pcs is not None else {}
+    )
+    lost = (
+        dict.fromkeys(map(gang.topology.name_of, _lost(pod_gang, group, keys)))
+        if group is not None
+        else {}
+    )
     if untold:
         yield _unconstrained(gang.ref, listed(untold), cluster)
     elif group is not None and lost:
@@ -94,17 +144,33 @@ def gang_unconstrained(gang: Gang) -> Iterator[Reason]:
 
 
 def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
-    text = f"The {ref.kind} {ref.name} is scheduled without regard to {levels}, which the set asks for"
+    text = (
+        f"The {ref.kind} {ref.name} is scheduled without regard to {levels}, which the set asks for"
+    )
     if ref.kind == "PodGroup":
         remedy = "KAI's pod-grouper writes it from the PodGang: see its log"
     elif cluster.kind == "ClusterTopologyBinding":
-        remedy = "Grove's operator writes it: see the set's condition TopologyLevelsUnavailable and the operator's log"
+        remedy = (
+            "Grove's operator writes it: see the set's condition TopologyLevelsUnavailable and the"
+            " operator's log"
+        )
     else:
-        remedy = "grove-admission writes it within seconds: run `grove-admission doctor` if it lasts"
-    return Reason("GangUnconstrained", (ref,), text, remedy, "platform", (Evidence(ref, "spec", f"no {levels}"),))
+        remedy = (
+            "grove-admission writes it within seconds: run `grove-admission doctor` if it lasts"
+        )
+    return Reason(
+        "GangUnconstrained",
+        (ref,),
+        text,
+        remedy,
+        "platform",
+        (Evidence(ref, "spec", f"no {levels}"),),
+    )
 
 
-def _untold(pcs: PodCliqueSet, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]) -> Iterator[str]:
+def _untold(
+    pcs: PodCliqueSet, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
+) -> Iterator[str]:
     """The levels that the set, its groups and its cliques ask for and the PodGang lacks."""
 
     def rank_of(asked: Asked) -> int:
@@ -120,7 +186,9 @@ def _untold(pcs: PodCliqueSet, whole: Unit, cluster: ClusterTopology, keys: Sequ
         template = max(named, key=lambda template: len(template.name), default=None)
         if template is not None:
             above = (group.asked for group in pcs.groups if template.name in group.cliques)
-            yield from (asked.required for asked in (template.asked, *above) if rank < rank_of(asked))
+            yield from (
+                asked.required for asked in (template.asked, *above) if rank < rank_of(asked)
+            )
 
 
 def _ranks(unit: Unit, above: int, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -148,23 +216,42 @@ def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterato
 
 def min_above_replicas(gang: Gang) -> Iterator[Reason]:
     """A minimum that can never be reached."""
-    pcs, group = gang.pcs, gang.pod_group
+    pcs = gang.pcs
+    group = gang.pod_group
     if pcs is not None:
-        templates = [(f"Clique {clique.name}", clique.minimum, clique.replicas) for clique in pcs.cliques]
-        templates += [(f"Scaling group {scaled.name}", scaled.minimum, scaled.replicas) for scaled in pcs.groups]
+        templates = [
+            (f"Clique {clique.name}", clique.minimum, clique.replicas) for clique in pcs.cliques
+        ]
+        templates += [
+            (f"Scaling group {scaled.name}", scaled.minimum, scaled.replicas)
+            for scaled in pcs.groups
+        ]
         for name, minimum, replicas in templates:
             if minimum > replicas:
                 yield _never(pcs.ref, f"{name} needs {minimum}", minimum, replicas, "minAvailable")
     for member in gang.members:
         if member.clique is not None and member.minimum > member.clique.replicas:
-            needs, possible = f"{member.name} needs {member.minimum}", member.clique.replicas
+            needs = f"{member.name} needs {member.minimum}"
+            possible = member.clique.replicas
             yield _never(gang.ref, needs, member.minimum, possible, "minReplicas")
     possible = sum(member.clique.replicas for member in gang.members if member.clique is not None)
-    if group is not None and all(member.clique for member in gang.members) and group.minimum > possible:
-        yield _never(group.ref, f"The gang needs {counted(group.minimum, 'pod')}", group.minimum, possible, "minMember")
+    if (
+        group is not None
+        and all(member.clique for member in gang.members)
+        and group.minimum > possible
+    ):
+        yield _never(
+            group.ref,
+            f"The gang needs {counted(group.minimum, 'pod')}",
+            group.minimum,
+            possible,
+            "minMember",
+        )
 
 
 def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Reason:
     text = f"{needs}, and {possible} can exist: it is never placed"
     remedy = "lower minAvailable, or raise replicas"
-    return Reason("MinAboveReplicas", (ref,), text, remedy, "you", (Evidence(ref, field, str(minimum)),))
+    return Reason(
+        "MinAboveReplicas", (ref,), text, remedy, "you", (Evidence(ref, field, str(minimum)),)
+    )

@@ -1,4 +1,6 @@
-"""Reasons for which a pod is not handed to KAI yet: missing pods, gates, and pods that KAI has not taken up."""
+"""Reasons for which a pod is not handed to KAI yet: missing pods, gates, and pods that KAI has not
+taken up.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -32,20 +34,31 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
 
 def gang_incomplete(gang: Gang) -> Iterator[Reason]:
     """Fewer pods than the minimum exist, and no gate explains it."""
-    short = [member for member in gang.members if len(member.pods) < member.minimum <= member.replicas]
+    short = [
+        member for member in gang.members if len(member.pods) < member.minimum <= member.replicas
+    ]
     if not short or any(pod.gates for pod in gang.pods):
         return
     needed = sum(member.minimum for member in gang.members)
     existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
     lacks = listed(f"{member.name} lacks {member.minimum - len(member.pods)}" for member in short)
-    text = f"{existing} of {counted(needed, 'pod')} {'exists' if existing == 1 else 'exist'}; {lacks}"
+    text = (
+        f"{existing} of {counted(needed, 'pod')} {'exists' if existing == 1 else 'exist'}; {lacks}"
+    )
     evidence = [Evidence(gang.ref, "spec.podgroups[].minReplicas", str(needed))]
-    errors = [(member.name, error) for member in short if member.clique for error in member.clique.errors]
-    evidence += [Evidence(Ref("PodClique", gang.namespace, name), "status.lastErrors", error) for name, error in errors]
+    errors = [
+        (member.name, error) for member in short if member.clique for error in member.clique.errors
+    ]
+    evidence += [
+        Evidence(Ref("PodClique", gang.namespace, name), "status.lastErrors", error)
+        for name, error in errors
+    ]
     events = gang.index.events.get(gang.pod_group.uid, ()) if gang.pod_group is not None else ()
     not_ready = [event for event in events if event.reason == "NotReady"]
     evidence += [Evidence(event.about, "event NotReady", event.message) for event in not_ready[:1]]
-    remedy = "see why the PodClique makes none: its status.lastErrors, and the quota of the namespace"
+    remedy = (
+        "see why the PodClique makes none: its status.lastErrors, and the quota of the namespace"
+    )
     remedy += f"; Grove says: {errors[0][1]}" if errors else ""
     yield Reason("GangIncomplete", (gang.ref,), text, remedy, "you", tuple(evidence))
 
@@ -74,12 +87,19 @@ def gate_base_gang(gang: Gang) -> Iterator[Reason]:
         base = gang.index.gangs.get((gang.namespace, name))
         short = list(_below_minimum(gang.index, base)) if base is not None else []
         if short:
-            text = f"Waits for gang {name}: {listed(f'{clique} has {has} of {needs}' for clique, has, needs in short)}"
+            text = (
+                f"Waits for gang {name}:"
+                f" {listed(f'{clique} has {has} of {needs}' for clique, has, needs in short)}"
+            )
             evidence = tuple(
-                Evidence(Ref("PodClique", gang.namespace, clique), "status.scheduledReplicas", str(has))
+                Evidence(
+                    Ref("PodClique", gang.namespace, clique), "status.scheduledReplicas", str(has)
+                )
                 for clique, has, _ in short
             )
-            yield Reason("GateBaseGang", refs(gated), text, f"`explain podgang/{name}`", "wait", evidence)
+            yield Reason(
+                "GateBaseGang", refs(gated), text, f"`explain podgang/{name}`", "wait", evidence
+            )
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]]:
@@ -108,22 +128,32 @@ def workload_missing(gang: Gang) -> Iterator[Reason]:
 def pod_group_missing(gang: Gang) -> Iterator[Reason]:
     """A pod names a KAI PodGroup that doesn't exist."""
     field = f"metadata.annotations[{POD_GROUP_NAME}]"
-    pods = (pod for pod in gang.waiting if pod.group and (pod.namespace, pod.group) not in gang.index.pod_groups)
+    pods = (
+        pod
+        for pod in gang.waiting
+        if pod.group and (pod.namespace, pod.group) not in gang.index.pod_groups
+    )
     yield from _missing((("KAI PodGroup", pod.group, field), pod) for pod in pods)
 
 
 def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Iterator[Reason]:
     """`named` are (kind, name, field) of what does not exist, each with a pod that names it."""
     for (kind, name, field), pods in grouped(named):
-        objects, verb = refs(pods), "waits" if len(pods) == 1 else "wait"
+        objects = refs(pods)
+        verb = "waits" if len(pods) == 1 else "wait"
         text = f"{counted(len(pods), 'pod')} {verb} for {kind} {name}, which does not exist"
         evidence = (Evidence(objects[0], field, name),)
-        yield Reason("WorkloadMissing", objects, text, "create it, or correct the name", "you", evidence)
+        yield Reason(
+            "WorkloadMissing", objects, text, "create it, or correct the name", "you", evidence
+        )
 
 
 def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
-    """(kind, name, field) of what is missing. A PodGroup needs its Workload, but not the template that it was made
-    from: it has a policy of its own, and the template may have been changed or be inside of a composite one."""
+    """(kind, name, field) of what is missing.
+
+    A PodGroup needs its Workload, but not the template that it was made from: it has a policy of
+    its own, and the template may have been changed or be inside of a composite one.
+    """
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
         if group is None:
@@ -132,7 +162,9 @@ def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
     return _missing_part(index, pod.namespace, pod.workload, pod.workload_part, "spec.workloadRef")
 
 
-def _missing_part(index: Index, namespace: str, name: str, part: str, field: str) -> tuple[str, str, str] | None:
+def _missing_part(
+    index: Index, namespace: str, name: str, part: str, field: str
+) -> tuple[str, str, str] | None:
     workload = index.workloads.get((namespace, name))
     if name and workload is None:
         return "Workload", name, field
@@ -144,8 +176,14 @@ def _missing_part(index: Index, namespace: str, name: str, part: str, field: str
 def not_grouped(gang: Gang) -> Iterator[Reason]:
     """A pod for KAI that KAI's pod-grouper has not taken up, and that nothing else holds back."""
     pods_of_kai = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
-    untaken = [pod for pod in pods_of_kai if not (pod.group or pod.gates or pod.workload or pod.workload_group)]
-    for words, pods in grouped((next(iter(grouper_warnings(gang.index, pod)), ""), pod) for pod in untaken):
+    untaken = [
+        pod
+        for pod in pods_of_kai
+        if not (pod.group or pod.gates or pod.workload or pod.workload_group)
+    ]
+    for words, pods in grouped(
+        (next(iter(grouper_warnings(gang.index, pod)), ""), pod) for pod in untaken
+    ):
         objects = refs(pods)
         evidence = (Evidence(objects[0], f"metadata.annotations[{POD_GROUP_NAME}]", "absent"),)
         text = f"KAI has not taken up {counted(len(pods), 'pod')}"
@@ -159,15 +197,23 @@ def not_grouped(gang: Gang) -> Iterator[Reason]:
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:
     """What KAI's pod-grouper says of a pod, the latest first."""
-    return [event.message for event in index.events.get(pod.uid, ()) if event.reason == "PodGrouperWarning"]
+    return [
+        event.message
+        for event in index.events.get(pod.uid, ())
+        if event.reason == "PodGrouperWarning"
+    ]
 
 
 def wrong_scheduler(gang: Gang) -> Iterator[Reason]:
     """There are constraints, and the pods go to a scheduler that knows none of them."""
     others = ((pod.scheduler, pod) for pod in gang.pods if pod.scheduler != KAI_SCHEDULER)
     for name, pods in grouped(others):
-        objects, verb = refs(pods), "is" if len(pods) == 1 else "are"
-        text = f"{counted(len(pods), 'pod')} with a topology constraint {verb} placed by {name}, which knows no gangs"
+        objects = refs(pods)
+        verb = "is" if len(pods) == 1 else "are"
+        text = (
+            f"{counted(len(pods), 'pod')} with a topology constraint {verb} placed by {name}, which"
+            " knows no gangs"
+        )
         evidence = (Evidence(objects[0], "spec.schedulerName", name),)
         remedy = f"set schedulerName: {KAI_SCHEDULER} in the pod templates"
         yield Reason("WrongScheduler", objects, text, remedy, "you", evidence)

@@ -33,7 +33,9 @@ def nodes_in(places: Places, domain: Domain) -> list[Node]:
 
 def parts(places: Places, short: Demand) -> tuple[str, ...]:
     """The names of all parts of a demand that are like `short`, and have no room either."""
-    return tuple(sorted({part.name for part in places.demand.flat() if part.profile == short.profile}))
+    return tuple(
+        sorted({part.name for part in places.demand.flat() if part.profile == short.profile})
+    )
 
 
 def never_fits(gang: Gang) -> Iterator[Reason]:
@@ -42,10 +44,12 @@ def never_fits(gang: Gang) -> Iterator[Reason]:
     if places.empty.fits:
         return
     short = places.empty.short or places.demand
-    level, needs = level_of(gang, short), pods_of(short.shapes)
+    level = level_of(gang, short)
+    needs = pods_of(short.shapes)
     oversize = _oversize(places, short)
     if oversize is not None:
-        text, remedy = oversize, "make the pods smaller"
+        text = oversize
+        remedy = "make the pods smaller"
     elif places.empty.best is None:
         text = f"No {level} exists: no node has the labels of all levels"
         remedy = "have the nodes labelled, or ask for a level that they have"
@@ -53,12 +57,20 @@ def never_fits(gang: Gang) -> Iterator[Reason]:
         best = places.empty.best
         has = sum(gpus_of(node.allocatable) for node in nodes_in(places, best.domain))
         asks = sum(gpus_of(dict(shape.requests)) * count for shape, count in short.shapes)
-        room = f"The largest {level} has {amount('/gpu', has)}, and {short.name} needs {amount('/gpu', asks)}"
-        alone = f"Even empty, no {level} has room for {needs}; {best.domain} would have room for {best.pods}"
+        room = (
+            f"The largest {level} has {amount('/gpu', has)}, and {short.name} needs"
+            f" {amount('/gpu', asks)}"
+        )
+        alone = (
+            f"Even empty, no {level} has room for {needs}; {best.domain} would have room for"
+            f" {best.pods}"
+        )
         text = room if asks > has else alone
         remedy = "use a wider level, or smaller replicas"
     evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key or "none"),)
-    yield Reason("NeverFits", (gang.ref,), text, remedy, "you", evidence, parts=parts(places, short))
+    yield Reason(
+        "NeverFits", (gang.ref,), text, remedy, "you", evidence, parts=parts(places, short)
+    )
 
 
 def _oversize(places: Places, demand: Demand) -> str | None:
@@ -67,7 +79,10 @@ def _oversize(places: Places, demand: Demand) -> str | None:
         for name, ask in shape.requests:
             most = max((node.allocatable.get(name, 0) for node in places.domains.nodes), default=0)
             if ask > most:
-                return f"No node has {amount(name, ask)}, which a pod asks for: the largest has {amount(name, most)}"
+                return (
+                    f"No node has {amount(name, ask)}, which a pod asks for: the largest has"
+                    f" {amount(name, most)}"
+                )
     return None
 
 
@@ -76,27 +91,50 @@ def no_domain_fits(gang: Gang) -> Iterator[Reason]:
     short = _short(gang)
     if short is None or short.occupied:
         return
-    places, level = gang.places, level_of(gang, short)
+    places = gang.places
+    level = level_of(gang, short)
     if places.any_pool.fits or _missing_resource(gang) is not None:
         return
     best = places.now.best
     if level == "cluster":
-        text = f"The nodes have no room for {pods_of(short.shapes)}, only for {best.pods if best else 0}"
+        text = (
+            f"The nodes have no room for {pods_of(short.shapes)}, only for"
+            f" {best.pods if best else 0}"
+        )
     elif best is not None:
-        text = f"No {level} has room for {pods_of(short.shapes)}; {best.domain} has room for {best.pods}"
+        text = (
+            f"No {level} has room for {pods_of(short.shapes)}; {best.domain} has room for"
+            f" {best.pods}"
+        )
     else:
-        text = f"No {level} has room for {pods_of(short.shapes)}: no node has the labels of all levels"
+        text = (
+            f"No {level} has room for {pods_of(short.shapes)}: no node has the labels of all levels"
+        )
     leaving = gang.index.terminating
-    soon = f"wait for {counted(len(leaving), 'terminating pod')} to end" if leaving and places.soon.fits else ""
+    soon = (
+        f"wait for {counted(len(leaving), 'terminating pod')} to end"
+        if leaving and places.soon.fits
+        else ""
+    )
     helps = [soon, _free_there(gang, places, short), _wider(gang, short)]
     remedy = ", or ".join(filter(None, helps)) or "wait until other pods end"
     where = str(best.domain) if best is not None else "none"
-    evidence = (Evidence(gang.ref, f"room in one {level}", f"{best.pods if best else 0} of {short.count} in {where}"),)
-    yield Reason("NoDomainFits", (gang.ref,), text, remedy, "you", evidence, parts=parts(places, short))
+    evidence = (
+        Evidence(
+            gang.ref,
+            f"room in one {level}",
+            f"{best.pods if best else 0} of {short.count} in {where}",
+        ),
+    )
+    yield Reason(
+        "NoDomainFits", (gang.ref,), text, remedy, "you", evidence, parts=parts(places, short)
+    )
 
 
 def _short(gang: Gang) -> Demand | None:
-    """What has no room now, None if all has, or if even empty nodes had none (then `never_fits` says so)."""
+    """What has no room now, None if all has, or if even empty nodes had none (then `never_fits`
+    says so).
+    """
     if gang.places.now.fits or not gang.anew.empty.fits:
         return None
     return gang.places.now.short
@@ -115,19 +153,25 @@ def _free_there(gang: Gang, places: Places, short: Demand) -> str:
         if _has_gpus(gang.index, pod)
     )
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
-    holders = listed(f"{name} has {counted(count, 'pod')} there{state}" for (name, state), count in most)
+    holders = listed(
+        f"{name} has {counted(count, 'pod')} there{state}" for (name, state), count in most
+    )
     return f"free room for {missing} more in {best.domain}" + (f" ({holders})" if holders else "")
 
 
 def _has_gpus(index: Index, pod: Pod) -> bool:
     claims = (index.claims.get((pod.namespace, claim.claim)) for claim in pod.claims)
     devices = (device for claim in claims if claim is not None for device in claim.devices)
-    return gpus_of(dict(pod.shape.requests)) > 0 or any(device.driver.startswith(PREFIX) for device in devices)
+    return gpus_of(dict(pod.shape.requests)) > 0 or any(
+        device.driver.startswith(PREFIX) for device in devices
+    )
 
 
 def _is_preemptible(index: Index, pod: Pod) -> bool:
-    """Whether KAI may evict a pod for others: as its PodGroup or its label says, and otherwise if its priority is below
-    100 (https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/priority)."""
+    """Whether KAI may evict a pod for others: as its PodGroup or its label says, and otherwise if
+    its priority is below 100
+    (https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/priority).
+    """
     group = index.pod_groups.get((pod.namespace, pod.group))
     declared = (group.preemptibility if group is not None else "") or pod.preemptibility
     may_be_evicted = declared == "preemptible" or (not declared and pod.priority < NOT_PREEMPTIBLE)
@@ -142,7 +186,10 @@ def _wider(gang: Gang, short: Demand) -> str:
     for level in reversed(above):
         wider = _with_key(gang.places.demand, short, level.key)
         if gang.places_of(wider).now.fits:
-            return f"ask for {level.domain} in place of {gang.topology.name_of(short.key)}: it fits there"
+            return (
+                f"ask for {level.domain} in place of {gang.topology.name_of(short.key)}: it fits"
+                " there"
+            )
     return ""
 
 
@@ -165,12 +212,21 @@ def bound_to_domain(gang: Gang) -> Iterator[Reason]:
     best = gang.places.now.best
     if best is not None:
         text = (
-            f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run in {best.domain}, the rest "
-            f"must join them, and it has room for {best.pods} of {pods_of(short.shapes)}"
+            f"{len(part.placed)} of {counted(part.expected, 'pod')} of {short.name} run in"
+            f" {best.domain}, the rest must join them, and it has room for {best.pods} of"
+            f" {pods_of(short.shapes)}"
         )
         remedy = f"free room for {short.count - best.pods} more there, or restart the gang"
         evidence = (Evidence(gang.ref, "spec.topologyConstraint", short.key),)
-        yield Reason("BoundToDomain", (gang.ref,), text, remedy, "you", evidence, parts=parts(gang.places, short))
+        yield Reason(
+            "BoundToDomain",
+            (gang.ref,),
+            text,
+            remedy,
+            "you",
+            evidence,
+            parts=parts(gang.places, short),
+        )
 
 
 def nodes_unfit(gang: Gang) -> Iterator[Reason]:
@@ -178,20 +234,30 @@ def nodes_unfit(gang: Gang) -> Iterator[Reason]:
     short = _short(gang)
     if short is None or not gang.places.all_fit.fits:
         return
-    places, shapes = gang.places, [shape for shape, _ in short.shapes]
+    places = gang.places
+    shapes = [shape for shape, _ in short.shapes]
     for domain in _opened(gang, short):
-        closed = [(node, why) for node in nodes_in(places, domain) if (why := _closed(shapes, node))]
+        closed = [
+            (node, why) for node in nodes_in(places, domain) if (why := _closed(shapes, node))
+        ]
         if closed:
             yield _unfit(places, domain, closed)
             return
 
 
 def _opened(gang: Gang, short: Demand) -> list[Domain]:
-    """The domains in which `short` would fit if all nodes were open, the one first that lacks least now."""
+    """The domains in which `short` would fit if all nodes were open, the one first that lacks least
+    now.
+    """
     alone = gang.places_of(short)
     now = {room.domain.path: room.pods for room in gang.places.now.rooms}
     rooms = [room for room in alone.rooms_if_open if room.pods >= short.count]
-    return [room.domain for room in sorted(rooms, key=lambda room: (-now.get(room.domain.path, 0), room.domain.path))]
+    return [
+        room.domain
+        for room in sorted(
+            rooms, key=lambda room: (-now.get(room.domain.path, 0), room.domain.path)
+        )
+    ]
 
 
 def _closed(shapes: Sequence[Shape], node: Node) -> str:
@@ -212,27 +278,39 @@ def _unfit(places: Places, domain: Domain, closed: list[tuple[Node, str]]) -> Re
         "not ready": "repair the nodes",
         "not selected by the pods": "change the pods' node selector",
     }
-    remedy = listed(dict.fromkeys(remedies.get(why, "tolerate the taints or remove them") for why in sorted(counts)))
+    remedy = listed(
+        dict.fromkeys(
+            remedies.get(why, "tolerate the taints or remove them") for why in sorted(counts)
+        )
+    )
     who: Who = "you" if set(counts) == {"not selected by the pods"} else "platform"
     return Reason("NodesUnfit", refs, text, remedy, who, evidence, commands)
 
 
 def other_resource(gang: Gang) -> Iterator[Reason]:
     """The devices fit, and another resource does not."""
-    short, missing = _short(gang), _missing_resource(gang)
+    short = _short(gang)
+    missing = _missing_resource(gang)
     if short is None or missing is None:
         return
-    name, level = missing, level_of(gang, short)
+    name = missing
+    level = level_of(gang, short)
     asks, most = _asked_and_free(gang.places, short, name)
     rooms = [room for room in gang.places_of(short).rooms_for_devices if room.pods >= short.count]
     where = f"in {counted(len(rooms), level)}" if rooms and level != "cluster" else "on the nodes"
     text = (
-        f"GPUs fit {where}, {name} in none: a pod asks for {amount(name, asks)}, and at most {amount(name, most)} "
-        f"{'is' if name == 'memory' else 'are'} free on a node with free GPUs"
+        f"GPUs fit {where}, {name} in none: a pod asks for {amount(name, asks)}, and at most"
+        f" {amount(name, most)} {'is' if name == 'memory' else 'are'} free on a node with free GPUs"
     )
     evidence = (Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks)),)
     yield Reason(
-        "OtherResource", (gang.ref,), text, f"ask for less {name}", "you", evidence, parts=parts(gang.places, short)
+        "OtherResource",
+        (gang.ref,),
+        text,
+        f"ask for less {name}",
+        "you",
+        evidence,
+        parts=parts(gang.places, short),
     )
 
 
@@ -250,13 +328,19 @@ def _missing_resource(gang: Gang) -> str | None:
 
 
 def _asked_and_free(places: Places, short: Demand, name: str) -> tuple[int, int]:
-    """What the largest pod asks for, and the most that a node with room for its devices has free."""
+    """What the largest pod asks for, and the most that a node with room for its devices has
+    free.
+    """
     asks = max(dict(shape.requests).get(name, 0) for shape, _ in short.shapes)
     shapes = [shape for shape, _ in short.shapes if dict(shape.requests).get(name, 0) == asks]
     devices = {key: ask for key, ask in shapes[0].requests if is_device(key)}
     positions = [position for position, ok in enumerate(places.fit[shapes[0]]) if ok]
     free = (places.free(position) for position in positions)
-    fitting = (have.get(name, 0) for have in free if all(have.get(key, 0) >= ask for key, ask in devices.items()))
+    fitting = (
+        have.get(name, 0)
+        for have in free
+        if all(have.get(key, 0) >= ask for key, ask in devices.items())
+    )
     return asks, max(fitting, default=0)
 
 
@@ -268,7 +352,11 @@ def not_as_preferred(gang: Gang) -> Iterator[Reason]:
     positions = domains.positions
     for part in gang.whole.parts():
         depth = domains.depth(part.told.preferred)
-        if depth is None or not part.placed or not all(pod.node in positions for pod in part.placed):
+        if (
+            depth is None
+            or not part.placed
+            or not all(pod.node in positions for pod in part.placed)
+        ):
             continue
         used = {domains.domain_of(positions[pod.node], depth) for pod in part.placed}
         counts = Counter(pod.shape for pod in part.placed)
@@ -279,12 +367,18 @@ def not_as_preferred(gang: Gang) -> Iterator[Reason]:
             text = f"{pods} of {part.name} in {counted(len(used), level)}, {needed} would do"
             evidence = (Evidence(gang.ref, "preferred", part.told.preferred),)
             remedy = "nothing is wrong; restart to pack them again"
-            yield Reason("NotAsPreferred", (gang.ref,), text, remedy, "you", evidence, severity="note")
+            yield Reason(
+                "NotAsPreferred", (gang.ref,), text, remedy, "you", evidence, severity="note"
+            )
 
 
 def binding_failed(gang: Gang) -> Iterator[Reason]:
     for pod in gang.waiting:
-        events = (e for e in gang.index.events.get(pod.uid, ()) if e.reason in ("BindingError", "FailedBinding"))
+        events = (
+            e
+            for e in gang.index.events.get(pod.uid, ())
+            if e.reason in ("BindingError", "FailedBinding")
+        )
         for event in itertools.islice(events, 1):
             text = f"KAI chose a node, and binding failed: {event.message}"
             evidence = (Evidence(pod.ref, f"event {event.reason}", event.message),)

@@ -39,18 +39,24 @@ def queue_missing(gang: Gang) -> Iterator[Reason]:
     if queue is None:
         text = f"Queue {group.queue} does not exist; {usable}"
     else:
-        text = f"Queue {group.queue} has no parent, and KAI places nothing in such a queue; {usable}"
+        text = (
+            f"Queue {group.queue} has no parent, and KAI places nothing in such a queue; {usable}"
+        )
     evidence = (Evidence(group.ref, "spec.queue", group.queue),)
     remedy = "set the label kai.scheduler/queue of the workload to one of them"
     yield Reason("QueueMissing", (group.ref,), text, remedy, "you", evidence)
 
 
 def queue_limit(gang: Gang) -> Iterator[Reason]:
-    """KAI's word for it, or the sum of what is allocated and asked, in the queue or one above it."""
-    group, said = gang.pod_group, _said(gang, "OverLimit")
+    """KAI's word for it, or the sum of what is allocated and asked, in the queue or one above
+    it.
+    """
+    group = gang.pod_group
+    said = _said(gang, "OverLimit")
     if group is None:
         return
-    asked, remedy = asked_gpus(gang), "wait, ask for less, or have the limit raised"
+    asked = asked_gpus(gang)
+    remedy = "wait, ask for less, or have the limit raised"
     for queue in chain(gang.index, group.queue):
         if queue.limit is not None and asked and queue.allocated + asked > queue.limit:
             numbers = f"{plain(queue.allocated)} used, {plain(asked)} asked"
@@ -71,28 +77,33 @@ def asked_gpus(gang: Gang) -> int:
 
 
 def queue_quota(gang: Gang) -> Iterator[Reason]:
-    group, said = gang.pod_group, _said(gang, "NonPreemptibleOverQuota")
+    group = gang.pod_group
+    said = _said(gang, "NonPreemptibleOverQuota")
     if group is None or said is None:
         return
     remedy = "make the workload preemptible, or use another queue"
-    quota, used = gpus_of(said.quota), gpus_of(said.allocated)
+    quota = gpus_of(said.quota)
+    used = gpus_of(said.allocated)
     name = said.queue or group.queue
     if not quota and name in gang.index.queues:
         queue = gang.index.queues[name]
-        quota, used = queue.quota or 0, queue.allocated_fixed
+        quota = queue.quota or 0
+        used = queue.allocated_fixed
     if not quota:
         yield _as_said(group, said, "QueueQuota", remedy)
         return
     text = (
-        f"The workload is not preemptible and so bound to the quota of queue {name}: {amount('/gpu', quota)}, "
-        f"{plain(used)} used"
+        f"The workload is not preemptible and so bound to the quota of queue {name}:"
+        f" {amount('/gpu', quota)}, {plain(used)} used"
     )
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
     yield Reason("QueueQuota", (group.ref,), text, remedy, "you", evidence)
 
 
 def fair_share(gang: Gang) -> Iterator[Reason]:
-    """The queue is promised what the gang asks for, and a sibling holds more than its own promise."""
+    """The queue is promised what the gang asks for, and a sibling holds more than its own
+    promise.
+    """
     group = gang.pod_group
     if group is None or gang.places.now.fits:
         return
@@ -100,22 +111,44 @@ def fair_share(gang: Gang) -> Iterator[Reason]:
     for queue in chain(gang.index, group.queue):
         if queue.quota is None or not asked or queue.allocated + asked > queue.quota:
             continue
-        siblings = [other for other in gang.index.facts.queues if other.parent == queue.parent and other != queue]
+        siblings = [
+            other
+            for other in gang.index.facts.queues
+            if other.parent == queue.parent and other != queue
+        ]
         over = sorted(
-            (other for other in siblings if other.quota is not None and other.allocated > other.quota),
+            (
+                other
+                for other in siblings
+                if other.quota is not None and other.allocated > other.quota
+            ),
             key=lambda other: (-(other.allocated - (other.quota or 0)), other.name),
         )
         if over:
-            holds = (f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}" for other in over)
-            text = f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its {plain(queue.quota)}"
-            evidence = tuple(Evidence(other.ref, "status.allocated", plain(other.allocated)) for other in over)
-            remedy = "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum runtimes of the queues"
-            yield Reason("FairShare", tuple(other.ref for other in over), text, remedy, "wait", evidence)
+            holds = (
+                f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}"
+                for other in over
+            )
+            text = (
+                f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its"
+                f" {plain(queue.quota)}"
+            )
+            evidence = tuple(
+                Evidence(other.ref, "status.allocated", plain(other.allocated)) for other in over
+            )
+            remedy = (
+                "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum"
+                " runtimes of the queues"
+            )
+            yield Reason(
+                "FairShare", tuple(other.ref for other in over), text, remedy, "wait", evidence
+            )
             return
 
 
 def preemption_delay(gang: Gang) -> Iterator[Reason]:
-    group, said = gang.pod_group, _said(gang, "PreemptionDelayNotElapsed")
+    group = gang.pod_group
+    said = _said(gang, "PreemptionDelayNotElapsed")
     if group is None or said is None:
         return
     since = max((time for time in (group.created, group.evicted) if time is not None), default=None)
@@ -133,17 +166,30 @@ def outside_pool(gang: Gang) -> Iterator[Reason]:
     if group is None or not group.pool:
         return
     queue = gang.index.queues.get(group.queue)
-    if queue is None or queue.pool != group.pool or gang.places.now.fits or not gang.places.any_pool.fits:
+    if (
+        queue is None
+        or queue.pool != group.pool
+        or gang.places.now.fits
+        or not gang.places.any_pool.fits
+    ):
         return
     pools = [node.labels.get(NODE_POOL, "") for node in gang.index.nodes]
-    inside, without = pools.count(group.pool), pools.count("")
-    text = f'Its node pool "{group.pool}" has {counted(inside, "node")} and no room; {without} nodes are in no pool'
+    inside = pools.count(group.pool)
+    without = pools.count("")
+    text = (
+        f'Its node pool "{group.pool}" has {counted(inside, "node")} and no room; {without} nodes'
+        " are in no pool"
+    )
     evidence = (Evidence(group.ref, f"metadata.labels[{NODE_POOL}]", group.pool),)
-    remedy = f"label nodes {NODE_POOL}={group.pool}, or leave the pool out of the workload and its queue"
+    remedy = (
+        f"label nodes {NODE_POOL}={group.pool}, or leave the pool out of the workload and its queue"
+    )
     yield Reason("OutsidePool", (group.ref,), text, remedy, "platform", evidence)
 
 
 def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
     """KAI's own words, if they have no numbers that could be put better."""
     evidence = (Evidence(group.ref, CONDITION, said.reason),)
-    return Reason(reason, (group.ref,), f"KAI says: {said.message or said.reason}", remedy, "you", evidence)
+    return Reason(
+        reason, (group.ref,), f"KAI says: {said.message or said.reason}", remedy, "you", evidence
+    )

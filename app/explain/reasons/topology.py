@@ -1,4 +1,6 @@
-"""Reasons in the labels of nodes and in the topology itself, and constraints that did not reach the scheduler."""
+"""Reasons in the labels of nodes and in the topology itself, and constraints that did not reach the
+scheduler.
+"""
 
 import re
 from collections import defaultdict
@@ -20,9 +22,13 @@ _NUMBER = re.compile(r"(.*?)(\d+)")
 
 
 def level_label_missing(gang: Gang) -> Iterator[Reason]:
-    """One reason for each set of missing labels and place where the nodes belong. KAI leaves these nodes out for gangs
-    with a constraint alone."""
-    index, topology, places = gang.index, gang.topology, gang.places
+    """One reason for each set of missing labels and place where the nodes belong.
+
+    KAI leaves these nodes out for gangs with a constraint alone.
+    """
+    index = gang.index
+    topology = gang.topology
+    places = gang.places
     outside = outside_nodes(index, topology)
     guesses = guessed_labels(index, topology) if outside else {}
     waits = bool(guesses) and index.room_is_known and not places.now.fits
@@ -45,10 +51,16 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, help
     whose = f" of {value}" if value else ""
     cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
     verb, them = ("has", "it") if len(nodes) == 1 else ("have", "them")
-    fits = f"; with {them} it fits" if helps and len(nodes) > 1 else "; with it the gang fits" if helps else ""
+    fits = (
+        f"; with {them} it fits"
+        if helps and len(nodes) > 1
+        else "; with it the gang fits"
+        if helps
+        else ""
+    )
     text = (
-        f"{counted(len(nodes), 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves {them} out of every "
-        f"gang with a constraint{cost}"
+        f"{counted(len(nodes), 'node')}{whose} {verb} no label {listed(keys)}{fits}; KAI leaves"
+        f" {them} out of every gang with a constraint{cost}"
     )
     names = [node.name for node in nodes]
     labels = " ".join(f"{key}={value if len(keys) == 1 and value else 'VALUE'}" for key in keys)
@@ -57,12 +69,15 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], *, help
     command = f"kubectl label node {' '.join(names)} {labels}"
     remedy = f"label the nodes: {listed(names)}"
     severity: Severity = "warning" if gpus else "note"
-    return Reason("LevelLabelMissing", refs, text, remedy, "platform", evidence, (command,), severity)
+    return Reason(
+        "LevelLabelMissing", refs, text, remedy, "platform", evidence, (command,), severity
+    )
 
 
 def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
-    """For nodes that lack one level's label: its value, if the nodes before and after it by name have the same one and
-    agree with it in pool and in all other levels."""
+    """For nodes that lack one level's label: its value, if the nodes before and after it by name
+    have the same one and agree with it in pool and in all other levels.
+    """
     series: dict[str, list[tuple[int, Node]]] = defaultdict(list)
     for node in index.nodes:
         match = _NUMBER.fullmatch(node.name)
@@ -70,7 +85,9 @@ def guessed_labels(index: Index, topology: Topology) -> Mapping[str, Labels]:
             series[match[1]].append((int(match[2]), node))
     guesses: dict[str, Labels] = {}
     for members in series.values():
-        ordered = [node for _, node in sorted(members, key=lambda member: (member[0], member[1].name))]
+        ordered = [
+            node for _, node in sorted(members, key=lambda member: (member[0], member[1].name))
+        ]
         guesses |= _guesses_in(ordered, topology.keys)
     return guesses
 
@@ -93,17 +110,27 @@ def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
     return guesses
 
 
-def _agree(node: Node, before: Node | None, after: Node | None, keys: tuple[str, ...], missing: str) -> bool:
+def _agree(
+    node: Node, before: Node | None, after: Node | None, keys: tuple[str, ...], missing: str
+) -> bool:
     if before is None or after is None or before.labels[missing] != after.labels[missing]:
         return False
     compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]
-    return all(node.labels.get(key) == other.labels.get(key) for key in compared for other in (before, after))
+    return all(
+        node.labels.get(key) == other.labels.get(key)
+        for key in compared
+        for other in (before, after)
+    )
 
 
 def not_a_tree(gang: Gang) -> Iterator[Reason]:
-    """Values of a level under two parents. If a fifth of the values or more are, names that repeat are a habit: then
-    one note for the level."""
-    topology, domains = gang.topology, gang.index.domains(gang.topology.keys)
+    """Values of a level under two parents.
+
+    If a fifth of the values or more are, names that repeat are a habit: then one note for the
+    level.
+    """
+    topology = gang.topology
+    domains = gang.index.domains(gang.topology.keys)
     paths = {path for path in domains.paths if path is not None}
     for depth in range(len(topology.keys), 1, -1):
         paths = {path[:depth] for path in paths}
@@ -113,7 +140,8 @@ def not_a_tree(gang: Gang) -> Iterator[Reason]:
         for path in sorted(paths):
             parents[path[-1]].append(path[:-1])
         shared = {value: above_it for value, above_it in parents.items() if len(above_it) > 1}
-        level, above = topology.levels[depth - 1], topology.levels[depth - 2]
+        level = topology.levels[depth - 1]
+        above = topology.levels[depth - 2]
         if len(shared) * 5 >= len(parents):
             yield from _habit(domains, level, above, shared, len(parents))
         else:
@@ -121,14 +149,16 @@ def not_a_tree(gang: Gang) -> Iterator[Reason]:
                 yield _two_parents(domains, level.domain, level.key, value, above_it)
 
 
-def _habit(domains: Domains, level: Level, above: Level, shared: Mapping[str, object], total: int) -> Iterator[Reason]:
+def _habit(
+    domains: Domains, level: Level, above: Level, shared: Mapping[str, object], total: int
+) -> Iterator[Reason]:
     if not shared:
         return
     example = min(shared)
     names = counted(total, f"name of a {level.domain}", f"names of a {level.domain}")
     text = (
-        f"{len(shared)} of {names} are in more than one {above.domain}, such as {example}; KAI counts each as a "
-        f"{level.domain} of its own"
+        f"{len(shared)} of {names} are in more than one {above.domain}, such as {example}; KAI"
+        f" counts each as a {level.domain} of its own"
     )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = (Evidence(node.ref, f"metadata.labels[{level.key}]", example),)
@@ -136,13 +166,21 @@ def _habit(domains: Domains, level: Level, above: Level, shared: Mapping[str, ob
     yield Reason("NotATree", (node.ref,), text, remedy, "platform", evidence, severity="note")
 
 
-def _two_parents(domains: Domains, level: str, key: str, value: str, parents: list[tuple[str, ...]]) -> Reason:
+def _two_parents(
+    domains: Domains, level: str, key: str, value: str, parents: list[tuple[str, ...]]
+) -> Reason:
     depth = len(parents[0]) + 1
     sizes = [len(domain.nodes) for domain in domains.at(depth) if domain.path[-1] == value]
     places = listed("/".join(path) for path in sorted(parents))
-    kinds = f"{len(parents)} {level}s of {listed(map(str, sizes))} nodes" if len(set(sizes)) > 1 else ""
+    kinds = (
+        f"{len(parents)} {level}s of {listed(map(str, sizes))} nodes" if len(set(sizes)) > 1 else ""
+    )
     kinds = kinds or f"{len(parents)} {level}s of {counted(sizes[0], 'node')}"
-    examples = [domains.nodes[domain.nodes[0]].name for domain in domains.at(depth) if domain.path[-1] == value]
+    examples = [
+        domains.nodes[domain.nodes[0]].name
+        for domain in domains.at(depth)
+        if domain.path[-1] == value
+    ]
     refs = tuple(Ref("Node", "", name) for name in examples)
     evidence = tuple(Evidence(ref, f"metadata.labels[{key}]", value) for ref in refs)
     text = f"{value} is in {places}: KAI counts {kinds}"
@@ -152,7 +190,8 @@ def _two_parents(domains: Domains, level: str, key: str, value: str, parents: li
 
 def topology_differs(gang: Gang) -> Iterator[Reason]:
     """How KAI's Topology differs from Grove's."""
-    cluster, kai = gang.topology.cluster, gang.topology.kai
+    cluster = gang.topology.cluster
+    kai = gang.topology.kai
     if cluster is None:
         return
     ref = cluster.ref
@@ -160,18 +199,33 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
     remedy = "run `grove-admission doctor`, and check who owns the Topology"
     if kai is None:
         text = f"KAI has no Topology {cluster.kai}, so no gang can be placed by {levels}"
-        yield Reason("TopologyDiffers", (ref,), text, remedy, "platform", (Evidence(ref, "spec.levels", levels),))
+        yield Reason(
+            "TopologyDiffers",
+            (ref,),
+            text,
+            remedy,
+            "platform",
+            (Evidence(ref, "spec.levels", levels),),
+        )
         return
     if kai.keys != tuple(level.key for level in cluster.levels):
         known = listed(gang.topology.name_of(key) for key in kai.keys)
         text = f"KAI knows the levels {known}; the {cluster.kind} says {levels}"
-        both = (Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)), Evidence(ref, "spec.levels", levels))
+        both = (
+            Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)),
+            Evidence(ref, "spec.levels", levels),
+        )
         yield Reason("TopologyDiffers", (kai.ref,), text, remedy, "platform", both)
     elif not cluster.external and (cluster.kind, cluster.name, cluster.uid) not in kai.owners:
         owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
-        text = f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind} {cluster.name}: it is not kept"
+        text = (
+            f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind}"
+            f" {cluster.name}: it is not kept"
+        )
         evidence = (Evidence(kai.ref, "metadata.ownerReferences", owners),)
-        yield Reason("TopologyDiffers", (kai.ref,), text, remedy, "platform", evidence, severity="warning")
+        yield Reason(
+            "TopologyDiffers", (kai.ref,), text, remedy, "platform", evidence, severity="warning"
+        )
     elif cluster.drift:
         evidence = (Evidence(ref, "status.schedulerTopologyStatuses", cluster.drift),)
         text = f"Grove finds the Topology {kai.name} out of step: {cluster.drift}"
@@ -180,5 +234,7 @@ def topology_differs(gang: Gang) -> Iterator[Reason]:
 
 def _owner(owner: tuple[str, str, str], cluster: ClusterTopology) -> str:
     kind, name, uid = owner
-    former = "a former " if (kind, name) == (cluster.kind, cluster.name) and uid != cluster.uid else ""
+    former = (
+        "a former " if (kind, name) == (cluster.kind, cluster.name) and uid != cluster.uid else ""
+    )
     return f"{former}{kind} {name}"

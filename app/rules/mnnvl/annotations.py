@@ -1,4 +1,7 @@
-"""The MNNVL annotations. Those of a PodClique count first, then those of its scaling group, then those of its set."""
+"""The MNNVL annotations.
+
+Those of a PodClique count first, then those of its scaling group, then those of its set.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +40,8 @@ def read_mnnvl(annotations: Mapping[str, Any]) -> MnnvlAnnotations:
     if not annotations:
         return NO_ANNOTATIONS
     values = MnnvlAnnotations(
-        annotations.get(MNNVL_ENABLED), annotations.get(MNNVL_SCOPE), annotations.get(MNNVL_DEVICE_CLASS)
+        annotations.get(MNNVL_ENABLED),
+        annotations.get(MNNVL_SCOPE),
+        annotations.get(MNNVL_DEVICE_CLASS),
     )
     return NO_ANNOTATIONS if values == NO_ANNOTATIONS else values

@@ -1,4 +1,5 @@
-"""MNNVL claims: the claim that a PodClique needs, its injection into the pod spec, and the desired resources.
+"""MNNVL claims: the claim that a PodClique needs, its injection into the pod spec, and the desired
+resources.
 
 Source: `rules/README.md`. `app.cluster.mnnvl` creates the resources.
 """
@@ -32,10 +33,15 @@ from app.rules.podcliqueset import Group, PodCliqueSet
 
 CLAIM = "mnnvl"
 MAX_RESERVED = 256
-"""A ResourceClaim can be reserved by at most this many pods (`status.reservedFor` in resource.k8s.io)."""
+"""A ResourceClaim can be reserved by at most this many pods (`status.reservedFor` in
+resource.k8s.io).
+"""
 
 MAX_AMOUNT = Decimal(2**63 - 1)
-"""The largest amount in Kubernetes. To make an integer of a larger one, such as 1e99999999, can take hours."""
+"""The largest amount in Kubernetes.
+
+To make an integer of a larger one, such as 1e99999999, can take hours.
+"""
 
 _MODES: tuple[ClaimMode, ...] = ("shared", "template")
 _ROOT = FieldPath("")
@@ -48,8 +54,11 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The result of the rule. If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim,
-    `patch` brings it into the PodClique, and `replicas` is the number of its pods."""
+    """The result of the rule.
+
+    If `plan` is None, there is nothing to do. Otherwise, `mode` is the form of the claim, `patch`
+    brings it into the PodClique, and `replicas` is the number of its pods.
+    """
 
     plan: Plan | None = None
     mode: ClaimMode = "shared"
@@ -68,12 +77,15 @@ def plan_injection(
     *,
     is_annotated: bool = True,
 ) -> Injection:
-    """Returns the resources that the PodClique `obj` needs, and the patch that injects the claim. Nothing is needed
-    unless MNNVL is enabled, a container requests GPUs, and the PodClique isn't being deleted.
+    """Returns the resources that the PodClique `obj` needs, and the patch that injects the claim.
 
-    `member` was read from `obj`. `annotations` are those that count for it, its own or inherited. `claim_mode` is the
-    form of a new claim. `old` is the object that an UPDATE replaces: its claim keeps its form and scope, see
-    `rules/README.md`. If no container requests a GPU and the PodClique itself `is_annotated`, there is a warning.
+    Nothing is needed unless MNNVL is enabled, a container requests GPUs, and the PodClique isn't
+    being deleted.
+
+    `member` was read from `obj`. `annotations` are those that count for it, its own or inherited.
+    `claim_mode` is the form of a new claim. `old` is the object that an UPDATE replaces: its claim
+    keeps its form and scope, see `rules/README.md`. If no container requests a GPU and the
+    PodClique itself `is_annotated`, there is a warning.
     """
     if not annotations.enables or map_of(obj.get("metadata")).get("deletionTimestamp") is not None:
         return Injection()
@@ -91,7 +103,11 @@ def plan_injection(
     if findings:
         return Injection(findings=tuple(findings))
     known = entry or stored  # Grove's operator removes the entry from the spec
-    mode = claim_mode if known is None or scope_of_entry(member, known) is None else form_of_entry(known)
+    mode = (
+        claim_mode
+        if known is None or scope_of_entry(member, known) is None
+        else form_of_entry(known)
+    )
     if entry is not None and entry != claim_entry(plan, mode):
         scope = scope_of_entry(member, entry) if entry == stored else None
         if scope is None:
@@ -104,8 +120,11 @@ def plan_injection(
 def _plan(
     member: Member, annotations: MnnvlAnnotations, stored: Entry | None, findings: list[FieldError]
 ) -> tuple[Plan | None, tuple[str, ...]]:
-    """Returns the plan of a PodClique, None if there are new findings, and warnings. If `stored` is its claim before an
-    UPDATE, the plan is that of this claim while the annotations are invalid, so that Grove can still scale it."""
+    """Returns the plan of a PodClique, None if there are new findings, and warnings.
+
+    If `stored` is its claim before an UPDATE, the plan is that of this claim while the annotations
+    are invalid, so that Grove can still scale it.
+    """
     problems: list[FieldError] = []
     plan = read_plan(member, annotations, problems)
     scope = scope_of_entry(member, stored)
@@ -113,19 +132,27 @@ def _plan(
         findings += problems
         return plan, ()
     device_class = device_class_of(annotations)
-    kept = plan_of(member, scope, device_class if is_device_class(device_class) else DEFAULT_DEVICE_CLASS)
-    return kept, tuple(f"the stored claim of the PodClique stays: {problem}" for problem in problems)
+    kept = plan_of(
+        member, scope, device_class if is_device_class(device_class) else DEFAULT_DEVICE_CLASS
+    )
+    return kept, tuple(
+        f"the stored claim of the PodClique stays: {problem}" for problem in problems
+    )
 
 
 def _no_gpu(name: str) -> str:
     return (
-        f'PodClique "{name}" is annotated {MNNVL_ENABLED}: "true", but no container asks for nvidia.com/gpu or '
-        f"nvidia.com/mig-*: no claim was injected and no ComputeDomain created"
+        f'PodClique "{name}" is annotated {MNNVL_ENABLED}: "true", but no container asks for'
+        " nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain created"
     )
 
 
-def _gpu_containers(pod_spec: dict[str, Any], findings: list[FieldError]) -> list[tuple[str, int, dict[str, Any]]]:
-    """Returns the list name, the position and the content of each container and init container that requests a GPU."""
+def _gpu_containers(
+    pod_spec: dict[str, Any], findings: list[FieldError]
+) -> list[tuple[str, int, dict[str, Any]]]:
+    """Returns the list name, the position and the content of each container and init container that
+    requests a GPU.
+    """
     containers: list[tuple[str, int, dict[str, Any]]] = []
     for field in ("initContainers", "containers"):
         for position, item in enumerate(walk_list(pod_spec, field, _POD_SPEC, findings)):
@@ -142,7 +169,8 @@ def _requests_gpu(container: dict[str, Any], at: FieldPath, findings: list[Field
         return False
     at = at.child("resources")
     walk_list(resources, "claims", at, findings)
-    limits, requests = walk_map(resources, "limits", at, findings), walk_map(resources, "requests", at, findings)
+    limits = walk_map(resources, "limits", at, findings)
+    requests = walk_map(resources, "requests", at, findings)
     return _has_gpu(limits) or _has_gpu(requests)
 
 
@@ -155,8 +183,10 @@ def is_gpu(resource: str) -> bool:
 
 
 def gpu_count(amount: Any) -> int:
-    """Returns the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT. An amount
-    that is no plain number, such as 1k, counts as one GPU."""
+    """Returns the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
+
+    An amount that is no plain number, such as 1k, counts as one GPU.
+    """
     text = str(amount).strip()
     if text.isdecimal() and len(text) < 19:  # much faster, and true for almost all amounts
         return int(text)
@@ -167,7 +197,9 @@ def gpu_count(amount: Any) -> int:
 
 
 def _claim_entry(pod_spec: dict[str, Any], findings: list[FieldError]) -> tuple[int, Entry | None]:
-    """Returns the position and the content of the entry with the name of our claim, or 0 and None."""
+    """Returns the position and the content of the entry with the name of our claim, or 0 and
+    None.
+    """
     for position, entry in enumerate(walk_list(pod_spec, "resourceClaims", _POD_SPEC, findings)):
         if isinstance(entry, dict) and entry.get("name") == CLAIM:
             return position, entry
@@ -181,7 +213,9 @@ def form_of_entry(entry: Entry) -> ClaimMode:
 
 def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
     """Returns the scope for which `entry` is the claim of `member`, in either form.
-    None if it is not a claim of ours."""
+
+    None if it is not a claim of ours.
+    """
     for scope in possible_scopes(member) if entry is not None else ():
         plan = plan_of(member, scope, "")
         if any(entry == claim_entry(plan, mode) for mode in _MODES):
@@ -190,20 +224,27 @@ def scope_of_entry(member: Member, entry: Entry | None) -> Scope | None:
 
 
 def _operations(
-    pod_spec: dict[str, Any], new_entry: Entry | None, containers: list[tuple[str, int, dict[str, Any]]]
+    pod_spec: dict[str, Any],
+    new_entry: Entry | None,
+    containers: list[tuple[str, int, dict[str, Any]]],
 ) -> Iterator[Operation]:
-    """Yields the operations that add `new_entry` to the pod spec, and that refer to
-    our claim in each container that lacks the reference."""
+    """Yields the operations that add `new_entry` to the pod spec, and that refer to our claim in
+    each container that lacks the reference.
+    """
     if new_entry is not None:
         yield _append("/spec/podSpec/resourceClaims", pod_spec.get("resourceClaims"), new_entry)
     for field, position, container in containers:
         claims = container["resources"].get("claims")
         if not any(isinstance(item, dict) and item.get("name") == CLAIM for item in claims or ()):
-            yield _append(f"/spec/podSpec/{field}/{position}/resources/claims", claims, {"name": CLAIM})
+            yield _append(
+                f"/spec/podSpec/{field}/{position}/resources/claims", claims, {"name": CLAIM}
+            )
 
 
 def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
-    """Returns the operation that appends `item` to the list `current` at `path`, or that creates the list."""
+    """Returns the operation that appends `item` to the list `current` at `path`, or that creates
+    the list.
+    """
     if current is None:
         return {"op": "add", "path": path, "value": [item]}
     return {"op": "add", "path": f"{path}/-", "value": item}
@@ -217,13 +258,19 @@ def claim_entry(plan: Plan, mode: ClaimMode) -> Entry:
 
 
 def _name_taken(claim: Entry, position: int, entry: Entry) -> FieldError:
-    detail = f'a different claim is already called "{CLAIM}"; rename it, or make it {quote(claim)} to share this one'
+    detail = (
+        f'a different claim is already called "{CLAIM}"; rename it, or make it {quote(claim)} to'
+        " share this one"
+    )
     return invalid(_POD_SPEC.child("resourceClaims").index(position), entry, detail)
 
 
 def reservation_warning(injection: Injection, pcs: PodCliqueSet | None, group: str) -> str | None:
-    """Returns a warning if more pods would share one claim than can reserve it. If `pcs` is None, only
-    the pods of this PodClique are counted. `group` is the name of its scaling group, or ""."""
+    """Returns a warning if more pods would share one claim than can reserve it.
+
+    If `pcs` is None, only the pods of this PodClique are counted. `group` is the name of its
+    scaling group, or "".
+    """
     plan = injection.plan
     if plan is None or injection.mode != "shared":
         return None
@@ -235,23 +282,33 @@ def reservation_warning(injection: Injection, pcs: PodCliqueSet | None, group: s
     if pods <= MAX_RESERVED:
         return None
     return (
-        f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be reserved by at most '
-        f"{MAX_RESERVED}: the others will stay pending. Use a narrower {MNNVL_SCOPE}, or claimMode: template"
+        f'ResourceClaim "{plan.claim}" would be reserved by {pods} pods, but a claim can be'
+        f" reserved by at most {MAX_RESERVED}: the others will stay pending. Use a narrower"
+        f" {MNNVL_SCOPE}, or claimMode: template"
     )
 
 
 def _pods_sharing(scope: Scope, replicas: int, pcs: PodCliqueSet, own_group: str) -> int:
-    """Returns the number of pods that share a claim of `scope`. With scope `replica`, these are the cliques
-    in no scaling group, those of `own_group`, and those of groups that inherit that scope."""
+    """Returns the number of pods that share a claim of `scope`.
+
+    With scope `replica`, these are the cliques in no scaling group, those of `own_group`, and those
+    of groups that inherit that scope.
+    """
     if scope == "clique":
         return replicas
     replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
-    pods_of = {group.name: sum(replicas_of.get(name, 0) for name in group.cliques) for group in pcs.groups}
+    pods_of = {
+        group.name: sum(replicas_of.get(name, 0) for name in group.cliques) for group in pcs.groups
+    }
     if scope == "scalingGroupReplica":
         return pods_of.get(own_group, 0)
     grouped = {name for group in pcs.groups for name in group.cliques}
     alone = sum(replicas_of[name] for name in replicas_of.keys() - grouped)
-    sharing = (group for group in pcs.groups if group.name == own_group or _inherits_replica_scope(group, pcs))
+    sharing = (
+        group
+        for group in pcs.groups
+        if group.name == own_group or _inherits_replica_scope(group, pcs)
+    )
     return alone + sum(pods_of[group.name] * group.replicas for group in sharing)
 
 
@@ -261,7 +318,10 @@ def _inherits_replica_scope(group: Group, pcs: PodCliqueSet) -> bool:
 
 
 def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
-    """Returns the ComputeDomain of `plan`. The API requires `channel`. With `numNodes: 0`, its size is not fixed."""
+    """Returns the ComputeDomain of `plan`.
+
+    The API requires `channel`. With `numNodes: 0`, its size is not fixed.
+    """
     return {
         "apiVersion": COMPUTE_DOMAIN.api_version(version),
         "kind": COMPUTE_DOMAIN.kind,
@@ -271,10 +331,15 @@ def desired_compute_domain(plan: Plan, version: str) -> dict[str, Any]:
 
 
 def desired_claim(plan: Plan, version: str) -> dict[str, Any]:
-    """Returns the ResourceClaim of `plan` for the API `version`. In v1 and v1beta2,
-    the request is in `exactly`; in v1beta1, it is not nested."""
+    """Returns the ResourceClaim of `plan` for the API `version`.
+
+    In v1 and v1beta2, the request is in `exactly`; in v1beta1, it is not nested.
+    """
     expression = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
-    request = {"deviceClassName": plan.device_class, "selectors": [{"cel": {"expression": expression}}]}
+    request = {
+        "deviceClassName": plan.device_class,
+        "selectors": [{"cel": {"expression": expression}}],
+    }
     fields = request if version == "v1beta1" else {"exactly": request}
     return {
         "apiVersion": RESOURCE_CLAIM.api_version(version),

@@ -1,7 +1,8 @@
-"""The resources that stored PodCliques need, so that missing ones can be restored and unneeded ones deleted.
+"""The resources that stored PodCliques need, so that missing ones can be restored and unneeded ones
+deleted.
 
-A stored PodClique needs the resources that its claim names, even if its annotations
-have changed, because its pods can't start without them.
+A stored PodClique needs the resources that its claim names, even if its annotations have changed,
+because its pods can't start without them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,7 +38,10 @@ from app.rules.podcliqueset import PodCliqueSet
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A stored PodClique that has a claim of ours. `device_class` is that of its own annotation, or ""."""
+    """A stored PodClique that has a claim of ours.
+
+    `device_class` is that of its own annotation, or "".
+    """
 
     member: Member
     scope: Scope
@@ -48,9 +52,13 @@ class Demand:
 
 
 def read_demand(obj: Mapping[str, Any]) -> Demand | None:
-    """Reads a stored PodClique. Returns None if it has no claim of ours. The texts
-    of the result are interned, because there may be very many PodCliques."""
-    metadata, claims = map_of(obj.get("metadata")), maps_of(value_at(obj, ("spec", "podSpec", "resourceClaims")))
+    """Reads a stored PodClique.
+
+    Returns None if it has no claim of ours. The texts of the result are interned, because there may
+    be very many PodCliques.
+    """
+    metadata = map_of(obj.get("metadata"))
+    claims = maps_of(value_at(obj, ("spec", "podSpec", "resourceClaims")))
     entry = next((claim for claim in claims if claim.get("name") == CLAIM), None)
     if entry is None:
         return None
@@ -81,25 +89,37 @@ def _interned(member: Member) -> Member:
 
 
 def lasting_demands(demands: Iterable[Demand], pcs: PodCliqueSet | None) -> list[Demand]:
-    """Returns those of `demands` whose missing resources should be restored, sorted by name:
-    of PodCliques that are not being deleted and belong to the current PodCliqueSet `pcs`."""
+    """Returns those of `demands` whose missing resources should be restored, sorted by name: of
+    PodCliques that are not being deleted and belong to the current PodCliqueSet `pcs`.
+    """
     if pcs is None or pcs.deleting:
         return []
-    lasting = (demand for demand in demands if not demand.deleting and demand.member.owner.uid in ("", pcs.uid))
+    lasting = (
+        demand
+        for demand in demands
+        if not demand.deleting and demand.member.owner.uid in ("", pcs.uid)
+    )
     return sorted(lasting, key=lambda demand: demand.member.name)
 
 
 def plan_for(demands: Sequence[Demand], pcs: PodCliqueSet) -> Plan:
-    """Returns the plan of the resources that `demands` share, which all have the same base name. `pcs` owns them."""
+    """Returns the plan of the resources that `demands` share, which all have the same base name.
+
+    `pcs` owns them.
+    """
     demand = next((demand for demand in demands if demand.device_class), demands[0])
     inherited = inherited_annotations(pcs, demand.member.place)
     named = demand.device_class or device_class_of(inherited)
     device_class = named if is_device_class(named) else DEFAULT_DEVICE_CLASS
-    return plan_of(replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class)
+    return plan_of(
+        replace(demand.member, owner=Owner(pcs.name, pcs.uid)), demand.scope, device_class
+    )
 
 
 def inherited_annotations(pcs: PodCliqueSet | None, place: Place) -> MnnvlAnnotations:
-    """Returns the annotations that a PodClique at `place` inherits: those of its scaling group, then those of `pcs`."""
+    """Returns the annotations that a PodClique at `place` inherits: those of its scaling group,
+    then those of `pcs`.
+    """
     if pcs is None:
         return NO_ANNOTATIONS
     group = pcs.group_of(place.group) if place.group else None
@@ -112,12 +132,18 @@ def annotations_of_demand(demand: Demand) -> MnnvlAnnotations:
 
 
 def is_made_by_us(obj: Mapping[str, Any]) -> bool:
-    """Whether we made a stored ComputeDomain or ResourceClaim: it has both of our labels
-    and those of a replica, its name begins with that of the replica, and no Pod owns it.
-    Kubernetes makes claims that Pods own, with the labels of their template."""
-    metadata, labels = map_of(obj.get("metadata")), labels_of(obj)
+    """Whether we made a stored ComputeDomain or ResourceClaim: it has both of our labels and those
+    of a replica, its name begins with that of the replica, and no Pod owns it. Kubernetes makes
+    claims that Pods own, with the labels of their template.
+    """
+    metadata = map_of(obj.get("metadata"))
+    labels = labels_of(obj)
     place = read_place(labels)
-    if labels.get(MNNVL_MANAGED) != "true" or labels.get(MANAGED_BY) != MANAGER or not (place.pcs and place.replica):
+    if (
+        labels.get(MNNVL_MANAGED) != "true"
+        or labels.get(MANAGED_BY) != MANAGER
+        or not (place.pcs and place.replica)
+    ):
         return False
     base = base_of(str(obj.get("kind") or ""), str(metadata.get("name") or ""))
     start = f"{place.pcs}-{place.replica}"
@@ -131,13 +157,17 @@ def is_reserved(obj: Mapping[str, Any]) -> bool:
 
 
 def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
-    """Returns the names of claims and templates of claims by which pods use `resources`, which have this base name."""
+    """Returns the names of claims and templates of claims by which pods use `resources`, which have
+    this base name.
+    """
     names = {claim_name(base_name)}
     return names | {template_name(base_name)} if COMPUTE_DOMAIN in resources else names
 
 
 def uses(pod: Mapping[str, Any], names: Collection[str]) -> bool:
-    """Whether `pod` has not finished and names a claim, or a template of claims, that is one of `names`."""
+    """Whether `pod` has not finished and names a claim, or a template of claims, that is one of
+    `names`.
+    """
     if map_of(pod.get("status")).get("phase") in ("Succeeded", "Failed"):
         return False
     return any(

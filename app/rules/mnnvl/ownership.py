@@ -1,4 +1,7 @@
-"""Which MNNVL resources belong to which PodGang, and whether it may adopt them. Source: `rules/README.md`."""
+"""Which MNNVL resources belong to which PodGang, and whether it may adopt them.
+
+Source: `rules/README.md`.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,9 +27,12 @@ class OwnerRef:
 
 @dataclass(frozen=True, slots=True)
 class MnnvlResource:
-    """A stored ComputeDomain or ResourceClaim. `managed` is true if it has our label. `place.podgang` is the PodGang
-    that it was made for, and `created` the time of its creation (RFC 3339). `awaited` are the DeviceClasses that a
-    ResourceClaim requests, empty once it is allocated."""
+    """A stored ComputeDomain or ResourceClaim.
+
+    `managed` is true if it has our label. `place.podgang` is the PodGang that it was made for, and
+    `created` the time of its creation (RFC 3339). `awaited` are the DeviceClasses that a
+    ResourceClaim requests, empty once it is allocated.
+    """
 
     kind: str
     namespace: str
@@ -43,8 +49,11 @@ class MnnvlResource:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A PodGang. `uid` is "" while it is being created. `set_uid` is that of the
-    PodCliqueSet that controls it, or ""."""
+    """A PodGang.
+
+    `uid` is "" while it is being created. `set_uid` is that of the PodCliqueSet that controls it,
+    or "".
+    """
 
     namespace: str
     name: str
@@ -58,8 +67,10 @@ class Gang:
 
 
 def read_resource(obj: Mapping[str, Any]) -> MnnvlResource:
-    """Reads a stored ComputeDomain or ResourceClaim. The result shares its texts with those of others, because there
-    may be very many."""
+    """Reads a stored ComputeDomain or ResourceClaim.
+
+    The result shares its texts with those of others, because there may be very many.
+    """
     metadata = obj["metadata"]
     labels = labels_of(obj)
     return MnnvlResource(
@@ -109,9 +120,10 @@ def _set_uid(references: Any) -> str:
 
 
 def belongs_to(resource: MnnvlResource, gang: Gang) -> bool:
-    """Whether `resource` was made for `gang`: by its label with the name of the
-    PodGang, or, if it lacks that label, by the labels of a replica. These must be
-    the same on both, so that a base PodGang never gets resources of a scaled one."""
+    """Whether `resource` was made for `gang`: by its label with the name of the PodGang, or, if it
+    lacks that label, by the labels of a replica. These must be the same on both, so that a base
+    PodGang never gets resources of a scaled one.
+    """
     if not resource.managed or resource.namespace != gang.namespace or _is_generated(resource):
         return False
     if resource.place.podgang:
@@ -126,17 +138,21 @@ def _is_generated(resource: MnnvlResource) -> bool:
 
 
 def ownership(resource: MnnvlResource, gang: Gang) -> State:
-    """Returns the state of `resource`, which belongs to `gang`: `owned` by it,
-    `going` (being deleted), or one of these.
+    """Returns the state of `resource`, which belongs to `gang`: `owned` by it, `going` (being
+    deleted), or one of these.
 
-    adoptable: it has no controller, or its controller is its PodCliqueSet or a former
-    PodGang of the same name. foreign: another object controls it, so that it is left alone.
+    adoptable: it has no controller, or its controller is its PodCliqueSet or a former PodGang of
+    the same name. foreign: another object controls it, so that it is left alone.
     """
     if resource.deleting:
         return "going"
     if gang.uid and any(owner.uid == gang.uid and owner.controller for owner in resource.owners):
         return "owned"
-    return "adoptable" if all(_may_yield(owner, resource, gang) for owner in resource.owners) else "foreign"
+    return (
+        "adoptable"
+        if all(_may_yield(owner, resource, gang) for owner in resource.owners)
+        else "foreign"
+    )
 
 
 def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
@@ -148,9 +164,10 @@ def _may_yield(owner: OwnerRef, resource: MnnvlResource, gang: Gang) -> bool:
 def adopted_annotation(
     resources: Iterable[MnnvlResource], gang: Gang, *, adopting: bool = False
 ) -> Literal["true", "false"] | None:
-    """Returns the value that the annotation `grove.io/mnnvl-resources-adopted` should have:
-    "true" if all resources are owned, "false" if not, and None, for no annotation, if there are
-    no resources. If `adopting` is true, for a dry run, adoptable resources count as owned."""
+    """Returns the value that the annotation `grove.io/mnnvl-resources-adopted` should have: "true"
+    if all resources are owned, "false" if not, and None, for no annotation, if there are no
+    resources. If `adopting` is true, for a dry run, adoptable resources count as owned.
+    """
     states = {ownership(resource, gang) for resource in resources}
     if not states:
         return None
@@ -160,36 +177,57 @@ def adopted_annotation(
 
 @dataclass(frozen=True, slots=True)
 class OwnershipProblem:
-    """A problem and its remedy. If `settling` is true, it may resolve within moments, and counts only if it lasts."""
+    """A problem and its remedy.
+
+    If `settling` is true, it may resolve within moments, and counts only if it lasts.
+    """
 
     message: str
     remedy: str
     settling: bool = False
 
 
-def ownership_problem(resource: MnnvlResource, gang: Gang | None, *, set_exists: bool) -> OwnershipProblem | None:
-    """Returns the problem of a stored resource that we made, or None. `gang` is the PodGang that it
-    was made for, or None if that doesn't exist. `set_exists` is true if its PodCliqueSet exists."""
+def ownership_problem(
+    resource: MnnvlResource, gang: Gang | None, *, set_exists: bool
+) -> OwnershipProblem | None:
+    """Returns the problem of a stored resource that we made, or None.
+
+    `gang` is the PodGang that it was made for, or None if that doesn't exist. `set_exists` is true
+    if its PodCliqueSet exists.
+    """
     if not resource.managed or resource.deleting or _is_generated(resource):
         return None
     if gang is None:
         return _without_gang(resource, set_exists=set_exists)
     state = ownership(resource, gang)
     if state == "adoptable":
-        message = f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made it the owner yet'
-        return OwnershipProblem(message, "Check whether a replica leads (/readyz?verbose), and read its log.", True)
+        message = (
+            f'not adopted: PodGang "{gang.name}" should own it, and the reconciler has not made it'
+            " the owner yet"
+        )
+        return OwnershipProblem(
+            message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
+        )
     if state == "foreign":
         message = f'controlled by another object than PodGang "{gang.name}", which uses it'
-        return OwnershipProblem(message, "Remove the controller in its ownerReferences that is not its PodGang.")
+        return OwnershipProblem(
+            message, "Remove the controller in its ownerReferences that is not its PodGang."
+        )
     return None
 
 
 def _without_gang(resource: MnnvlResource, *, set_exists: bool) -> OwnershipProblem:
-    gang_name = f'PodGang "{resource.place.podgang}"' if resource.place.podgang else "the PodGang of its labels"
+    gang_name = (
+        f'PodGang "{resource.place.podgang}"'
+        if resource.place.podgang
+        else "the PodGang of its labels"
+    )
     message = f"orphaned: {gang_name} does not exist"
     if set_exists:
         return OwnershipProblem(
-            message, "It is deleted with its PodCliqueSet. Delete it before if no Pod uses it.", True
+            message,
+            "It is deleted with its PodCliqueSet. Delete it before if no Pod uses it.",
+            True,
         )
     message += f', and neither does PodCliqueSet "{resource.place.pcs}"'
     return OwnershipProblem(message, "Delete it, unless the garbage collector has done so.")

@@ -1,4 +1,6 @@
-"""The plan of MNNVL resources: which ComputeDomain and ResourceClaim a PodClique shares, their names and labels."""
+"""The plan of MNNVL resources: which ComputeDomain and ResourceClaim a PodClique shares, their
+names and labels.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +40,9 @@ SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
 
 DEFAULT_DEVICE_CLASS = "compute-domain.nvidia.com"
 
-_DOMAIN_SUFFIX, _CLAIM_SUFFIX, _TEMPLATE_SUFFIX = "-cd", "-mnnvl-claim", "-mnnvl-template"
+_DOMAIN_SUFFIX = "-cd"
+_CLAIM_SUFFIX = "-mnnvl-claim"
+_TEMPLATE_SUFFIX = "-mnnvl-template"
 
 _LABELS = FieldPath("metadata.labels")
 
@@ -47,7 +51,10 @@ _ANNOTATIONS = FieldPath("metadata.annotations")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The PodCliqueSet that owns the resources until a PodGang adopts them. `uid` is "" if it is not known."""
+    """The PodCliqueSet that owns the resources until a PodGang adopts them.
+
+    `uid` is "" if it is not known.
+    """
 
     name: str
     uid: str = ""
@@ -55,8 +62,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The parts of a PodClique on which the names, labels and first owner of its
-    resources depend. `base_podgang` is "" unless its PodGang is a scaled one."""
+    """The parts of a PodClique on which the names, labels and first owner of its resources depend.
+
+    `base_podgang` is "" unless its PodGang is a scaled one.
+    """
 
     namespace: str
     name: str
@@ -65,8 +74,10 @@ class Member:
     owner: Owner
 
     def base_name(self, scope: Scope) -> str:
-        """Returns the text with which the names of the resources begin. For the scope
-        `clique`, that is the name of the PodClique, which is unique for each replica."""
+        """Returns the text with which the names of the resources begin.
+
+        For the scope `clique`, that is the name of the PodClique, which is unique for each replica.
+        """
         place = self.place
         if scope == "clique":
             return self.name
@@ -113,14 +124,17 @@ def template_name(base_name: str) -> str:
 
 
 def base_of(kind: str, name: str) -> str:
-    """Returns the base name of a ComputeDomain or ResourceClaim, or "" if its name is not like those of ours."""
+    """Returns the base name of a ComputeDomain or ResourceClaim, or "" if its name is not like
+    those of ours.
+    """
     suffix = _DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else _CLAIM_SUFFIX
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
 
 def read_member(obj: Mapping[str, Any], namespace: str) -> Member:
     """Reads a PodClique. A value that is missing or has the wrong type is "" in the result."""
-    labels, metadata = labels_of(obj), map_of(obj.get("metadata"))
+    labels = labels_of(obj)
+    metadata = map_of(obj.get("metadata"))
     place = read_place(labels)
     return Member(
         namespace=namespace,
@@ -151,9 +165,13 @@ def possible_scopes(member: Member) -> tuple[Scope, ...]:
     return SCOPES if place.group and place.group_replica else ("replica", "clique")
 
 
-def read_plan(member: Member, annotations: MnnvlAnnotations, findings: list[FieldError]) -> Plan | None:
-    """Returns the plan of a PodClique for which `annotations` count. Adds problems
-    to `findings`, and returns None if there are any, including earlier ones."""
+def read_plan(
+    member: Member, annotations: MnnvlAnnotations, findings: list[FieldError]
+) -> Plan | None:
+    """Returns the plan of a PodClique for which `annotations` count.
+
+    Adds problems to `findings`, and returns None if there are any, including earlier ones.
+    """
     scope = _scope(annotations, findings)
     _check(member, scope, findings)
     device_class = _device_class(annotations, findings)
@@ -171,12 +189,20 @@ def _scope(annotations: MnnvlAnnotations, findings: list[FieldError]) -> Scope:
 
 def _check(member: Member, scope: Scope, findings: list[FieldError]) -> None:
     """Adds findings about labels that `scope` needs and about a name that contradicts them."""
-    before, place, name = len(findings), member.place, member.name
+    before = len(findings)
+    place = member.place
+    name = member.name
     _need(place.pcs, PCS_NAME, GROVE_PCS_NAME, "the name of the PodCliqueSet", findings)
     _need_index(place.replica, PCS_REPLICA, GROVE_PCS_REPLICA, "the PodCliqueSet replica", findings)
     if scope == "scalingGroupReplica":
         _need(place.group, PCSG_NAME, GROVE_PCSG_NAME, "the name of the scaling group", findings)
-        _need_index(place.group_replica, PCSG_REPLICA, GROVE_PCSG_REPLICA, "the scaling group replica", findings)
+        _need_index(
+            place.group_replica,
+            PCSG_REPLICA,
+            GROVE_PCSG_REPLICA,
+            "the scaling group replica",
+            findings,
+        )
     if not name:
         findings.append(required(FieldPath("metadata.name"), "MNNVL resources are named after it"))
         return
@@ -185,24 +211,40 @@ def _check(member: Member, scope: Scope, findings: list[FieldError]) -> None:
         detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
     if place.podgang and not is_subdomain(place.podgang):
-        findings.append(invalid(_LABELS.key(PODGANG), place.podgang, "must be the name of a PodGang"))
+        findings.append(
+            invalid(_LABELS.key(PODGANG), place.podgang, "must be the name of a PodGang")
+        )
     longest = template_name(member.base_name(scope))
     if len(findings) == before and not is_subdomain(longest):
-        detail = f'the names of its resources, such as "{longest}", must be DNS subdomains of 253 characters'
+        detail = (
+            f'the names of its resources, such as "{longest}", must be DNS subdomains of 253'
+            " characters"
+        )
         findings.append(invalid(FieldPath("metadata.name"), name, detail))
 
 
 def _need(value: str, key: str, grove_key: str, meaning: str, findings: list[FieldError]) -> None:
     if not value:
-        findings.append(required(_LABELS.key(key), f"{meaning} (or Grove's own label {grove_key}) is needed for MNNVL"))
+        findings.append(
+            required(
+                _LABELS.key(key),
+                f"{meaning} (or Grove's own label {grove_key}) is needed for MNNVL",
+            )
+        )
     elif len(value) > MAX_LABEL:
-        findings.append(invalid(_LABELS.key(key), value, f"must be no more than {MAX_LABEL} characters"))
+        findings.append(
+            invalid(_LABELS.key(key), value, f"must be no more than {MAX_LABEL} characters")
+        )
 
 
-def _need_index(value: str, key: str, grove_key: str, meaning: str, findings: list[FieldError]) -> None:
+def _need_index(
+    value: str, key: str, grove_key: str, meaning: str, findings: list[FieldError]
+) -> None:
     _need(value, key, grove_key, meaning, findings)
     if value and not (value.isascii() and value.isdecimal()):
-        findings.append(invalid(_LABELS.key(key), value, f"must be the index of {meaning}, a number from 0"))
+        findings.append(
+            invalid(_LABELS.key(key), value, f"must be the index of {meaning}, a number from 0")
+        )
 
 
 def _device_class(annotations: MnnvlAnnotations, findings: list[FieldError]) -> str:
@@ -224,15 +266,21 @@ def is_device_class(value: Any) -> bool:
 
 
 def _resource_labels(member: Member, scope: Scope) -> dict[str, str]:
-    """Returns the labels of the resources: those of the replica that shares them, and the PodGang that will adopt them.
-    For the scope `replica`, that is always the base PodGang, even if the PodClique belongs to a scaled one."""
+    """Returns the labels of the resources: those of the replica that shares them, and the PodGang
+    that will adopt them. For the scope `replica`, that is always the base PodGang, even if the
+    PodClique belongs to a scaled one.
+    """
     place = member.place
     labels = {PCS_NAME: place.pcs, PCS_REPLICA: place.replica}
-    if scope == "scalingGroupReplica" or (scope == "clique" and place.group and place.group_replica):
+    if scope == "scalingGroupReplica" or (
+        scope == "clique" and place.group and place.group_replica
+    ):
         labels |= {PCSG_NAME: place.group, PCSG_REPLICA: place.group_replica}
     if scope == "clique":
         labels[CLIQUE_NAME] = _clique_name(member)
-    labels[PODGANG] = member.base_podgang if scope == "replica" and member.base_podgang else place.podgang
+    labels[PODGANG] = (
+        member.base_podgang if scope == "replica" and member.base_podgang else place.podgang
+    )
     labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
     return {key: value for key, value in labels.items() if value and len(value) <= MAX_LABEL}
 
@@ -244,7 +292,9 @@ def _clique_name(member: Member) -> str:
 
 
 def _owner(references: Any, pcs: str) -> Owner:
-    """Returns the PodCliqueSet, with its uid if it owns the PodClique directly, and not through a scaling group."""
+    """Returns the PodCliqueSet, with its uid if it owns the PodClique directly, and not through a
+    scaling group.
+    """
     for reference in maps_of(references):
         if (reference.get("kind"), reference.get("name")) == (POD_CLIQUE_SET.kind, pcs):
             return Owner(pcs, str(reference.get("uid") or ""))

@@ -1,4 +1,5 @@
-"""Warnings about PodCliqueSets that enable MNNVL, in either vocabulary, but whose pods could not use it.
+"""Warnings about PodCliqueSets that enable MNNVL, in either vocabulary, but whose pods could not
+use it.
 
 NVIDIA's driver has one channel per node, so that pods with such a claim never share a node:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
@@ -13,12 +14,18 @@ from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 NVLINK_NODES = 18
 """The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72).
-Used if no node has a label that names its domain."""
+
+Used if no node has a label that names its domain.
+"""
 
 
-def preflight_warnings(template: Template, required: Mapping[str, Level], nodes: Nodes) -> list[str]:
+def preflight_warnings(
+    template: Template, required: Mapping[str, Level], nodes: Nodes
+) -> list[str]:
     """Returns warnings about the cliques of `template` that enable MNNVL and request GPUs.
-    `required` has the narrowest level that a clique requires, by the name of the clique."""
+
+    `required` has the narrowest level that a clique requires, by the name of the clique.
+    """
     warnings: list[str] = []
     for clique in template.asking:
         warnings += _sharing(clique, required.get(clique.name), nodes)
@@ -33,20 +40,24 @@ def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Itera
         return
     if level is not None and level.key == HOSTNAME_KEY:
         yield (
-            f'clique "{clique.name}": its {clique.pods} pods must be on one node ("{level.domain}"), but a node has '
-            f"one NVLink channel and takes one of them: the others will stay pending"
+            f'clique "{clique.name}": its {clique.pods} pods must be on one node'
+            f' ("{level.domain}"), but a node has one NVLink channel and takes one of them: the'
+            " others will stay pending"
         )
         return
     most = nodes.most_gpus()
     if most is not None and 2 * clique.gpus <= most:
         yield (
-            f'clique "{clique.name}": its pods ask for {clique.gpus} of {most} GPUs of a node, but a node has one '
-            f"NVLink channel and takes one pod with such a claim: the other GPUs can't be used by this clique"
+            f'clique "{clique.name}": its pods ask for {clique.gpus} of {most} GPUs of a node, but'
+            " a node has one "
+            f"NVLink channel and takes one pod with such a claim: the other GPUs can't be used by"
+            f" this clique"
         )
     elif clique.gpus == 1 and most is None:
         yield (
-            f'clique "{clique.name}": each of its {clique.pods} pods asks for one GPU and needs a node of its own, '
-            f"because a node has one NVLink channel; ask for all GPUs of a node in one pod"
+            f'clique "{clique.name}": each of its {clique.pods} pods asks for one GPU and needs a'
+            " node of its own, because a node has one NVLink channel; ask for all GPUs of a node"
+            " in one pod"
         )
 
 
@@ -56,47 +67,66 @@ Member = tuple[CliqueTemplate, int]
 
 def _domains(template: Template) -> dict[str, list[Member]]:
     """Returns the cliques that share a ComputeDomain, by a description of it for people.
-    If each replica of the set has a ComputeDomain, the pods of one replica are counted."""
+
+    If each replica of the set has a ComputeDomain, the pods of one replica are counted.
+    """
     domains: dict[str, list[Member]] = {}
     for clique in template.asking:
         group = clique.group
         replicas = group.replicas if group is not None else 1
         if clique.mnnvl_group:
-            name, pods = f'{MNNVL_GROUP} "{clique.mnnvl_group}"', clique.pods * replicas
+            name = f'{MNNVL_GROUP} "{clique.mnnvl_group}"'
+            pods = clique.pods * replicas
         elif clique.scope == "scalingGroupReplica" and group is not None:
-            name, pods = f'scaling group "{group.name}"', clique.pods
+            name = f'scaling group "{group.name}"'
+            pods = clique.pods
         elif clique.scope == "clique":
-            name, pods = f'clique "{clique.name}"', clique.pods
+            name = f'clique "{clique.name}"'
+            pods = clique.pods
         else:
-            name, pods = "a replica of the PodCliqueSet", clique.pods * replicas
+            name = "a replica of the PodCliqueSet"
+            pods = clique.pods * replicas
         domains.setdefault(name, []).append((clique, pods))
     return domains
 
 
-def _spread(name: str, members: Sequence[Member], required: Mapping[str, Level], nodes: Nodes) -> Iterator[str]:
+def _spread(
+    name: str, members: Sequence[Member], required: Mapping[str, Level], nodes: Nodes
+) -> Iterator[str]:
     if sum(pods for _, pods in members) < 2:
         return
-    loose = [clique.name for clique, _ in members if not _is_inside(required.get(clique.name), nodes)]
+    loose = [
+        clique.name for clique, _ in members if not _is_inside(required.get(clique.name), nodes)
+    ]
     if loose:
         named = ", ".join(f'"{clique}"' for clique in loose)
         yield (
-            f"MNNVL of {name}: no required topology constraint keeps the pods of {named} within one NVLink domain "
-            f"(node label {NVLINK_DOMAIN}): pods in different domains have no NVLink between them"
+            f"MNNVL of {name}: no required topology constraint keeps the pods of {named} within one"
+            f" NVLink domain (node label {NVLINK_DOMAIN}): pods in different domains have no NVLink"
+            " between them"
         )
 
 
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:
-    """Whether `level` is at or below the NVLink domain. If no node has a label for it, any required level is."""
+    """Whether `level` is at or below the NVLink domain.
+
+    If no node has a label for it, any required level is.
+    """
     if level is None:
         return False
-    return level.key in (NVLINK_DOMAIN, HOSTNAME_KEY) or nodes.is_within(level, NVLINK_DOMAIN) is not False
+    return (
+        level.key in (NVLINK_DOMAIN, HOSTNAME_KEY)
+        or nodes.is_within(level, NVLINK_DOMAIN) is not False
+    )
 
 
 def _too_many(name: str, pods: int, nodes: Nodes) -> Iterator[str]:
     largest = nodes.most_with_equal(NVLINK_DOMAIN)
-    most, source = (largest, "in this cluster") if largest else (NVLINK_NODES, "of the largest kind")
+    most, source = (
+        (largest, "in this cluster") if largest else (NVLINK_NODES, "of the largest kind")
+    )
     if pods > most:
         yield (
-            f"MNNVL of {name}: {pods} pods need {pods} nodes, one NVLink channel each, but an NVLink domain {source} "
-            f"has {most}"
+            f"MNNVL of {name}: {pods} pods need {pods} nodes, one NVLink channel each, but an"
+            f" NVLink domain {source} has {most}"
         )

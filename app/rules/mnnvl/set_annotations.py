@@ -1,9 +1,11 @@
-"""Validation of the MNNVL annotations of a PodCliqueSet, in both vocabularies, which exclude each other. Its PodCliques
-inherit them, and would be rejected one by one. Groups that Grove accepts although they can't work are rejected too.
+"""Validation of the MNNVL annotations of a PodCliqueSet, in both vocabularies, which exclude each
+other. Its PodCliques inherit them, and would be rejected one by one. Groups that Grove accepts
+although they can't work are rejected too.
 
 For each group (`grove.io/mnnvl-group`) and each replica of the set, Grove makes a ComputeDomain
-`<set>-<replica>-<group>` and labels it with its own name. It injects the claim `mnnvl-claim` unless the pod has a claim
-of that name. Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
+`<set>-<replica>-<group>` and labels it with its own name. It injects the claim `mnnvl-claim` unless
+the pod has a claim of that name. Source:
+https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,35 +27,61 @@ GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""
 
 FORMER_ANNOTATION = "grove.io/auto-mnnvl"
-"""The annotation of releases of Grove before `grove.io/mnnvl-group`. They write it themselves to sets with GPUs."""
+"""The annotation of releases of Grove before `grove.io/mnnvl-group`.
+
+They write it themselves to sets with GPUs.
+"""
 
 
 def validate_annotations(
     template: Template, old: Mapping[str, Any] | None, others: Sequence[PodCliqueSet] | None
 ) -> tuple[list[FieldError], list[str]]:
-    """Returns findings and warnings about the MNNVL annotations of a PodCliqueSet. `old` is the object
-    that an UPDATE replaces, None at CREATE. `others` are the stored sets of its namespace, or None if
-    Grove does not read its own annotation. Findings that `old` has too are warnings."""
+    """Returns findings and warnings about the MNNVL annotations of a PodCliqueSet.
+
+    `old` is the object that an UPDATE replaces, None at CREATE. `others` are the stored sets of its
+    namespace, or None if Grove does not read its own annotation. Findings that `old` has too are
+    warnings.
+    """
     findings = _findings(template, others)
-    stored = {str(finding) for finding in _findings(read_template(old), others)} if findings and old else set()
+    stored = (
+        {str(finding) for finding in _findings(read_template(old), others)}
+        if findings and old
+        else set()
+    )
     return (
         [finding for finding in findings if str(finding) not in stored],
-        [f"stored before, and allowed to stay: {finding}" for finding in findings if str(finding) in stored],
+        [
+            f"stored before, and allowed to stay: {finding}"
+            for finding in findings
+            if str(finding) in stored
+        ],
     )
 
 
 def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> list[FieldError]:
-    return [*_value_findings(template), *([] if others is None else group_findings(template, others))]
+    return [
+        *_value_findings(template),
+        *([] if others is None else group_findings(template, others)),
+    ]
 
 
 def _value_findings(template: Template) -> Iterator[FieldError]:
-    """Yields findings about the scopes and DeviceClasses that count for cliques with
-    GPUs for which MNNVL is enabled, each once."""
+    """Yields findings about the scopes and DeviceClasses that count for cliques with GPUs for which
+    MNNVL is enabled, each once.
+    """
     reported: set[tuple[int, str]] = set()
     for clique in template.cliques:
-        for key, problem_of in ((MNNVL_SCOPE, _scope_problem), (MNNVL_DEVICE_CLASS, _device_class_problem)):
+        for key, problem_of in (
+            (MNNVL_SCOPE, _scope_problem),
+            (MNNVL_DEVICE_CLASS, _device_class_problem),
+        ):
             layer = clique.layer_with(key)
-            if layer is None or clique.enabling is None or not clique.gpus or (id(layer), key) in reported:
+            if (
+                layer is None
+                or clique.enabling is None
+                or not clique.gpus
+                or (id(layer), key) in reported
+            ):
                 continue
             problem = problem_of(layer, clique)
             if problem is not None:
@@ -62,11 +90,14 @@ def _value_findings(template: Template) -> Iterator[FieldError]:
 
 
 def _scope_problem(layer: Layer, clique: CliqueTemplate) -> FieldError | None:
-    scope, path = layer.annotations.get(MNNVL_SCOPE) or "replica", layer.path.key(MNNVL_SCOPE)
+    scope = layer.annotations.get(MNNVL_SCOPE) or "replica"
+    path = layer.path.key(MNNVL_SCOPE)
     if scope not in SCOPES:
         return not_supported(path, scope, SCOPES)
     if scope == "scalingGroupReplica" and not clique.group:
-        return invalid(path, scope, f'clique "{clique.name}" is in no scaling group; give it another scope')
+        return invalid(
+            path, scope, f'clique "{clique.name}" is in no scaling group; give it another scope'
+        )
     return None
 
 
@@ -79,20 +110,34 @@ def _device_class_problem(layer: Layer, clique: CliqueTemplate) -> FieldError | 
 
 
 def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> list[FieldError]:
-    """Returns findings about the groups of a PodCliqueSet. `others` are the stored sets of its namespace."""
+    """Returns findings about the groups of a PodCliqueSet.
+
+    `others` are the stored sets of its namespace.
+    """
     findings = [*_both_vocabularies(template), *_values(template)]
-    names = {clique.mnnvl_group for clique in template.cliques if clique.mnnvl_group and clique.whole_gpus}
+    names = {
+        clique.mnnvl_group
+        for clique in template.cliques
+        if clique.mnnvl_group and clique.whole_gpus
+    }
     if findings or not names:
         return findings
-    return [*_too_long(template, names), *_collisions(template, names, others), *_own_claims(template)]
+    return [
+        *_too_long(template, names),
+        *_collisions(template, names, others),
+        *_own_claims(template),
+    ]
 
 
 # Both vocabularies.
 
 
-def both_vocabularies(clique: Mapping[str, Any], annotations: MnnvlAnnotations) -> FieldError | None:
+def both_vocabularies(
+    clique: Mapping[str, Any], annotations: MnnvlAnnotations
+) -> FieldError | None:
     """Returns a finding if our `annotations`, its own or inherited, enable MNNVL for a PodClique
-    that is in a group of Grove: by its own annotation, or because Grove has injected its claim."""
+    that is in a group of Grove: by its own annotation, or because Grove has injected its claim.
+    """
     if not annotations.enables:
         return None
     layer = Layer(FieldPath("metadata.annotations"), "", annotations_of(clique))
@@ -103,7 +148,11 @@ def both_vocabularies(clique: Mapping[str, Any], annotations: MnnvlAnnotations) 
 def _group_of_claim(clique: Mapping[str, Any]) -> str:
     """Returns the name of the ComputeDomain whose claim Grove has injected, or ""."""
     claims = maps_of(value_at(clique, ("spec", "podSpec", "resourceClaims")))
-    names = (claim.get("resourceClaimTemplateName") for claim in claims if claim.get("name") == GROVE_CLAIM)
+    names = (
+        claim.get("resourceClaimTemplateName")
+        for claim in claims
+        if claim.get("name") == GROVE_CLAIM
+    )
     return str(next(names, "") or "")
 
 
@@ -115,17 +164,24 @@ def _both_vocabularies(template: Template) -> Iterator[FieldError]:
             yield _both(layer.path, layer.group)
     for clique in template.cliques:
         enabling = clique.enabling
-        if enabling is not None and clique.mnnvl_group and not any(id(layer) in reported for layer in clique.layers):
-            yield _both(clique.layers[0].path, clique.mnnvl_group, f"{enabling.place} has {MNNVL_ENABLED}")
+        if (
+            enabling is not None
+            and clique.mnnvl_group
+            and not any(id(layer) in reported for layer in clique.layers)
+        ):
+            yield _both(
+                clique.layers[0].path, clique.mnnvl_group, f"{enabling.place} has {MNNVL_ENABLED}"
+            )
 
 
 def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
     cause = f" ({reason})" if reason else ""
     return forbidden(
         path,
-        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: "{group}" exclude each other{cause}, because each pod would get '
-        f"two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove manages MNNVL here (autoMNNVLEnabled), "
-        f'and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}: "none" takes a clique out of a group',
+        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: "{group}" exclude each other{cause}, because'
+        f" each pod would get two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove"
+        f" manages MNNVL here (autoMNNVLEnabled), and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}:"
+        ' "none" takes a clique out of a group',
     )
 
 
@@ -133,7 +189,10 @@ def _values(template: Template) -> Iterator[FieldError]:
     for layer in template.layers:
         value = layer.annotations.get(MNNVL_GROUP)
         if value is not None and not (isinstance(value, str) and is_label(value)):
-            text = "must be \"none\" or a name of lowercase letters, digits and '-', of at most 63 characters"
+            text = (
+                "must be \"none\" or a name of lowercase letters, digits and '-', of at most 63"
+                " characters"
+            )
             yield invalid(layer.path.key(MNNVL_GROUP), value, text)
 
 
@@ -147,14 +206,21 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
         if layer.group and layer.group in names and len(longest) > MAX_LABEL:
             most = MAX_LABEL - len(f"{template.name}-{last}-")
             text = (
-                f'the ComputeDomain "{longest}" would have {len(longest)} characters, and Grove puts its name into a '
-                f"label of at most {MAX_LABEL}: the PodCliqueSet would never get its PodCliques. "
-                + (f"Use at most {most} characters" if most > 0 else "Use a shorter name for the PodCliqueSet")
+                f'the ComputeDomain "{longest}" would have {len(longest)} characters, and Grove'
+                f" puts its name into a label of at most {MAX_LABEL}: the PodCliqueSet would never"
+                " get its PodCliques. "
+                + (
+                    f"Use at most {most} characters"
+                    if most > 0
+                    else "Use a shorter name for the PodCliqueSet"
+                )
             )
             yield invalid(layer.path.key(MNNVL_GROUP), layer.group, text)
 
 
-def _collisions(template: Template, names: Collection[str], others: Iterable[PodCliqueSet]) -> Iterator[FieldError]:
+def _collisions(
+    template: Template, names: Collection[str], others: Iterable[PodCliqueSet]
+) -> Iterator[FieldError]:
     layers = {layer.group: layer for layer in reversed(template.layers)}
     ours = (template.name, template.replicas, names)
     for other in others:
@@ -162,9 +228,9 @@ def _collisions(template: Template, names: Collection[str], others: Iterable[Pod
             theirs = (other.name, other.replicas, other.mnnvl_groups)
             for name, other_group, shared in shared_domains(ours, theirs):
                 text = (
-                    f'its ComputeDomain "{shared}" is also that of group "{other_group}" of PodCliqueSet '
-                    f'"{other.name}", and Grove would not take it over: this PodCliqueSet would never get its '
-                    f"PodCliques. Use another group"
+                    f'its ComputeDomain "{shared}" is also that of group "{other_group}" of'
+                    f' PodCliqueSet "{other.name}", and Grove would not take it over: this'
+                    " PodCliqueSet would never get its PodCliques. Use another group"
                 )
                 yield invalid(layers[name].path.key(MNNVL_GROUP), name, text)
 
@@ -177,16 +243,21 @@ def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
     """Returns the groups of two sets that have a ComputeDomain of the same name: the group of the
     first set, that of the second one, and the name.
 
-    Names are `<set>-<replica>-<group>`. The set "a" with the group "1-x" and the set "a-0" with the group "x" therefore
-    share `a-0-1-x`. The time that this takes grows with the number of groups, and not with that of replicas.
+    Names are `<set>-<replica>-<group>`. The set "a" with the group "1-x" and the set "a-0" with the
+    group "x" therefore share `a-0-1-x`. The time that this takes grows with the number of groups,
+    and not with that of replicas.
     """
     if len(first[0]) > len(second[0]):
-        return sorted((ours, theirs, shared) for theirs, ours, shared in shared_domains(second, first))
-    (short, replicas_of_short, groups_of_short), (long, replicas_of_long, groups_of_long) = first, second
+        return sorted(
+            (ours, theirs, shared) for theirs, ours, shared in shared_domains(second, first)
+        )
+    short, replicas_of_short, groups_of_short = first
+    long, replicas_of_long, groups_of_long = second
     index, _, suffix = long.removeprefix(f"{short}-").partition("-")
     if not long.startswith(f"{short}-") or not _is_index(index, replicas_of_short):
         return []
-    begin, known = (f"{suffix}-" if suffix else ""), set(groups_of_long)
+    begin = f"{suffix}-" if suffix else ""
+    known = set(groups_of_long)
     shared: list[tuple[str, str, str]] = []
     for group in sorted(groups_of_short):
         inner, _, rest = group.removeprefix(begin).partition("-")
@@ -196,7 +267,12 @@ def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
 
 
 def _is_index(text: str, replicas: int) -> bool:
-    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) < max(replicas, 1)
+    return (
+        text.isascii()
+        and text.isdecimal()
+        and str(int(text)) == text
+        and int(text) < max(replicas, 1)
+    )
 
 
 # Claims.
@@ -207,8 +283,10 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
         for path, name in clique.claims:
             if name == GROVE_CLAIM and clique.mnnvl_group and clique.whole_gpus:
                 text = (
-                    f"Grove takes a claim of this name for its own and would not inject the one of group "
-                    f'"{clique.mnnvl_group}": the pods would not be in its ComputeDomain, and would stay pending if '
+                    f"Grove takes a claim of this name for its own and would not inject the one of"
+                    f" group "
+                    f'"{clique.mnnvl_group}": the pods would not be in its ComputeDomain, and would'
+                    " stay pending if "
                     f"nothing makes their claim. Rename the claim"
                 )
                 yield invalid(path, name, text)
@@ -217,18 +295,25 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
 # Ignored annotations.
 
 
-def ignored_annotations(template: Template, *, groups_read: bool, compute_domains: bool) -> list[str]:
-    """Returns warnings about annotations that no component reads. `groups_read` is true if the Grove of this cluster
-    reads `grove.io/mnnvl-group`, and `compute_domains` if NVIDIA's ComputeDomain API is installed."""
-    warnings = [warning for layer in template.layers for warning in _unread(layer, groups_read=groups_read)]
+def ignored_annotations(
+    template: Template, *, groups_read: bool, compute_domains: bool
+) -> list[str]:
+    """Returns warnings about annotations that no component reads.
+
+    `groups_read` is true if the Grove of this cluster reads `grove.io/mnnvl-group`, and
+    `compute_domains` if NVIDIA's ComputeDomain API is installed.
+    """
+    warnings = [
+        warning for layer in template.layers for warning in _unread(layer, groups_read=groups_read)
+    ]
     warnings += _without_enabled(template)
     if groups_read:
         warnings += _without_gpus(template)
     if template.asking and not compute_domains:
         names = ", ".join(f'"{clique.name}"' for clique in template.asking)
         warnings.append(
-            f"MNNVL is asked for by {names}, but NVIDIA's ComputeDomain API is not installed in this cluster: install "
-            f"the driver, or remove the annotations"
+            f"MNNVL is asked for by {names}, but NVIDIA's ComputeDomain API is not installed in"
+            " this cluster: install the driver, or remove the annotations"
         )
     return warnings
 
@@ -237,27 +322,42 @@ def _unread(layer: Layer, *, groups_read: bool) -> Iterator[str]:
     annotations = layer.annotations
     if groups_read and FORMER_ANNOTATION in annotations:
         yield (
-            f"{layer.path.key(FORMER_ANNOTATION)} is read by no component of this cluster; use {MNNVL_GROUP} or "
-            f"{MNNVL_ENABLED}"
+            f"{layer.path.key(FORMER_ANNOTATION)} is read by no component of this cluster; use"
+            f" {MNNVL_GROUP} or {MNNVL_ENABLED}"
         )
     enabled = annotations.get(MNNVL_ENABLED)
     if enabled is not None and enabled not in ("true", "false"):
-        yield f'{layer.path.key(MNNVL_ENABLED)} is "{enabled}", which counts as "false"; only "true" asks for MNNVL'
+        yield (
+            f'{layer.path.key(MNNVL_ENABLED)} is "{enabled}", which counts as "false"; only "true"'
+            " asks for MNNVL"
+        )
     if layer.group and not groups_read:
         yield (
-            f"{layer.path.key(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it; use {MNNVL_ENABLED} "
-            f"and {MNNVL_SCOPE}"
+            f"{layer.path.key(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it;"
+            f" use {MNNVL_ENABLED} and {MNNVL_SCOPE}"
         )
 
 
 def _without_enabled(template: Template) -> Iterator[str]:
-    """Yields warnings about scopes and DeviceClasses that count for no clique for which MNNVL is enabled."""
+    """Yields warnings about scopes and DeviceClasses that count for no clique for which MNNVL is
+    enabled.
+    """
     enabled = [clique for clique in template.cliques if clique.enabling]
-    counting = {(id(clique.layer_with(key)), key) for clique in enabled for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS)}
+    counting = {
+        (id(clique.layer_with(key)), key)
+        for clique in enabled
+        for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS)
+    }
     for layer in template.layers:
         for key in (MNNVL_SCOPE, MNNVL_DEVICE_CLASS):
-            if key in layer.annotations and MNNVL_ENABLED not in layer.annotations and (id(layer), key) not in counting:
-                yield f"{layer.path.key(key)} has no effect without {MNNVL_ENABLED} in the same place"
+            if (
+                key in layer.annotations
+                and MNNVL_ENABLED not in layer.annotations
+                and (id(layer), key) not in counting
+            ):
+                yield (
+                    f"{layer.path.key(key)} has no effect without {MNNVL_ENABLED} in the same place"
+                )
 
 
 def _without_gpus(template: Template) -> Iterator[str]:

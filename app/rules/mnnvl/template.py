@@ -1,5 +1,5 @@
-"""The parts of a PodCliqueSet that MNNVL depends on: GPUs and pods of its cliques,
-and annotations of both vocabularies.
+"""The parts of a PodCliqueSet that MNNVL depends on: GPUs and pods of its cliques, and annotations
+of both vocabularies.
 
 An annotation of a clique counts first, then that of its scaling group, then that of the set. For
 `grove.io/mnnvl-group`, Grove does the same:
@@ -16,7 +16,9 @@ from app.rules.labels import MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.rules.mnnvl.claims import gpu_count, is_gpu
 
 OPT_OUT = "none"
-"""The value of `grove.io/mnnvl-group` with which a clique opts out of the group of its scaling group or set."""
+"""The value of `grove.io/mnnvl-group` with which a clique opts out of the group of its scaling
+group or set.
+"""
 
 GPU = "nvidia.com/gpu"
 
@@ -25,7 +27,10 @@ _TEMPLATE = FieldPath("spec.template")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The annotations of one part of the set. `path` is their path, and `place` names the part for people."""
+    """The annotations of one part of the set.
+
+    `path` is their path, and `place` names the part for people.
+    """
 
     path: FieldPath
     place: str
@@ -38,7 +43,9 @@ class Layer:
 
     @property
     def group(self) -> str | None:
-        """The value of `grove.io/mnnvl-group`: "" to opt out, None if there is no such annotation."""
+        """The value of `grove.io/mnnvl-group`: "" to opt out, None if there is no such
+        annotation.
+        """
         value = self.annotations.get(MNNVL_GROUP)
         return None if not isinstance(value, str) else "" if value == OPT_OUT else value
 
@@ -72,12 +79,16 @@ class CliqueTemplate:
     claims: tuple[tuple[FieldPath, str], ...]
 
     def layer_with(self, annotation: str) -> Layer | None:
-        """Returns the layer whose value of `annotation` counts for this clique, or None if there is none."""
+        """Returns the layer whose value of `annotation` counts for this clique, or None if there is
+        none.
+        """
         return next((layer for layer in self.layers if annotation in layer.annotations), None)
 
     @property
     def enabling(self) -> Layer | None:
-        """The layer with our annotation that enables MNNVL for this clique, or None if it is not enabled."""
+        """The layer with our annotation that enables MNNVL for this clique, or None if it is not
+        enabled.
+        """
         layer = self.layer_with(MNNVL_ENABLED)
         return layer if layer is not None and layer.enabled else None
 
@@ -101,11 +112,18 @@ class Template:
     @property
     def layers(self) -> list[Layer]:
         """All layers of the set, each once."""
-        return [self.layer, *(group.layer for group in self.groups), *(clique.layers[0] for clique in self.cliques)]
+        return [
+            self.layer,
+            *(group.layer for group in self.groups),
+            *(clique.layers[0] for clique in self.cliques),
+        ]
 
     @property
     def asking(self) -> list[CliqueTemplate]:
-        """The cliques with GPUs for which MNNVL is enabled, in either vocabulary. MIG devices count only in ours."""
+        """The cliques with GPUs for which MNNVL is enabled, in either vocabulary.
+
+        MIG devices count only in ours.
+        """
         return [
             clique
             for clique in self.cliques
@@ -114,11 +132,17 @@ class Template:
 
 
 def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Template:
-    """Reads a PodCliqueSet. Parts that don't have the CRD's shape count as absent. Unless Grove
-    reads `grove.io/mnnvl-group` (`groups_read`), no clique is in a group."""
-    metadata, spec = map_of(obj.get("metadata")), map_of(obj.get("spec"))
+    """Reads a PodCliqueSet.
+
+    Parts that don't have the CRD's shape count as absent. Unless Grove reads `grove.io/mnnvl-group`
+    (`groups_read`), no clique is in a group.
+    """
+    metadata = map_of(obj.get("metadata"))
+    spec = map_of(obj.get("spec"))
     template = map_of(spec.get("template"))
-    whole = Layer(FieldPath("metadata.annotations"), "the PodCliqueSet", map_of(metadata.get("annotations")))
+    whole = Layer(
+        FieldPath("metadata.annotations"), "the PodCliqueSet", map_of(metadata.get("annotations"))
+    )
     groups: list[ScalingGroup] = []
     members: dict[str, ScalingGroup] = {}
     for position, item in enumerate(list_of(template.get("podCliqueScalingGroups"))):
@@ -127,15 +151,26 @@ def read_template(obj: Mapping[str, Any], *, groups_read: bool = True) -> Templa
         for member in list_of(map_of(item).get("cliqueNames")):
             members.setdefault(str(member), group)
     cliques = tuple(
-        _read_clique(map_of(item), _TEMPLATE.child("cliques").index(position), whole, members, groups_read)
+        _read_clique(
+            map_of(item), _TEMPLATE.child("cliques").index(position), whole, members, groups_read
+        )
         for position, item in enumerate(list_of(template.get("cliques")))
     )
-    return Template(str(metadata.get("name") or ""), int_of(spec.get("replicas"), 1), whole, tuple(groups), cliques)
+    return Template(
+        str(metadata.get("name") or ""),
+        int_of(spec.get("replicas"), 1),
+        whole,
+        tuple(groups),
+        cliques,
+    )
 
 
 def _read_group(item: Mapping[str, Any], at: FieldPath) -> ScalingGroup:
-    name, replicas = str(item.get("name") or ""), int_of(item.get("replicas"), 1)
-    layer = Layer(at.child("annotations"), f'scaling group "{name}"', map_of(item.get("annotations")))
+    name = str(item.get("name") or "")
+    replicas = int_of(item.get("replicas"), 1)
+    layer = Layer(
+        at.child("annotations"), f'scaling group "{name}"', map_of(item.get("annotations"))
+    )
     return ScalingGroup(name, layer, replicas, int_of(item.get("minAvailable"), 1))
 
 
@@ -158,15 +193,24 @@ def _read_clique(
         for position, claim in enumerate(list_of(pod_spec.get("resourceClaims")))
     )
     pods = int_of(spec.get("replicas"), 1)
-    gpus, whole = _gpus_of_pod(pod_spec, is_gpu), _gpus_of_pod(pod_spec, lambda resource: resource == GPU)
-    mnnvl_group = next((layer.group for layer in layers if layer.group is not None), "") if groups_read else ""
+    gpus = _gpus_of_pod(pod_spec, is_gpu)
+    whole = _gpus_of_pod(pod_spec, lambda resource: resource == GPU)
+    mnnvl_group = (
+        next((layer.group for layer in layers if layer.group is not None), "")
+        if groups_read
+        else ""
+    )
     return CliqueTemplate(name, pods, gpus, whole, layers, group, mnnvl_group, claims)
 
 
 def _gpus_of_pod(pod_spec: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
-    """Returns the sum of the GPUs of all containers, or the GPUs of the largest init container if these are more."""
+    """Returns the sum of the GPUs of all containers, or the GPUs of the largest init container if
+    these are more.
+    """
     containers = sum(_gpus(map_of(item), counts) for item in list_of(pod_spec.get("containers")))
-    initial = max((_gpus(map_of(item), counts) for item in list_of(pod_spec.get("initContainers"))), default=0)
+    initial = max(
+        (_gpus(map_of(item), counts) for item in list_of(pod_spec.get("initContainers"))), default=0
+    )
     return max(containers, initial)
 
 
@@ -174,6 +218,10 @@ def _gpus(container: Mapping[str, Any], counts: Callable[[str], bool]) -> int:
     """Returns the GPUs in the limits or in the requests of a container, whichever are more."""
     resources = map_of(container.get("resources"))
     return max(
-        sum(gpu_count(amount) for name, amount in map_of(resources.get(field)).items() if counts(str(name)))
+        sum(
+            gpu_count(amount)
+            for name, amount in map_of(resources.get(field)).items()
+            if counts(str(name))
+        )
         for field in ("limits", "requests")
     )

@@ -1,10 +1,11 @@
 """Validation of ClusterTopologyBindings.
 
-A binding is rejected if Grove's own webhook would reject it, if it would make Grove's operator exit or retry for ever,
-or if it would remove constraints from workloads. Sources:
+A binding is rejected if Grove's own webhook would reject it, if it would make Grove's operator exit
+or retry for ever, or if it would remove constraints from workloads. Sources:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/webhook/admission/clustertopology/validation,
-https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/topology.go (the start of the
-operator), and the CRD of KAI's Topology (at most 16 levels, `kubernetes.io/hostname` last).
+https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/topology.go (the
+start of the operator), and the CRD of KAI's Topology (at most 16 levels, `kubernetes.io/hostname`
+last).
 """
 
 import re
@@ -39,8 +40,11 @@ _HOW_TO_ALLOW = f'Change these first, or annotate the binding with {ALLOW_IN_USE
 
 @dataclass(frozen=True, slots=True)
 class KaiTopology:
-    """A stored KAI Topology. `keys` are the node labels of its levels, broadest
-    first. The fields of the controller are "" if it has none."""
+    """A stored KAI Topology.
+
+    `keys` are the node labels of its levels, broadest first. The fields of the controller are "" if
+    it has none.
+    """
 
     name: str
     keys: tuple[str, ...] = ()
@@ -51,7 +55,10 @@ class KaiTopology:
 
 
 def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
-    """Reads a stored KAI Topology. Aliases of levels are left out, because administrators set them."""
+    """Reads a stored KAI Topology.
+
+    Aliases of levels are left out, because administrators set them.
+    """
     metadata = obj["metadata"]
     owners = maps_of(metadata.get("ownerReferences"))
     controller = next((owner for owner in owners if owner.get("controller") is True), {})
@@ -66,12 +73,16 @@ def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
 
 
 def validate_binding(
-    obj: Mapping[str, Any], old: Mapping[str, Any] | None, kai: KaiTopology | None, users: Sequence[PodCliqueSet]
+    obj: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    kai: KaiTopology | None,
+    users: Sequence[PodCliqueSet],
 ) -> tuple[list[FieldError], list[str]]:
     """Returns findings and warnings about a ClusterTopologyBinding that is written.
 
-    `old` is the object that an UPDATE replaces, None at CREATE. `kai` is the KAI Topology of the same name, and `users`
-    are the PodCliqueSets that refer to the binding. If an update does not change the spec, its problems are warnings.
+    `old` is the object that an UPDATE replaces, None at CREATE. `kai` is the KAI Topology of the
+    same name, and `users` are the PodCliqueSets that refer to the binding. If an update does not
+    change the spec, its problems are warnings.
     """
     findings: list[FieldError] = []
     spec = fields.walk_map(obj, "spec", FieldPath(""), findings)
@@ -79,18 +90,26 @@ def validate_binding(
     references = fields.walk_list(spec, "schedulerTopologyBindings", _SPEC, findings)
     if findings:
         return findings, []
-    findings = [*validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize), *_validate_references(references)]
+    findings = [
+        *validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize),
+        *_validate_references(references),
+    ]
     warnings: list[str] = []
     if not _refers_to_kai(obj):
         findings += _validate_for_kai(levels)
         metadata = map_of(obj.get("metadata"))
         conflict = _name_conflict(kai, str(metadata.get("uid", "")))
         if conflict is not None and (old is None or _refers_to_kai(old)):
-            findings.append(fields.invalid(FieldPath("metadata.name"), metadata.get("name", ""), conflict))
+            findings.append(
+                fields.invalid(FieldPath("metadata.name"), metadata.get("name", ""), conflict)
+            )
         elif conflict is not None:
             warnings.append(f"metadata.name: {conflict}")
     if findings and old is not None and old.get("spec") == obj.get("spec"):
-        return [], [*(f"stored before, and allowed to stay: {finding}" for finding in findings), *warnings]
+        return [], [
+            *(f"stored before, and allowed to stay: {finding}" for finding in findings),
+            *warnings,
+        ]
     removed = _domains(old) - _domains(obj)
     refusal = in_use(removed, users)
     if refusal is not None and is_allowed_in_use(obj):
@@ -100,9 +119,13 @@ def validate_binding(
     return findings, warnings
 
 
-def refusal_to_delete(obj: Mapping[str, Any], users: Sequence[PodCliqueSet]) -> tuple[str | None, list[str]]:
-    """Returns the reason why the binding `obj` may not be deleted, or None, and warnings. It may
-    not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint."""
+def refusal_to_delete(
+    obj: Mapping[str, Any], users: Sequence[PodCliqueSet]
+) -> tuple[str | None, list[str]]:
+    """Returns the reason why the binding `obj` may not be deleted, or None, and warnings.
+
+    It may not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint.
+    """
     text = in_use(_domains(obj), users)
     if text is None:
         return None, []
@@ -113,7 +136,10 @@ def refusal_to_delete(obj: Mapping[str, Any], users: Sequence[PodCliqueSet]) -> 
 
 
 def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
-    """Returns what would happen to the sets `users` if the levels `domains` were removed. None if no set uses them."""
+    """Returns what would happen to the sets `users` if the levels `domains` were removed.
+
+    None if no set uses them.
+    """
     using = [pcs for pcs in users if not pcs.deleting and not pcs.levels.isdisjoint(domains)]
     if not using:
         return None
@@ -130,7 +156,10 @@ def is_allowed_in_use(obj: Mapping[str, Any]) -> bool:
 def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
     if _DOMAIN.fullmatch(domain) and len(domain) <= MAX_DOMAIN:
         return None
-    text = f"must be lowercase letters, digits and '-', begin with a letter, and have at most {MAX_DOMAIN} characters"
+    text = (
+        "must be lowercase letters, digits and '-', begin with a letter, and have at most"
+        f" {MAX_DOMAIN} characters"
+    )
     return fields.invalid(at, domain, text)
 
 
@@ -140,7 +169,9 @@ _DOMAIN_RULE = TextRule("a name for this level, such as rack", _validate_domain)
 def _validate_references(references: Sequence[Any]) -> list[FieldError]:
     findings: list[FieldError] = []
     seen: set[str] = set()
-    for at, reference in fields.walk_maps(references, _SPEC.child("schedulerTopologyBindings"), findings):
+    for at, reference in fields.walk_maps(
+        references, _SPEC.child("schedulerTopologyBindings"), findings
+    ):
         name = reference.get("schedulerName")
         if isinstance(name, str) and name in seen:
             findings.append(fields.duplicate(at.child("schedulerName"), name))
@@ -150,26 +181,36 @@ def _validate_references(references: Sequence[Any]) -> list[FieldError]:
 
 
 def _validate_for_kai(levels: Sequence[Any]) -> list[FieldError]:
-    """Returns findings about levels that a KAI Topology can't have. Grove makes it
-    from the binding, and its operator exits if that fails."""
+    """Returns findings about levels that a KAI Topology can't have.
+
+    Grove makes it from the binding, and its operator exits if that fails.
+    """
     findings: list[FieldError] = []
     consequence = (
-        "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet"
+        "Grove's operator could not make the KAI Topology, would exit at its next start and block"
+        " every PodCliqueSet"
     )
     if len(levels) > MAX_KAI_LEVELS:
         findings.append(
-            fields.invalid(_LEVELS, len(levels), f"KAI allows at most {MAX_KAI_LEVELS} levels: {consequence}")
+            fields.invalid(
+                _LEVELS, len(levels), f"KAI allows at most {MAX_KAI_LEVELS} levels: {consequence}"
+            )
         )
     for position, level in enumerate(levels[:-1]):
         if isinstance(level, dict) and level.get("key") == HOSTNAME_KEY:
             text = f"KAI allows this key only at the last level: {consequence}"
-            findings.append(fields.invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text))
+            findings.append(
+                fields.invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text)
+            )
     return findings
 
 
 def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
-    """Returns the reason why Grove can't make the KAI Topology of the binding `uid`, or None. An existing one is no
-    obstacle if it is being deleted, or if the garbage collector will delete it with the former binding of its name."""
+    """Returns the reason why Grove can't make the KAI Topology of the binding `uid`, or None.
+
+    An existing one is no obstacle if it is being deleted, or if the garbage collector will delete
+    it with the former binding of its name.
+    """
     if kai is None or kai.deleting or (uid and kai.controller_uid == uid):
         return None
     former = CLUSTER_TOPOLOGY_BINDING.kind
@@ -177,14 +218,16 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
         return None
     owner = f"{kai.controller_kind} {kai.controller_name}" if kai.controller_kind else "nobody"
     return (
-        f'KAI Topology "{kai.name}" exists and is controlled by {owner}: Grove\'s operator would not take it over, '
-        f"would exit at its next start and block every PodCliqueSet. Delete it first, use another name, or refer to it "
-        f"in spec.schedulerTopologyBindings"
+        f'KAI Topology "{kai.name}" exists and is controlled by {owner}: Grove\'s operator would'
+        " not take it over, would exit at its next start and block every PodCliqueSet. Delete it"
+        " first, use another name, or refer to it in spec.schedulerTopologyBindings"
     )
 
 
 def _refers_to_kai(obj: Mapping[str, Any]) -> bool:
-    """Whether the binding names a KAI Topology that Grove does not make, but only compares with the levels."""
+    """Whether the binding names a KAI Topology that Grove does not make, but only compares with the
+    levels.
+    """
     references = maps_of(value_at(obj, ("spec", "schedulerTopologyBindings")))
     return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in references)
 

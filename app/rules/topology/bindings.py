@@ -1,8 +1,9 @@
-"""The dialect `bindings`, of Grove as of August 2026: levels in ClusterTopologyBindings, `topologyName` and `pack` in
-PodCliqueSets. Grove writes the constraints of PodGangs, its own conditions and the KAI Topologies.
+"""The dialect `bindings`, of Grove as of August 2026: levels in ClusterTopologyBindings,
+`topologyName` and `pack` in PodCliqueSets. Grove writes the constraints of PodGangs, its own
+conditions and the KAI Topologies.
 
-Reads: `spec.levels` of ClusterTopologyBindings, `topologyConstraint` of PodCliqueSets.
-Writes: nothing in PodGangs, PodCliqueSets or KAI Topologies.
+Reads: `spec.levels` of ClusterTopologyBindings, `topologyConstraint` of PodCliqueSets. Writes:
+nothing in PodGangs, PodCliqueSets or KAI Topologies.
 
 Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 """
@@ -36,7 +37,9 @@ _STORED = "topology constraint stored before, and allowed to stay"
 
 
 class Bindings(Dialect):
-    """In force if `clustertopologybindings.grove.io` is served, also beside `clustertopologies.grove.io`."""
+    """In force if `clustertopologybindings.grove.io` is served, also beside
+    `clustertopologies.grove.io`.
+    """
 
     name = "bindings"
     resource = CLUSTER_TOPOLOGY_BINDING
@@ -53,7 +56,12 @@ class Bindings(Dialect):
         return facts.bindings()
 
     def validate_levels(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, operation: str, facts: TopologyFacts, managed: bool
+        self,
+        obj: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        operation: str,
+        facts: TopologyFacts,
+        managed: bool,
     ) -> LevelsVerdict:
         name = str(map_of(obj.get("metadata")).get("name", ""))
         if operation == "DELETE":
@@ -62,15 +70,21 @@ class Bindings(Dialect):
         users = facts.users_of(name) if operation == "UPDATE" else ()
         findings, warnings = validate_binding(obj, old, facts.kai_topology(name), users)
         if not findings:
-            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)]
+            warnings += [
+                problem.text
+                for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)
+            ]
         return LevelsVerdict(findings=findings, warnings=warnings)
 
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
-        """Grove allows hardly any change of a constraint. Problems of constraints that an update
-        does not change are warnings, so that workloads stay scalable if their binding has changed.
-        As in Grove, a stored set that lacks a topologyName must get one with its next update."""
+        """Grove allows hardly any change of a constraint.
+
+        Problems of constraints that an update does not change are warnings, so that workloads stay
+        scalable if their binding has changed. As in Grove, a stored set that lacks a topologyName
+        must get one with its next update.
+        """
         findings: list[FieldError] = []
         packings = read_packings(obj, findings)
         stored = read_packings(old or {}, [])
@@ -88,13 +102,19 @@ class Bindings(Dialect):
             return findings, warnings
         return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 
-    def placement(self, obj: Mapping[str, Any], facts: TopologyFacts) -> tuple[Sequence[Level], dict[Owner, str]]:
+    def placement(
+        self, obj: Mapping[str, Any], facts: TopologyFacts
+    ) -> tuple[Sequence[Level], dict[Owner, str]]:
         packings = read_packings(obj, [])
         name = next(iter(effective_names(packings, []).values()), "")
         levels = facts.bindings().get(name, ()) if name else ()
-        return levels, {packing.owner: packing.required for packing in packings.constraints if packing.required}
+        return levels, {
+            packing.owner: packing.required for packing in packings.constraints if packing.required
+        }
 
-    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
+    def drifted(
+        self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts
+    ) -> list[str]:
         levels = facts.bindings().get(pcs.topology_name)
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)
 

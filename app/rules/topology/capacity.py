@@ -1,4 +1,6 @@
-"""Warnings about required domains that have too few GPUs for the pods of a PodCliqueSet, by the labels of the nodes."""
+"""Warnings about required domains that have too few GPUs for the pods of a PodCliqueSet, by the
+labels of the nodes.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +14,11 @@ from app.rules.topology.owners import SET, Owner, owner_text
 def capacity_warnings(
     template: Template, required: dict[Owner, str], levels: Sequence[Level], nodes: Nodes
 ) -> list[str]:
-    """Returns warnings about required domains that are too small. `required` has the domain that each replica of an
-    owner must fit into. `levels` are those of the topology."""
+    """Returns warnings about required domains that are too small.
+
+    `required` has the domain that each replica of an owner must fit into. `levels` are those of the
+    topology.
+    """
     domains = {level.domain for level in levels}
     members = _members(template) if required else {}
     warnings: list[str] = []
@@ -23,26 +28,39 @@ def capacity_warnings(
     return warnings
 
 
-def required_levels(template: Template, required: dict[Owner, str], levels: Sequence[Level]) -> dict[str, Level]:
-    """Returns, by the name of a clique, the narrowest level that its pods require:
-    by the constraint of the clique, of its scaling group or of the set."""
+def required_levels(
+    template: Template, required: dict[Owner, str], levels: Sequence[Level]
+) -> dict[str, Level]:
+    """Returns, by the name of a clique, the narrowest level that its pods require: by the
+    constraint of the clique, of its scaling group or of the set.
+    """
     order = [level.domain for level in levels]
     narrowest: dict[str, Level] = {}
     for clique in template.cliques:
-        owners = (SET, ("group", clique.group.name if clique.group else ""), ("clique", clique.name))
-        positions = [order.index(required[owner]) for owner in owners if required.get(owner) in order]
+        owners = (
+            SET,
+            ("group", clique.group.name if clique.group else ""),
+            ("clique", clique.name),
+        )
+        positions = [
+            order.index(required[owner]) for owner in owners if required.get(owner) in order
+        ]
         if positions:
             narrowest[clique.name] = levels[max(positions)]
     return narrowest
 
 
 def _members(template: Template) -> Mapping[Owner, list[tuple[CliqueTemplate, int]]]:
-    """Returns the cliques that one replica of each owner has in one PodGang, each with its number of pods. The PodGang
-    of the set contains `minAvailable` replicas of a scaling group. Further replicas have PodGangs of their own."""
+    """Returns the cliques that one replica of each owner has in one PodGang, each with its number
+    of pods. The PodGang of the set contains `minAvailable` replicas of a scaling group. Further
+    replicas have PodGangs of their own.
+    """
     members: dict[Owner, list[tuple[CliqueTemplate, int]]] = defaultdict(list)
     for clique in template.cliques:
         group = clique.group
-        members[SET].append((clique, clique.pods * (group.min_available if group is not None else 1)))
+        members[SET].append(
+            (clique, clique.pods * (group.min_available if group is not None else 1))
+        )
         members["clique", clique.name].append((clique, clique.pods))
         if group is not None:
             members["group", group.name].append((clique, clique.pods))
@@ -71,4 +89,7 @@ def _too_small(
             return
     needed = sum(clique.whole_gpus * pods for clique, pods in cliques)
     if needed > sum(room.gpus):
-        yield f"{intro} it needs {needed} GPUs and the largest has {sum(room.gpus)}: its pods will stay pending"
+        yield (
+            f"{intro} it needs {needed} GPUs and the largest has {sum(room.gpus)}: its pods will"
+            " stay pending"
+        )

@@ -1,7 +1,9 @@
-"""Topology constraints (`packDomain`) of a PodCliqueSet, its scaling groups and its
-cliques. Each must be as strict as the constraints above it, or stricter.
+"""Topology constraints (`packDomain`) of a PodCliqueSet, its scaling groups and its cliques.
 
-Source: `rules/README.md`. Whether scaling groups name cliques that exist is checked by Grove's own webhook.
+Each must be as strict as the constraints above it, or stricter.
+
+Source: `rules/README.md`. Whether scaling groups name cliques that exist is checked by Grove's own
+webhook.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,26 +29,37 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """All packDomains of one PodCliqueSet, in the order of its lists. `groups_of`
-    maps the name of a clique to those of its scaling groups."""
+    """All packDomains of one PodCliqueSet, in the order of its lists.
+
+    `groups_of` maps the name of a clique to those of its scaling groups.
+    """
 
     all: tuple[Constraint, ...]
     groups_of: Mapping[str, Sequence[str]]
 
     @property
     def comparable(self) -> tuple[list[tuple[Owner, str]], dict[str, list[str]]]:
-        """Equal for two versions of a set if its constraints have not changed: owners with their domains, and the
-        scaling groups of each clique that has a constraint. Several owners may have one name, by mistake."""
+        """Equal for two versions of a set if its constraints have not changed: owners with their
+        domains, and the scaling groups of each clique that has a constraint. Several owners may
+        have one name, by mistake.
+        """
         owners = {constraint.owner for constraint in self.all}
-        groups = {name: sorted(groups) for name, groups in self.groups_of.items() if ("clique", name) in owners}
+        groups = {
+            name: sorted(groups)
+            for name, groups in self.groups_of.items()
+            if ("clique", name) in owners
+        }
         return sorted((constraint.owner, constraint.domain) for constraint in self.all), groups
 
 
 def validate_pod_clique_set(
     constraints: Constraints, old: Mapping[str, Any] | None, topology: Topology
 ) -> tuple[list[FieldError], list[str]]:
-    """Returns findings and warnings about the constraints of a set. `old` is the object that an UPDATE replaces, None
-    at CREATE. Problems of constraints that an update does not change are warnings."""
+    """Returns findings and warnings about the constraints of a set.
+
+    `old` is the object that an UPDATE replaces, None at CREATE. Problems of constraints that an
+    update does not change are warnings.
+    """
     findings = _findings(constraints, topology)
     if findings and is_unchanged(constraints, old):
         return [], [ignored(str(finding)) for finding in findings]
@@ -64,13 +77,18 @@ def ignored(reason: str) -> str:
 
 
 def read_constraints(obj: Mapping[str, Any], findings: list[FieldError]) -> Constraints:
-    """Returns every packDomain of `obj`. Parts that don't have the CRD's shape are left out, with a finding each."""
+    """Returns every packDomain of `obj`.
+
+    Parts that don't have the CRD's shape are left out, with a finding each.
+    """
     constraints: list[Constraint] = []
     groups_of: dict[str, list[str]] = {}
     for owner, at, content in walk_owners(obj, findings):
         constraints += _read_constraint(content, owner, at, findings)
         kind, name = owner
-        for clique in fields.walk_list(content, "cliqueNames", at, findings) if kind == "group" else ():
+        for clique in (
+            fields.walk_list(content, "cliqueNames", at, findings) if kind == "group" else ()
+        ):
             groups_of.setdefault(str(clique), []).append(name)
     return Constraints(tuple(constraints), groups_of)
 
@@ -91,11 +109,18 @@ def _read_constraint(
 
 def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
     """Returns all findings about the constraints, in the order of the lists: for each constraint,
-    whether its level exists, then whether it is as strict as the constraints above it."""
+    whether its level exists, then whether it is as strict as the constraints above it.
+    """
     if not topology.enabled:
         return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
-    domains = {constraint.owner: constraint.domain for constraint in constraints.all if constraint.domain in DOMAINS}
-    strictest = {owner: _strictest_above(owner, domains, constraints.groups_of) for owner in domains}
+    domains = {
+        constraint.owner: constraint.domain
+        for constraint in constraints.all
+        if constraint.domain in DOMAINS
+    }
+    strictest = {
+        owner: _strictest_above(owner, domains, constraints.groups_of) for owner in domains
+    }
     findings: list[FieldError] = []
     for constraint in constraints.all:
         if constraint.domain not in DOMAINS:
@@ -103,13 +128,19 @@ def _findings(constraints: Constraints, topology: Topology) -> list[FieldError]:
             continue
         if topology.key_of(constraint.domain) is None:
             levels = ", ".join(level.domain for level in topology.levels)
-            detail = f'topology level not found in ClusterTopology "{topology.name}", which has: {levels}'
+            detail = (
+                f'topology level not found in ClusterTopology "{topology.name}", which has:'
+                f" {levels}"
+            )
             findings.append(fields.invalid(constraint.path, constraint.domain, detail))
         above = strictest[constraint.owner]
         if above is not None and is_broader(constraint.domain, above[1], DOMAINS):
             owner, domain = above
             allowed = ", ".join(DOMAINS[DOMAINS.index(domain) :])
-            text = f'must be as strict as packDomain "{domain}" of {owner_text(owner)}, or stricter; allowed: {allowed}'
+            text = (
+                f'must be as strict as packDomain "{domain}" of {owner_text(owner)}, or stricter;'
+                f" allowed: {allowed}"
+            )
             findings.append(fields.invalid(constraint.path, constraint.domain, text))
     return findings
 
@@ -118,5 +149,7 @@ def _strictest_above(
     owner: Owner, domains: Mapping[Owner, str], groups_of: Mapping[str, Sequence[str]]
 ) -> tuple[Owner, str] | None:
     """Returns the owner above `owner` with the strictest of `domains`, and that domain."""
-    pairs = [(above, domains[above]) for above in owners_above(owner, groups_of) if above in domains]
+    pairs = [
+        (above, domains[above]) for above in owners_above(owner, groups_of) if above in domains
+    ]
     return max(pairs, key=lambda pair: DOMAINS.index(pair[1]), default=None)

@@ -1,7 +1,8 @@
-"""Whether nodes have labels for the levels of a topology, and how much room the domains of a level have.
+"""Whether nodes have labels for the levels of a topology, and how much room the domains of a level
+have.
 
-The scheduler places pods by the values of these labels. If no node has the label of
-a level, a required constraint on it can't be met.
+The scheduler places pods by the values of these labels. If no node has the label of a level, a
+required constraint on it can't be met.
 """
 
 import itertools
@@ -29,7 +30,9 @@ Ts = TypeVarTuple("Ts")
 
 
 def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
-    """Makes a method of Nodes keep its results, so that a verdict doesn't have to look at thousands of nodes."""
+    """Makes a method of Nodes keep its results, so that a verdict doesn't have to look at thousands
+    of nodes.
+    """
 
     def kept(nodes: "Nodes", *arguments: *Ts) -> T:
         key = (compute, arguments)
@@ -43,7 +46,9 @@ def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
 
 class Nodes:
     """Groups of nodes with equal labels, each with the number of its nodes.
-    `kubernetes.io/hostname` is left out, because it differs for each node."""
+
+    `kubernetes.io/hostname` is left out, because it differs for each node.
+    """
 
     def __init__(self, groups: Iterable[tuple[Mapping[str, str], int]] = ()) -> None:
         self._groups = tuple(groups)
@@ -57,8 +62,10 @@ class Nodes:
 
     @_once
     def largest_room(self, keys: tuple[str, ...]) -> "Room | None":
-        """Returns the room of the largest domain of a level: the one with the most GPUs, or with the most nodes if GPUs
-        are not known. `keys` are those of the level and of all broader ones. None if no node has all of them."""
+        """Returns the room of the largest domain of a level: the one with the most GPUs, or with
+        the most nodes if GPUs are not known. `keys` are those of the level and of all broader
+        ones. None if no node has all of them.
+        """
         single = HOSTNAME_KEY in keys
         shared = [key for key in keys if key != HOSTNAME_KEY]
         members: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -78,7 +85,10 @@ class Nodes:
 
     @_once
     def most_with_equal(self, key: str) -> int:
-        """Returns how many nodes have the most frequent value of the label `key`. 0 if no node has that label."""
+        """Returns how many nodes have the most frequent value of the label `key`.
+
+        0 if no node has that label.
+        """
         counts: dict[str, int] = defaultdict(int)
         for labels, count in self:
             if key in labels:
@@ -87,8 +97,10 @@ class Nodes:
 
     @_once
     def is_within(self, level: Level, key: str) -> bool | None:
-        """Whether all nodes of each domain of `level` have the same value of the label `key`. None if no node has
-        it."""
+        """Whether all nodes of each domain of `level` have the same value of the label `key`.
+
+        None if no node has it.
+        """
         values: dict[str, set[str]] = defaultdict(set)
         for labels, _ in self:
             if key in labels and level.key in labels:
@@ -97,7 +109,9 @@ class Nodes:
 
     @_once
     def most_gpus(self) -> int | None:
-        """Returns the largest number of GPUs in the label of a node, or None if no node has that label."""
+        """Returns the largest number of GPUs in the label of a node, or None if no node has that
+        label.
+        """
         return max((_gpus(labels) for labels, _ in self if GPU_COUNT in labels), default=None)
 
 
@@ -114,8 +128,9 @@ NodesWith = Callable[[Collection[str]], Nodes]
 
 
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
-    """Returns the problems of `levels`, which are listed broadest first, by the
-    labels of the nodes. Empty if there are no nodes."""
+    """Returns the problems of `levels`, which are listed broadest first, by the labels of the
+    nodes. Empty if there are no nodes.
+    """
     nodes = nodes_with([level.key for level in levels])
     total = sum(count for _, count in nodes)
     if not total:
@@ -136,21 +151,34 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
 def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Condition:
     """Returns the condition LevelsCovered of a topology with `problems`."""
     if not problems:
-        return Condition(CONDITION, "True", "NodesHaveLevels", "The labels of the nodes carry all levels", generation)
+        return Condition(
+            CONDITION,
+            "True",
+            "NodesHaveLevels",
+            "The labels of the nodes carry all levels",
+            generation,
+        )
     return Condition(
-        CONDITION, "False", problems[0].reason, "; ".join(problem.text for problem in problems), generation
+        CONDITION,
+        "False",
+        problems[0].reason,
+        "; ".join(problem.text for problem in problems),
+        generation,
     )
 
 
 def _without_nodes(level: Level) -> LevelProblem:
-    text = f'level "{level.domain}": no node has the label {level.key}, so a required constraint on it is never met'
+    text = (
+        f'level "{level.domain}": no node has the label {level.key}, so a required constraint on it'
+        " is never met"
+    )
     return LevelProblem("NoNodeHasLevel", text)
 
 
 def _partly(level: Level, lacking: int, total: int) -> LevelProblem:
     text = (
-        f'level "{level.domain}": {lacking} of {total} nodes lack the label {level.key}, and pods with a required '
-        f"constraint on it are never placed there"
+        f'level "{level.domain}": {lacking} of {total} nodes lack the label {level.key}, and pods'
+        " with a required constraint on it are never placed there"
     )
     return LevelProblem("NodesLackLevel", text)
 
@@ -159,7 +187,8 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
     parents: dict[str, set[str]] = defaultdict(set)
     children: dict[str, set[str]] = defaultdict(set)
     for labels, _ in nodes:
-        above, below = labels.get(broader.key), labels.get(narrower.key)
+        above = labels.get(broader.key)
+        below = labels.get(narrower.key)
         if above is not None and below is not None:
             parents[below].add(above)
             children[above].add(below)
@@ -168,29 +197,38 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
         return
     if len(children) > len(parents) and all(len(below) == 1 for below in children.values()):
         text = (
-            f'level "{broader.domain}" is listed above "{narrower.domain}", but by the labels of the nodes each '
-            f"{broader.domain} is in one {narrower.domain}: list the broadest level first"
+            f'level "{broader.domain}" is listed above "{narrower.domain}", but by the labels of'
+            f" the nodes each {broader.domain} is in one {narrower.domain}: list the broadest level"
+            " first"
         )
         yield LevelProblem("LevelsNotBroadestFirst", text)
         return
-    shown = listed([f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn], _SHOWN)
+    shown = listed(
+        [f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn],
+        _SHOWN,
+    )
     text = (
-        f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain} {shown}; '
-        f"the scheduler takes these for different domains"
+        f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain}'
+        f" {shown}; the scheduler takes these for different domains"
     )
     yield LevelProblem("LevelsNotATree", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The room in the largest domain of a level. `nodes` is the largest number of nodes in a domain. `gpus` are the
-    GPUs of each node of the largest domain, or None if no node has a label with their number."""
+    """The room in the largest domain of a level.
+
+    `nodes` is the largest number of nodes in a domain. `gpus` are the GPUs of each node of the
+    largest domain, or None if no node has a label with their number.
+    """
 
     nodes: int
     gpus: tuple[int, ...] | None
 
     def pods(self, gpus_per_pod: int) -> int | None:
-        """Returns how many pods with `gpus_per_pod` GPUs each fit into the domain, or None if that is not known."""
+        """Returns how many pods with `gpus_per_pod` GPUs each fit into the domain, or None if that
+        is not known.
+        """
         if self.gpus is None or gpus_per_pod <= 0:
             return None
         return sum(gpus // gpus_per_pod for gpus in self.gpus)

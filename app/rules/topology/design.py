@@ -1,9 +1,10 @@
-"""The dialect `design`, of Grove as of January 2026: levels in a ClusterTopology,
-`packDomain` in PodCliqueSets. This program translates both for the scheduler.
+"""The dialect `design`, of Grove as of January 2026: levels in a ClusterTopology, `packDomain` in
+PodCliqueSets. This program translates both for the scheduler.
 
-Reads: `spec.levels` of the managed ClusterTopology, `topologyConstraint.packDomain` of PodCliqueSets.
-Writes: the constraints of PodGangs and their annotation `grove.io/topology-name`, the condition
-TopologyConstraintSatisfied of PodCliqueSets, the managed ClusterTopology and its KAI Topology.
+Reads: `spec.levels` of the managed ClusterTopology, `topologyConstraint.packDomain` of
+PodCliqueSets. Writes: the constraints of PodGangs and their annotation `grove.io/topology-name`,
+the condition TopologyConstraintSatisfied of PodCliqueSets, the managed ClusterTopology and its KAI
+Topology.
 
 Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
 """
@@ -26,8 +27,11 @@ from app.rules.topology.satisfaction import constraint_condition, removed_levels
 
 
 class Unserved(Dialect):
-    """The dialect `none`, in force if the cluster serves no topology API of Grove. PodCliqueSets are validated as in
-    `design`. The constraints of PodGangs are not changed, because another program may have written them."""
+    """The dialect `none`, in force if the cluster serves no topology API of Grove.
+
+    PodCliqueSets are validated as in `design`. The constraints of PodGangs are not changed, because
+    another program may have written them.
+    """
 
     name = "none"
     resource = CLUSTER_TOPOLOGY
@@ -40,19 +44,35 @@ class Unserved(Dialect):
         return {topology.name: topology.levels} if topology.enabled else {}
 
     def validate_levels(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, operation: str, facts: TopologyFacts, managed: bool
+        self,
+        obj: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        operation: str,
+        facts: TopologyFacts,
+        managed: bool,
     ) -> LevelsVerdict:
         findings = [] if operation == "DELETE" else validate_cluster_topology(obj)
         if findings:
             return LevelsVerdict(findings=findings)
         warnings: list[str] = []
         if managed and operation != "CREATE":
-            remaining = {level.domain for level in self.read_levels(obj)} if operation == "UPDATE" else set()
+            remaining = (
+                {level.domain for level in self.read_levels(obj)}
+                if operation == "UPDATE"
+                else set()
+            )
             removed = {level.domain for level in self.read_levels(old or obj)} - remaining
-            warning = removed_levels_warning(removed, facts.sets_with_domains(removed)) if removed else None
+            warning = (
+                removed_levels_warning(removed, facts.sets_with_domains(removed))
+                if removed
+                else None
+            )
             warnings += [] if warning is None else [warning]
         if operation != "DELETE":
-            warnings += [problem.text for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)]
+            warnings += [
+                problem.text
+                for problem in coverage_problems(self.read_levels(obj), facts.nodes_with)
+            ]
         return LevelsVerdict(warnings=warnings)
 
     def validate_set(
@@ -64,7 +84,9 @@ class Unserved(Dialect):
             return findings, []
         return validate_pod_clique_set(constraints, old, facts.topology())
 
-    def placement(self, obj: Mapping[str, Any], facts: TopologyFacts) -> tuple[Sequence[Level], dict[Owner, str]]:
+    def placement(
+        self, obj: Mapping[str, Any], facts: TopologyFacts
+    ) -> tuple[Sequence[Level], dict[Owner, str]]:
         constraints = read_constraints(obj, []).all
         levels = facts.topology().levels if constraints else ()
         return levels, {constraint.owner: constraint.domain for constraint in constraints}
@@ -74,7 +96,9 @@ class Unserved(Dialect):
 
 
 class Design(Unserved):
-    """In force if `clustertopologies.grove.io` is served and `clustertopologybindings.grove.io` is not."""
+    """In force if `clustertopologies.grove.io` is served and `clustertopologybindings.grove.io` is
+    not.
+    """
 
     name = "design"
     owns_topology = True
@@ -82,9 +106,17 @@ class Design(Unserved):
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         return validate_shape(gang)
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
-        """Returns no changes if the set has a constraint of the dialect `bindings`, whose PodGangs Grove writes."""
-        return [] if pcs is not None and pcs.uses_pack else constraint_changes(gang, pcs, facts.topology())
+    def podgang_changes(
+        self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts
+    ) -> list[Edit]:
+        """Returns no changes if the set has a constraint of the dialect `bindings`, whose PodGangs
+        Grove writes.
+        """
+        return (
+            []
+            if pcs is not None and pcs.uses_pack
+            else constraint_changes(gang, pcs, facts.topology())
+        )
 
 
 DESIGN = Design()

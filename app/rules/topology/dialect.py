@@ -22,11 +22,16 @@ from app.rules.topology.owners import Owner
 
 
 class TopologyFacts(Protocol):
-    """The facts of the cluster that the rules of a dialect need. A method raises an
-    error while its fact is not known yet, except for facts about nodes."""
+    """The facts of the cluster that the rules of a dialect need.
+
+    A method raises an error while its fact is not known yet, except for facts about nodes.
+    """
 
     def topology(self) -> Topology:
-        """Returns the managed topology. Raises an error also if it doesn't exist although it should."""
+        """Returns the managed topology.
+
+        Raises an error also if it doesn't exist although it should.
+        """
 
     def bindings(self) -> Mapping[str, Sequence[Level]]:
         """Returns the levels of all ClusterTopologyBindings by name, broadest first."""
@@ -35,22 +40,31 @@ class TopologyFacts(Protocol):
         """Returns the KAI Topology `name`, or None if it doesn't exist."""
 
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
-        """Returns the PodCliqueSets whose constraints refer to the ClusterTopologyBinding `binding`, sorted by name."""
+        """Returns the PodCliqueSets whose constraints refer to the ClusterTopologyBinding
+        `binding`, sorted by name.
+        """
 
     def sets_with_domains(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
         """Returns the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Returns the nodes grouped by their labels of all levels in use, and by those that warnings need. Empty if the
-        nodes are not known."""
+        """Returns the nodes grouped by their labels of all levels in use, and by those that
+        warnings need. Empty if the nodes are not known.
+        """
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        """Returns the nodes grouped by their labels of these keys. Empty if the nodes are not known."""
+        """Returns the nodes grouped by their labels of these keys.
+
+        Empty if the nodes are not known.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class LevelsVerdict:
-    """The verdict on a write of levels. `refusal` is the reason why the operation is not allowed, None if it is."""
+    """The verdict on a write of levels.
+
+    `refusal` is the reason why the operation is not allowed, None if it is.
+    """
 
     refusal: str | None = None
     findings: Sequence[FieldError] = field(default_factory=list)
@@ -58,11 +72,13 @@ class LevelsVerdict:
 
 
 class Dialect(ABC):
-    """The rules for the objects of one topology API. `name` is for people, and `resource` is the one with the levels.
+    """The rules for the objects of one topology API.
 
-    If `owns_topology` is true, the managed topology belongs to this program alone: it is
-    deleted if topology support is disabled, its status is written, and the KAI Topology
-    is made from it. If `reads_groups` is true, Grove reads `grove.io/mnnvl-group`.
+    `name` is for people, and `resource` is the one with the levels.
+
+    If `owns_topology` is true, the managed topology belongs to this program alone: it is deleted if
+    topology support is disabled, its status is written, and the KAI Topology is made from it. If
+    `reads_groups` is true, Grove reads `grove.io/mnnvl-group`.
     """
 
     name: str
@@ -76,41 +92,65 @@ class Dialect(ABC):
 
     @abstractmethod
     def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
-        """Returns the levels of the topologies that workloads may refer to, by the name of the topology."""
+        """Returns the levels of the topologies that workloads may refer to, by the name of the
+        topology.
+        """
 
     @abstractmethod
     def validate_levels(
-        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, operation: str, facts: TopologyFacts, managed: bool
+        self,
+        obj: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        operation: str,
+        facts: TopologyFacts,
+        managed: bool,
     ) -> LevelsVerdict:
-        """Validates `operation` on an object of `resource`. `obj` is the object that is written or deleted, and `old`
-        the one that an UPDATE replaces. `managed` is true for the managed topology."""
+        """Validates `operation` on an object of `resource`.
+
+        `obj` is the object that is written or deleted, and `old` the one that an UPDATE replaces.
+        `managed` is true for the managed topology.
+        """
 
     @abstractmethod
     def validate_set(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, facts: TopologyFacts
     ) -> tuple[list[FieldError], list[str]]:
-        """Returns findings and warnings about the constraints of the PodCliqueSet
-        `obj`. `old` is the object that an UPDATE replaces, None at CREATE."""
+        """Returns findings and warnings about the constraints of the PodCliqueSet `obj`.
+
+        `old` is the object that an UPDATE replaces, None at CREATE.
+        """
 
     @abstractmethod
-    def placement(self, obj: Mapping[str, Any], facts: TopologyFacts) -> tuple[Sequence[Level], dict[Owner, str]]:
-        """Returns the levels that the PodCliqueSet `obj` refers to, and the domain that each owner requires."""
+    def placement(
+        self, obj: Mapping[str, Any], facts: TopologyFacts
+    ) -> tuple[Sequence[Level], dict[Owner, str]]:
+        """Returns the levels that the PodCliqueSet `obj` refers to, and the domain that each owner
+        requires.
+        """
 
     def validate_podgang(self, gang: Mapping[str, Any]) -> list[FieldError]:
         """Returns findings about the parts of a PodGang that `podgang_changes` reads."""
         return []
 
-    def podgang_changes(self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts) -> list[Edit]:
-        """Returns the changes to the constraints of a PodGang that make them those
-        of its set `pcs`, which is None if the set doesn't exist."""
+    def podgang_changes(
+        self, gang: Mapping[str, Any], pcs: PodCliqueSet | None, facts: TopologyFacts
+    ) -> list[Edit]:
+        """Returns the changes to the constraints of a PodGang that make them those of its set
+        `pcs`, which is None if the set doesn't exist.
+        """
         return []
 
-    def drifted(self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
-        """Returns the differences between the constraints of the stored PodGang
-        `name` and those of its set that nobody corrects."""
+    def drifted(
+        self, name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, facts: TopologyFacts
+    ) -> list[str]:
+        """Returns the differences between the constraints of the stored PodGang `name` and those of
+        its set that nobody corrects.
+        """
         return []
 
     def condition(self, pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-        """Returns the condition that this program writes for `pcs`, or None if it
-        writes none. `topology` is None if the managed topology is not known."""
+        """Returns the condition that this program writes for `pcs`, or None if it writes none.
+
+        `topology` is None if the managed topology is not known.
+        """
         return None

@@ -1,7 +1,10 @@
-"""PodGangs of the dialect `bindings` whose constraints are not those of their PodCliqueSet. If somebody edits them by
-hand, Grove copies the edited constraints to the scheduler until the PodCliqueSet changes.
+"""PodGangs of the dialect `bindings` whose constraints are not those of their PodCliqueSet.
 
-Source: https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/controller/podcliqueset/components/podgang
+If somebody edits them by hand, Grove copies the edited constraints to the scheduler until the
+PodCliqueSet changes.
+
+Source:
+https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/controller/podcliqueset/components/podgang
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +17,12 @@ from app.rules.topology.levels import Level
 from app.rules.topology.podgang import Members
 
 
-def drifted_constraints(name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, levels: Sequence[Level]) -> list[str]:
-    """Returns the constraints of the PodGang `name` that differ from those that Grove
-    writes for `pcs`, one text each. `levels` are those of the binding of `pcs`."""
+def drifted_constraints(
+    name: str, gang: Mapping[str, Any], pcs: PodCliqueSet, levels: Sequence[Level]
+) -> list[str]:
+    """Returns the constraints of the PodGang `name` that differ from those that Grove writes for
+    `pcs`, one text each. `levels` are those of the binding of `pcs`.
+    """
     keys = {level.domain: level.key for level in levels}
     return [
         f"{path}: is {_shown(current)}, and would be {_shown(desired)}"
@@ -37,7 +43,9 @@ def _pairs(
     known = Members(pcs)
     members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]
     group = next((member.group for member in members if member is not None and member.group), None)
-    is_base = any(member is not None and name == f"{pcs.name}-{member.replica}" for member in members)
+    is_base = any(
+        member is not None and name == f"{pcs.name}-{member.replica}" for member in members
+    )
     owner: PodCliqueSet | Group | None = pcs if is_base else group
     if owner is not None:
         yield "spec.topologyConstraint", _current(gang.get("spec")), _desired(owner, keys)

@@ -17,18 +17,29 @@ READY = "Ready"
 
 
 def mapping_problem(levels: Sequence[Level]) -> str | None:
-    """Returns the reason why a KAI Topology can't have `levels`, which are listed broadest first. None if it can."""
+    """Returns the reason why a KAI Topology can't have `levels`, which are listed broadest first.
+
+    None if it can.
+    """
     keys = [level.key for level in levels]
     if not keys:
         return "the ClusterTopology has no levels that KAI could use"
     if HOSTNAME_KEY in keys[:-1]:
         below = ", ".join(level.domain for level in levels[keys.index(HOSTNAME_KEY) + 1 :])
-        return f"KAI allows {HOSTNAME_KEY} at the lowest level only, and {below} is below it: remove one of the two"
+        return (
+            f"KAI allows {HOSTNAME_KEY} at the lowest level only, and {below} is below it: remove"
+            " one of the two"
+        )
     return None
 
 
-def desired_kai_topology(cluster_topology: Mapping[str, Any], levels: Sequence[Level]) -> dict[str, Any]:
-    """Returns the KAI Topology of a stored ClusterTopology, which owns it. `levels` are listed broadest first."""
+def desired_kai_topology(
+    cluster_topology: Mapping[str, Any], levels: Sequence[Level]
+) -> dict[str, Any]:
+    """Returns the KAI Topology of a stored ClusterTopology, which owns it.
+
+    `levels` are listed broadest first.
+    """
     metadata = cluster_topology["metadata"]
     owner = CLUSTER_TOPOLOGY.owner_reference(metadata["name"], metadata["uid"])
     return {
@@ -40,9 +51,14 @@ def desired_kai_topology(cluster_topology: Mapping[str, Any], levels: Sequence[L
 
 
 def level_labels(kai: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the node labels of the levels of a KAI Topology, broadest first. Aliases are left
-    out: administrators may set them, and KAI accepts them wherever it accepts the label."""
-    return tuple(str(level.get("nodeLabel")) for level in maps_of(value_at(kai, ("spec", "levels"))))
+    """Returns the node labels of the levels of a KAI Topology, broadest first.
+
+    Aliases are left out: administrators may set them, and KAI accepts them wherever it accepts the
+    label.
+    """
+    return tuple(
+        str(level.get("nodeLabel")) for level in maps_of(value_at(kai, ("spec", "levels")))
+    )
 
 
 def is_owned(kai: Mapping[str, Any], uid: str) -> bool:
@@ -52,28 +68,43 @@ def is_owned(kai: Mapping[str, Any], uid: str) -> bool:
 
 
 def is_orphan(kai: Mapping[str, Any], name: str, uid: str) -> bool:
-    """Whether a former ClusterTopology of the same name owns the stored KAI Topology, so that
-    the garbage collector will delete it. `uid` is that of the current ClusterTopology."""
+    """Whether a former ClusterTopology of the same name owns the stored KAI Topology, so that the
+    garbage collector will delete it. `uid` is that of the current ClusterTopology.
+    """
     owners = kai["metadata"].get("ownerReferences") or []
     return any(
-        owner.get("kind") == CLUSTER_TOPOLOGY.kind and owner.get("name") == name and owner.get("uid") != uid
+        owner.get("kind") == CLUSTER_TOPOLOGY.kind
+        and owner.get("name") == name
+        and owner.get("uid") != uid
         for owner in owners
     )
 
 
 def ready_condition(problem: str | None, generation: int, *, pending: bool = False) -> Condition:
-    """Returns the condition Ready of a ClusterTopology. `problem` is None if its
-    KAI Topology is as it should be. A `pending` problem resolves by itself."""
+    """Returns the condition Ready of a ClusterTopology.
+
+    `problem` is None if its KAI Topology is as it should be. A `pending` problem resolves by
+    itself.
+    """
     if problem is None:
-        return Condition(READY, "True", "TopologyReady", "KAI Topology is in step with the ClusterTopology", generation)
+        return Condition(
+            READY,
+            "True",
+            "TopologyReady",
+            "KAI Topology is in step with the ClusterTopology",
+            generation,
+        )
     if pending:
         return Condition(READY, "Unknown", "KAITopologyPending", problem, generation)
     return Condition(READY, "False", "TopologyCreationOrUpdateFailed", problem, generation)
 
 
 def last_errors(condition: Condition, stored: Any, now: str) -> list[dict[str, Any]]:
-    """Returns `status.lastErrors`: empty unless the condition is False. `stored` is the former
-    value. If it contains the same error, its `observedAt` stays; else that is `now` (RFC 3339)."""
+    """Returns `status.lastErrors`: empty unless the condition is False.
+
+    `stored` is the former value. If it contains the same error, its `observedAt` stays; else that
+    is `now` (RFC 3339).
+    """
     if condition.status != "False":
         return []
     error = {"code": "KAI_TOPOLOGY_CREATE_ERROR", "description": condition.message}

@@ -1,5 +1,6 @@
-"""Topology domains, and the levels of a ClusterTopology with their validation and the authorization to write them.
-Source: `rules/README.md`."""
+"""Topology domains, and the levels of a ClusterTopology with their validation and the authorization
+to write them. Source: `rules/README.md`.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +29,11 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The managed ClusterTopology. `levels` are listed broadest first, and are empty if the object
-    doesn't exist. `enabled` is false if topology support is disabled in the configuration."""
+    """The managed ClusterTopology.
+
+    `levels` are listed broadest first, and are empty if the object doesn't exist. `enabled` is
+    false if topology support is disabled in the configuration.
+    """
 
     name: str
     enabled: bool
@@ -61,14 +65,19 @@ def read_levels(spec_levels: Any) -> tuple[Level, ...]:
     levels = {
         item["domain"]: Level(item["domain"], item["key"])
         for item in maps_of(spec_levels)
-        if isinstance(item.get("domain"), str) and item["domain"] in DOMAINS and isinstance(item.get("key"), str)
+        if isinstance(item.get("domain"), str)
+        and item["domain"] in DOMAINS
+        and isinstance(item.get("key"), str)
     }
     return broadest_first(levels.values())
 
 
 def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Returns findings about a ClusterTopology. Each domain must be one of DOMAINS and unique, and each key a qualified
-    label name and unique. Levels may be in any order. `refusal_to_write` decides who may write it."""
+    """Returns findings about a ClusterTopology.
+
+    Each domain must be one of DOMAINS and unique, and each key a qualified label name and unique.
+    Levels may be in any order. `refusal_to_write` decides who may write it.
+    """
     findings: list[FieldError] = []
     root = FieldPath("")
     spec = fields.walk_map(obj, "spec", root, findings)
@@ -83,32 +92,48 @@ def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
 
 
 def _validate_key(at: FieldPath, key: str) -> FieldError | None:
-    problem = f"must be no more than {MAX_KEY} characters" if len(key) > MAX_KEY else label_key_problem(key)
+    problem = (
+        f"must be no more than {MAX_KEY} characters"
+        if len(key) > MAX_KEY
+        else label_key_problem(key)
+    )
     return None if problem is None else fields.invalid(at, key, problem)
 
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """The rule for a text field. `hint` describes the text if it is missing.
-    `validate` returns a finding about an invalid one."""
+    """The rule for a text field.
+
+    `hint` describes the text if it is missing. `validate` returns a finding about an invalid one.
+    """
 
     hint: str
     validate: Callable[[FieldPath, str], FieldError | None]
 
 
 DOMAIN_RULE = TextRule(f"one of {', '.join(DOMAINS)}", _validate_domain)
-_KEY_RULE = TextRule("the node label that holds this level, such as topology.kubernetes.io/rack", _validate_key)
+_KEY_RULE = TextRule(
+    "the node label that holds this level, such as topology.kubernetes.io/rack", _validate_key
+)
 
 
 def validate_levels(
-    levels: Sequence[Any], path: FieldPath, domain_rule: TextRule = DOMAIN_RULE, most: int = MAX_LEVELS
+    levels: Sequence[Any],
+    path: FieldPath,
+    domain_rule: TextRule = DOMAIN_RULE,
+    most: int = MAX_LEVELS,
 ) -> list[FieldError]:
-    """Returns findings about `levels`, a list of at most `most` maps with `domain`
-    and `key`. `path` is the path of the list."""
+    """Returns findings about `levels`, a list of at most `most` maps with `domain` and `key`.
+
+    `path` is the path of the list.
+    """
     findings: list[FieldError] = []
     if not levels:
         return [
-            fields.required(path, "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}")
+            fields.required(
+                path,
+                "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}",
+            )
         ]
     if len(levels) > most:
         findings.append(fields.invalid(path, len(levels), f"must have at most {most} levels"))
@@ -120,7 +145,9 @@ def validate_levels(
     return findings
 
 
-def _validate_text(value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: list[FieldError]) -> None:
+def _validate_text(
+    value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: list[FieldError]
+) -> None:
     """Adds a problem of `value` to `findings`, or the valid value to `seen`."""
     if value is None or value == "":
         findings.append(fields.required(at, rule.hint))
@@ -134,17 +161,22 @@ def _validate_text(value: Any, at: FieldPath, rule: TextRule, seen: set[str], fi
         seen.add(value)
 
 
-def refusal_to_write(kind: str, name: str, operation: str, username: str, authorized: Collection[str]) -> str | None:
-    """Returns the reason why `username` may not do `operation` to the managed topology
-    `name`, an object of `kind`. None if the user may.
+def refusal_to_write(
+    kind: str, name: str, operation: str, username: str, authorized: Collection[str]
+) -> str | None:
+    """Returns the reason why `username` may not do `operation` to the managed topology `name`, an
+    object of `kind`. None if the user may.
 
-    Only `authorized`, which are full user names, may write it; cluster administrators are no exception.
+    Only `authorized`, which are full user names, may write it; cluster administrators are no
+    exception.
     """
     if username in authorized:
         return None
     allowed = ", ".join(sorted(authorized)) or "nobody (authorizedUsers is empty)"
     return (
-        f'{kind} "{name}" is managed by the operator: user "{username}" cannot {operation.lower()} it; '
-        f"only these can: {allowed}. Change clusterTopology in the operator's configuration instead, or use a "
+        f'{kind} "{name}" is managed by the operator: user "{username}" cannot {operation.lower()}'
+        " it; "
+        f"only these can: {allowed}. Change clusterTopology in the operator's configuration"
+        " instead, or use a "
         f"{kind} of another name"
     )

@@ -1,4 +1,6 @@
-"""The owners of topology constraints in a PodCliqueSet: the set, its scaling groups and its cliques."""
+"""The owners of topology constraints in a PodCliqueSet: the set, its scaling groups and its
+cliques.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,8 +18,10 @@ _TEMPLATE = FieldPath("spec.template")
 def walk_owners(
     obj: Mapping[str, Any], findings: list[FieldError]
 ) -> Iterator[tuple[Owner, FieldPath, dict[str, Any]]]:
-    """Yields the owners in the PodCliqueSet `obj`, each with its path and content. For
-    a part that doesn't have the CRD's shape, adds a finding."""
+    """Yields the owners in the PodCliqueSet `obj`, each with its path and content.
+
+    For a part that doesn't have the CRD's shape, adds a finding.
+    """
     spec = walk_map(obj, "spec", FieldPath(""), findings)
     template = walk_map(spec, "template", FieldPath("spec"), findings)
     yield SET, _TEMPLATE, template
@@ -28,7 +32,9 @@ def walk_owners(
 
 
 def owners_above(owner: Owner, groups_of: Mapping[str, Sequence[str]]) -> list[Owner]:
-    """Returns the set, and for a clique then its scaling groups, which `groups_of` has by the name of a clique."""
+    """Returns the set, and for a clique then its scaling groups, which `groups_of` has by the name
+    of a clique.
+    """
     kind, name = owner
     groups = [("group", group) for group in groups_of.get(name, ())] if kind == "clique" else []
     return [] if kind == "set" else [SET, *groups]
@@ -37,18 +43,25 @@ def owners_above(owner: Owner, groups_of: Mapping[str, Sequence[str]]) -> list[O
 def owner_text(owner: Owner) -> str:
     """Returns `owner` for people."""
     kind, name = owner
-    return {"set": "the PodCliqueSet", "group": f'scaling group "{name}"', "clique": f'clique "{name}"'}[kind]
+    return {
+        "set": "the PodCliqueSet",
+        "group": f'scaling group "{name}"',
+        "clique": f'clique "{name}"',
+    }[kind]
 
 
 def is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
-    """Whether both are in `domains`, which are listed broadest first, and `domain` is the broader one."""
+    """Whether both are in `domains`, which are listed broadest first, and `domain` is the broader
+    one.
+    """
     return domain in domains and other in domains and domains.index(domain) < domains.index(other)
 
 
 def narrowest_above(
     domain: str, above: Iterable[tuple[Owner, str]], domains: Sequence[str]
 ) -> tuple[Owner, str] | None:
-    """Returns the owner in `above` with the narrowest domain, and that domain, if it is
-    narrower than `domain`; else None. `domains` are listed broadest first."""
+    """Returns the owner in `above` with the narrowest domain, and that domain, if it is narrower
+    than `domain`; else None. `domains` are listed broadest first.
+    """
     narrower = [(owner, other) for owner, other in above if is_broader(domain, other, domains)]
     return max(narrower, key=lambda pair: domains.index(pair[1]), default=None)

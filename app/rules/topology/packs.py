@@ -1,8 +1,8 @@
 """Topology constraints of a PodCliqueSet in the dialect `bindings`: `topologyName`,
 `pack.required`, `pack.preferred`, and the deprecated `packDomain`.
 
-The verdicts are those of Grove's own webhook, but with all findings at once. It also decides which changes
-an update may make. Source:
+The verdicts are those of Grove's own webhook, but with all findings at once. It also decides which
+changes an update may make. Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation/topologyconstraints.go
 """
 
@@ -10,9 +10,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.objects.fields import FieldError, FieldPath, forbidden, invalid, required, walk_list, walk_map, wrong_type
+from app.objects.fields import (
+    FieldError,
+    FieldPath,
+    forbidden,
+    invalid,
+    required,
+    walk_list,
+    walk_map,
+    wrong_type,
+)
 from app.rules.topology.levels import Level
-from app.rules.topology.owners import SET, Owner, is_broader, narrowest_above, owner_text, owners_above, walk_owners
+from app.rules.topology.owners import (
+    SET,
+    Owner,
+    is_broader,
+    narrowest_above,
+    owner_text,
+    owners_above,
+    walk_owners,
+)
 
 Bindings = Mapping[str, Sequence[Level]]
 """The levels of all ClusterTopologyBindings by name, broadest first."""
@@ -35,7 +52,11 @@ class Packing:
 
     @property
     def required_path(self) -> FieldPath:
-        return self.path.child("pack", "required") if self.pack_required else self.path.child("packDomain")
+        return (
+            self.path.child("pack", "required")
+            if self.pack_required
+            else self.path.child("packDomain")
+        )
 
     @property
     def preferred_path(self) -> FieldPath:
@@ -49,9 +70,10 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Packings:
-    """The constraints of one PodCliqueSet: that of the set, then those of its groups and
-    cliques in list order. `by_owner` has the first constraint of each owner, `paths` the
-    paths of all possible owners, and `groups_of` the scaling groups of each clique."""
+    """The constraints of one PodCliqueSet: that of the set, then those of its groups and cliques in
+    list order. `by_owner` has the first constraint of each owner, `paths` the paths of all
+    possible owners, and `groups_of` the scaling groups of each clique.
+    """
 
     constraints: tuple[Packing, ...]
     by_owner: Mapping[Owner, Packing]
@@ -61,11 +83,14 @@ class Packings:
     @property
     def deprecated(self) -> list[FieldPath]:
         """The paths of all packDomains."""
-        return [packing.path.child("packDomain") for packing in self.constraints if packing.pack_domain]
+        return [
+            packing.path.child("packDomain") for packing in self.constraints if packing.pack_domain
+        ]
 
     def parents(self, packing: Packing) -> Iterator[Packing]:
-        """Yields the constraints above `packing`: that of the set, and for a clique those of its scaling groups. Only
-        the first constraint of an owner is compared with them: an API server rejects a second clique of the same name.
+        """Yields the constraints above `packing`: that of the set, and for a clique those of its
+        scaling groups. Only the first constraint of an owner is compared with them: an API
+        server rejects a second clique of the same name.
         """
         is_first = self.by_owner[packing.owner] is packing
         for owner in owners_above(packing.owner, self.groups_of) if is_first else ():
@@ -74,8 +99,10 @@ class Packings:
 
 
 def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packings:
-    """Returns the constraints of the PodCliqueSet `obj`. Parts that don't have the
-    CRD's shape are left out, with a finding each."""
+    """Returns the constraints of the PodCliqueSet `obj`.
+
+    Parts that don't have the CRD's shape are left out, with a finding each.
+    """
     constraints: list[Packing] = []
     paths: dict[Owner, FieldPath] = {}
     members: dict[str, list[str]] = {}
@@ -83,7 +110,9 @@ def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packing
         paths[owner] = at
         kind, name = owner
         if kind == "group":
-            members[name] = [str(clique) for clique in walk_list(content, "cliqueNames", at, findings)]
+            members[name] = [
+                str(clique) for clique in walk_list(content, "cliqueNames", at, findings)
+            ]
         if content.get("topologyConstraint") is not None:
             constraints.append(_read(content, owner, at, findings))
     groups_of: dict[str, list[str]] = {}
@@ -94,7 +123,9 @@ def read_packings(obj: Mapping[str, Any], findings: list[FieldError]) -> Packing
     return Packings(tuple(constraints), by_owner, paths, groups_of)
 
 
-def _read(content: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]) -> Packing:
+def _read(
+    content: dict[str, Any], owner: Owner, at: FieldPath, findings: list[FieldError]
+) -> Packing:
     path = at.child("topologyConstraint")
     constraint = walk_map(content, "topologyConstraint", at, findings)
     pack = walk_map(constraint, "pack", path, findings)
@@ -120,8 +151,10 @@ def _text(holder: dict[str, Any], field: str, at: FieldPath, findings: list[Fiel
 
 
 def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owner, str]:
-    """Returns the topologyName of each constraint by its owner: its own name, or that of its scaling group or set. Adds
-    findings about missing names, which have no entry, and about names that differ."""
+    """Returns the topologyName of each constraint by its owner: its own name, or that of its
+    scaling group or set. Adds findings about missing names, which have no entry, and about names
+    that differ.
+    """
     names: dict[Owner, str] = {}
     for packing in packings.constraints:
         nearest = sorted(packings.parents(packing), key=lambda parent: parent.owner == SET)
@@ -129,12 +162,18 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
         name = packing.name or names.get(packing.owner) or inherited
         at = packing.path.child("topologyName")
         if not name:
-            text = "the name of a ClusterTopologyBinding is needed here or in the topologyConstraint above"
+            text = (
+                "the name of a ClusterTopologyBinding is needed here or in the topologyConstraint"
+                " above"
+            )
             findings.append(required(at, text))
             continue
         first = next(iter(names.values()), name)
         if packing.name and packing.name != first:
-            text = f'all topologyName values of a PodCliqueSet must be the same, and another one is "{first}"'
+            text = (
+                "all topologyName values of a PodCliqueSet must be the same, and another one is"
+                f' "{first}"'
+            )
             findings.append(invalid(at, packing.name, text))
         names[packing.owner] = name
     return names
@@ -144,8 +183,9 @@ def effective_names(packings: Packings, findings: list[FieldError]) -> dict[Owne
 
 
 def validate_packings(packings: Packings, bindings: Bindings) -> list[FieldError]:
-    """Returns all findings about the constraints: about their names, then for each constraint about its levels and the
-    constraints above it."""
+    """Returns all findings about the constraints: about their names, then for each constraint about
+    its levels and the constraints above it.
+    """
     findings: list[FieldError] = []
     names = effective_names(packings, findings)
     unknown: set[str] = set()
@@ -154,16 +194,24 @@ def validate_packings(packings: Packings, bindings: Bindings) -> list[FieldError
         levels = bindings.get(name) if name else None
         if levels is not None:
             _validate_domains(packing, name, [level.domain for level in levels], findings)
-            _validate_parents(packings, packing, names, [level.domain for level in levels], findings)
+            _validate_parents(
+                packings, packing, names, [level.domain for level in levels], findings
+            )
         elif name and packing.name and name not in unknown:
             unknown.add(name)
-            allowed = f"these exist: {', '.join(sorted(bindings))}" if bindings else "there is none in this cluster"
+            allowed = (
+                f"these exist: {', '.join(sorted(bindings))}"
+                if bindings
+                else "there is none in this cluster"
+            )
             text = f"ClusterTopologyBinding not found; {allowed}"
             findings.append(invalid(packing.path.child("topologyName"), name, text))
     return findings
 
 
-def _validate_domains(packing: Packing, name: str, domains: Sequence[str], findings: list[FieldError]) -> None:
+def _validate_domains(
+    packing: Packing, name: str, domains: Sequence[str], findings: list[FieldError]
+) -> None:
     used = (
         (packing.path.child("packDomain"), packing.pack_domain),
         (packing.path.child("pack", "required"), packing.pack_required),
@@ -171,27 +219,44 @@ def _validate_domains(packing: Packing, name: str, domains: Sequence[str], findi
     )
     for path, domain in used:
         if domain and domain not in domains:
-            text = f'not a level of ClusterTopologyBinding "{name}", which has: {", ".join(domains)}'
+            text = (
+                f'not a level of ClusterTopologyBinding "{name}", which has: {", ".join(domains)}'
+            )
             findings.append(invalid(path, domain, text))
 
 
 def _validate_parents(
-    packings: Packings, packing: Packing, names: Mapping[Owner, str], domains: Sequence[str], findings: list[FieldError]
+    packings: Packings,
+    packing: Packing,
+    names: Mapping[Owner, str],
+    domains: Sequence[str],
+    findings: list[FieldError],
 ) -> None:
-    parents = [parent for parent in packings.parents(packing) if names.get(parent.owner) == names.get(packing.owner)]
+    parents = [
+        parent
+        for parent in packings.parents(packing)
+        if names.get(parent.owner) == names.get(packing.owner)
+    ]
     for field in ("required", "preferred"):
         domain: str = getattr(packing, field)
-        narrowest = narrowest_above(domain, ((parent.owner, getattr(parent, field)) for parent in parents), domains)
+        narrowest = narrowest_above(
+            domain, ((parent.owner, getattr(parent, field)) for parent in parents), domains
+        )
         if narrowest is not None:
             owner, other = narrowest
             allowed = ", ".join(domains[domains.index(other) :])
-            text = f'broader than the {field} domain "{other}" of {owner_text(owner)}; allowed: {allowed}'
+            text = (
+                f'broader than the {field} domain "{other}" of {owner_text(owner)}; allowed:'
+                f" {allowed}"
+            )
             path: FieldPath = getattr(packing, f"{field}_path")
             findings.append(invalid(path, domain, text))
 
 
 def deprecated_fields(packings: Packings) -> list[FieldError]:
-    """Returns findings about packDomain in a new PodCliqueSet, in which Grove's CRD doesn't allow it."""
+    """Returns findings about packDomain in a new PodCliqueSet, in which Grove's CRD doesn't allow
+    it.
+    """
     text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
     return [forbidden(path, text) for path in packings.deprecated]
 
@@ -200,8 +265,9 @@ def deprecated_fields(packings: Packings) -> list[FieldError]:
 
 
 def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
-    """Returns warnings about constraints that Grove accepts, but that have no
-    effect or contradict a constraint above them."""
+    """Returns warnings about constraints that Grove accepts, but that have no effect or contradict
+    a constraint above them.
+    """
     names = effective_names(packings, [])
     paths = ", ".join(map(str, packings.deprecated))
     text = f"packDomain is deprecated in this release of Grove; use pack.required instead: {paths}"
@@ -216,25 +282,27 @@ def packing_warnings(packings: Packings, bindings: Bindings) -> list[str]:
 
 def _own_warnings(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
     if not packing.required and not packing.preferred:
-        yield f"{packing.path} has neither pack.required nor pack.preferred, so it constrains nothing"
+        yield (
+            f"{packing.path} has neither pack.required nor pack.preferred, so it constrains nothing"
+        )
     if is_broader(packing.preferred, packing.required, domains):
         yield (
-            f'{packing.preferred_path} "{packing.preferred}" is broader than the required domain "{packing.required}" '
-            f"and has no effect"
+            f'{packing.preferred_path} "{packing.preferred}" is broader than the required domain'
+            f' "{packing.required}" and has no effect'
         )
 
 
 def _parent_warnings(packing: Packing, parent: Packing, domains: Sequence[str]) -> Iterator[str]:
     if is_broader(packing.preferred, parent.required, domains):
         yield (
-            f'{packing.preferred_path} "{packing.preferred}" has no effect: {owner_text(parent.owner)} already '
-            f'requires the narrower "{parent.required}"'
+            f'{packing.preferred_path} "{packing.preferred}" has no effect:'
+            f' {owner_text(parent.owner)} already requires the narrower "{parent.required}"'
         )
     if is_broader(packing.required, parent.preferred, domains):
         yield (
-            f'{packing.required_path} "{packing.required}" allows what {owner_text(parent.owner)} wants to avoid: it '
-            f'prefers the narrower "{parent.preferred}", so that the preference may be ignored for '
-            f"{owner_text(packing.owner)}"
+            f'{packing.required_path} "{packing.required}" allows what {owner_text(parent.owner)}'
+            f' wants to avoid: it prefers the narrower "{parent.preferred}", so that the preference'
+            f" may be ignored for {owner_text(packing.owner)}"
         )
 
 
@@ -242,15 +310,24 @@ def _parent_warnings(packing: Packing, parent: Packing, domains: Sequence[str]) 
 
 
 def needs_names(old: Packings) -> bool:
-    """Whether a stored set has constraints without a name, because their packDomain is older than `topologyName`."""
+    """Whether a stored set has constraints without a name, because their packDomain is older than
+    `topologyName`.
+    """
     findings: list[FieldError] = []
     effective_names(old, findings)
-    return bool(findings) and any(packing.pack_domain and not packing.name for packing in old.constraints)
+    return bool(findings) and any(
+        packing.pack_domain and not packing.name for packing in old.constraints
+    )
 
 
 def is_unchanged(packings: Packings, old: Packings) -> bool:
-    """Whether the constraints are those of `old`. A packDomain that was moved to pack.required is no change."""
-    return all(_is_same(packings.by_owner.get(owner), old.by_owner.get(owner)) for owner in packings.paths)
+    """Whether the constraints are those of `old`.
+
+    A packDomain that was moved to pack.required is no change.
+    """
+    return all(
+        _is_same(packings.by_owner.get(owner), old.by_owner.get(owner)) for owner in packings.paths
+    )
 
 
 def _is_same(new: Packing | None, old: Packing | None) -> bool:
@@ -266,12 +343,16 @@ def _is_migrated(new: Packing, old: Packing) -> bool:
 
 
 def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
-    """Returns findings about constraints that an update changes. Grove allows only two
-    changes: packDomain may be moved to pack.required, and missing names may be added."""
+    """Returns findings about constraints that an update changes.
+
+    Grove allows only two changes: packDomain may be moved to pack.required, and missing names may
+    be added.
+    """
     may_add_names = needs_names(old)
     findings: list[FieldError] = []
     for owner, at in packings.paths.items():
-        new, stored = packings.by_owner.get(owner), old.by_owner.get(owner)
+        new = packings.by_owner.get(owner)
+        stored = old.by_owner.get(owner)
         if _is_same(new, stored) or (may_add_names and _adds_name(new, stored)):
             continue
         text = f"cannot be changed after creation: was {_shown(stored)}, would be {_shown(new)}"
@@ -282,11 +363,20 @@ def validate_change(packings: Packings, old: Packings) -> list[FieldError]:
 def _adds_name(new: Packing | None, old: Packing | None) -> bool:
     if new is None or old is None:
         return False
-    return not old.name and bool(old.pack_domain) and bool(new.name) and new.pack_domain == old.pack_domain
+    return (
+        not old.name
+        and bool(old.pack_domain)
+        and bool(new.name)
+        and new.pack_domain == old.pack_domain
+    )
 
 
 def _shown(packing: Packing | None) -> str:
     if packing is None:
         return "absent"
-    fields = (("topologyName", packing.name), ("required", packing.required), ("preferred", packing.preferred))
+    fields = (
+        ("topologyName", packing.name),
+        ("required", packing.required),
+        ("preferred", packing.preferred),
+    )
     return "{" + ", ".join(f"{name}: {value}" for name, value in fields if value) + "}"

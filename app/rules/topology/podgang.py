@@ -1,8 +1,9 @@
 """Topology constraints of a PodGang, its scaling groups and its PodGroups in the dialect `design`.
 
 The webhook and the reconciler use the same rule. Source: `rules/README.md`. Of a constraint, only
-`packConstraint.required` and `packConstraint.preferred` are written here. Other fields of a constraint are kept, and so
-are entries of `spec.topologyConstraintGroupConfigs` that have such fields.
+`packConstraint.required` and `packConstraint.preferred` are written here. Other fields of a
+constraint are kept, and so are entries of `spec.topologyConstraintGroupConfigs` that have such
+fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,10 @@ _OURS = ("required", "preferred")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The PodClique of one PodGroup of a PodGang: a clique of a replica of the set or of a scaling group. `replica` is
-    the index of the set's replica, and `index` that of the scaling group's, both as text. `clique` is None if only
-    the scaling group has it."""
+    """The PodClique of one PodGroup of a PodGang: a clique of a replica of the set or of a scaling
+    group. `replica` is the index of the set's replica, and `index` that of the scaling group's,
+    both as text. `clique` is None if only the scaling group has it.
+    """
 
     clique: Clique | None
     replica: str
@@ -37,15 +39,20 @@ class Members:
     def __init__(self, pcs: PodCliqueSet) -> None:
         self._prefix = f"{pcs.name}-"
         self._cliques = {clique.name: clique for clique in reversed(pcs.cliques)}
-        self._groups = {(group.name, clique): group for group in reversed(pcs.groups) for clique in group.cliques}
+        self._groups = {
+            (group.name, clique): group
+            for group in reversed(pcs.groups)
+            for clique in group.cliques
+        }
         self._lengths = sorted({len(group.name) for group in pcs.groups})
 
     def find(self, podgroup: str) -> Member | None:
-        """Returns the member that the PodGroup `podgroup` stands for, or None if the set has no such clique.
+        """Returns the member that the PodGroup `podgroup` stands for, or None if the set has no
+        such clique.
 
         A PodGroup has the name of its PodClique: `<pcs>-<replica>-<clique>`, or
-        `<pcs>-<replica>-<group>-<index>-<clique>` in a scaling group. The replica is read
-        from the name, because Grove's operator puts no label with it on PodGangs.
+        `<pcs>-<replica>-<group>-<index>-<clique>` in a scaling group. The replica is read from the
+        name, because Grove's operator puts no label with it on PodGangs.
         """
         replica, _, suffix = podgroup[len(self._prefix) :].partition("-")
         if not podgroup.startswith(self._prefix) or not replica.isdecimal():
@@ -61,21 +68,28 @@ class Members:
 def validate_shape(obj: Mapping[str, Any]) -> list[FieldError]:
     """Returns findings about the parts of a PodGang that constraints are written into."""
     findings: list[FieldError] = []
-    root, at = FieldPath(""), FieldPath("spec")
+    root = FieldPath("")
+    at = FieldPath("spec")
     spec = walk_map(obj, "spec", root, findings)
     _validate_constraint_shape(spec, at, findings)
     for name in ("podgroups", "topologyConstraintGroupConfigs"):
-        for entry_at, entry in walk_maps(walk_list(spec, name, at, findings), at.child(name), findings):
+        for entry_at, entry in walk_maps(
+            walk_list(spec, name, at, findings), at.child(name), findings
+        ):
             _validate_constraint_shape(entry, entry_at, findings)
     return findings
 
 
-def _validate_constraint_shape(holder: dict[str, Any], at: FieldPath, findings: list[FieldError]) -> None:
+def _validate_constraint_shape(
+    holder: dict[str, Any], at: FieldPath, findings: list[FieldError]
+) -> None:
     constraint = walk_map(holder, "topologyConstraint", at, findings)
     walk_map(constraint, "packConstraint", at.child("topologyConstraint"), findings)
 
 
-def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Edit]:
+def constraint_changes(
+    obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology
+) -> list[Edit]:
     """Returns the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
     If `pcs` is None, the set is not known: only preferred constraints are written, and
@@ -85,7 +99,9 @@ def constraint_changes(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topolog
     return [change for change in changes if value_at(obj, change.path) != change.value]
 
 
-def _constraints(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology) -> list[Edit]:
+def _constraints(
+    obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Topology
+) -> list[Edit]:
     names = [str(item.get("name", "")) for item in list_of(value_at(obj, ("spec", "podgroups")))]
     known = Members(pcs) if pcs is not None else None
     members = [known.find(name) if known else None for name in names]
@@ -94,14 +110,20 @@ def _constraints(obj: Mapping[str, Any], pcs: PodCliqueSet | None, topology: Top
         *_pack(("spec",), pcs, pcs, topology),
     ]
     for position, member in enumerate(members):
-        changes += _pack(("spec", "podgroups", position), pcs, member.clique if member else None, topology)
+        changes += _pack(
+            ("spec", "podgroups", position), pcs, member.clique if member else None, topology
+        )
     if pcs is not None:
         changes += _group_configs(obj, pcs, topology, list(zip(names, members, strict=True)))
     return changes
 
 
-def _pack(path: Path, pcs: PodCliqueSet | None, holder: PodCliqueSet | Clique | None, topology: Topology) -> list[Edit]:
-    """Returns the constraint at `path`, which is that of `holder`: the set `pcs` or one of its cliques."""
+def _pack(
+    path: Path, pcs: PodCliqueSet | None, holder: PodCliqueSet | Clique | None, topology: Topology
+) -> list[Edit]:
+    """Returns the constraint at `path`, which is that of `holder`: the set `pcs` or one of its
+    cliques.
+    """
     path = (*path, "topologyConstraint", "packConstraint")
     key = topology.key_of(holder.pack_domain) if holder and holder.pack_domain else None
     required = [] if pcs is None else [Edit((*path, "required"), ABSENT if key is None else key)]
@@ -111,8 +133,11 @@ def _pack(path: Path, pcs: PodCliqueSet | None, holder: PodCliqueSet | Clique | 
 def _group_configs(
     obj: Any, pcs: PodCliqueSet, topology: Topology, members: Sequence[tuple[str, Member | None]]
 ) -> list[Edit]:
-    """Returns the change to the list of group constraints. The list has one entry per scaling group
-    replica in this PodGang whose group has a constraint, in the order of the PodGroups."""
+    """Returns the change to the list of group constraints.
+
+    The list has one entry per scaling group replica in this PodGang whose group has a constraint,
+    in the order of the PodGroups.
+    """
     path = ("spec", "topologyConstraintGroupConfigs")
     stored = value_at(obj, path)
     entries = maps_of(stored)
@@ -125,17 +150,32 @@ def _group_configs(
         if name not in desired:
             required = topology.key_of(member.group.pack_domain)
             constraint = _merged(current.get(name), required, topology.strictest_key)
-            desired[name] = {**current.get(name, {}), "name": name, "podGroupNames": [], **constraint}
+            desired[name] = {
+                **current.get(name, {}),
+                "name": name,
+                "podGroupNames": [],
+                **constraint,
+            }
         desired[name]["podGroupNames"].append(podgroup)
-    others = [_without_pack(entry) for entry in entries if str(entry.get("name")) not in desired and _has_more(entry)]
+    others = [
+        _without_pack(entry)
+        for entry in entries
+        if str(entry.get("name")) not in desired and _has_more(entry)
+    ]
     value = [*desired.values(), *others]
     return [Edit(path, value or ABSENT)] if value or stored else []
 
 
-def _merged(entry: dict[str, Any] | None, required: str | None, preferred: str | None) -> dict[str, Any]:
+def _merged(
+    entry: dict[str, Any] | None, required: str | None, preferred: str | None
+) -> dict[str, Any]:
     """Returns the constraint of `entry` with these values."""
     constraint = map_of(value_at(entry, ("topologyConstraint",)))
-    pack = {field: value for field, value in map_of(constraint.get("packConstraint")).items() if field != "required"}
+    pack = {
+        field: value
+        for field, value in map_of(constraint.get("packConstraint")).items()
+        if field != "required"
+    }
     if required is not None:
         pack["required"] = required
     pack["preferred"] = preferred
@@ -153,7 +193,10 @@ def _removals(obj: Mapping[str, Any]) -> list[Edit]:
 
 
 def _removal(obj: Any, holder: Path) -> list[Edit]:
-    """Returns the edits that remove the constraint at `holder`. If it has other fields too, only ours are removed."""
+    """Returns the edits that remove the constraint at `holder`.
+
+    If it has other fields too, only ours are removed.
+    """
     if not _has_more(value_at(obj, holder)):
         return [Edit((*holder, "topologyConstraint"), ABSENT)]
     path = (*holder, "topologyConstraint", "packConstraint")
@@ -163,7 +206,10 @@ def _removal(obj: Any, holder: Path) -> list[Edit]:
 def _has_more(holder: Any) -> bool:
     """Whether the constraint of `holder` has fields that this rule doesn't write."""
     constraint = map_of(value_at(holder, ("topologyConstraint",)))
-    return not {*constraint, *map_of(constraint.get("packConstraint"))} <= {"packConstraint", *_OURS}
+    return not {*constraint, *map_of(constraint.get("packConstraint"))} <= {
+        "packConstraint",
+        *_OURS,
+    }
 
 
 def _without_pack(entry: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,10 @@ SHOWN = 5
 
 
 def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condition | None:
-    """Returns the condition TopologyConstraintSatisfied, or None for a set without
-    constraints. `topology` is None if the managed ClusterTopology is not known."""
+    """Returns the condition TopologyConstraintSatisfied, or None for a set without constraints.
+
+    `topology` is None if the managed ClusterTopology is not known.
+    """
     if not pcs.domains:
         return None
     if topology is None:
@@ -29,15 +31,17 @@ def constraint_condition(pcs: PodCliqueSet, topology: Topology | None) -> Condit
         return Condition(CONDITION, "True", "TopologyConstraintsValid", text, pcs.generation)
     names = ", ".join(f"'{domain}'" for domain in missing)
     text = (
-        f"Topology level{'s' if len(missing) > 1 else ''} {names} not found in ClusterTopology '{topology.name}'. "
-        f"Topology constraint will be ignored. Please remove packDomain or update ClusterTopology."
+        f"Topology level{'s' if len(missing) > 1 else ''} {names} not found in ClusterTopology"
+        f" '{topology.name}'. Topology constraint will be ignored. Please remove packDomain or"
+        " update ClusterTopology."
     )
     return Condition(CONDITION, "False", "TopologyLevelNotFound", text, pcs.generation)
 
 
 def removed_levels_warning(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> str | None:
     """Returns the warning for the user who removes the levels `removed` from the managed
-    ClusterTopology, or None if `sets`, the PodCliqueSets with constraints on them, are empty."""
+    ClusterTopology, or None if `sets`, the PodCliqueSets with constraints on them, are empty.
+    """
     if not sets:
         return None
     names = listed([f"{pcs.namespace}/{pcs.name}" for pcs in sets], SHOWN)

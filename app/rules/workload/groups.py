@@ -21,17 +21,26 @@ POD_GROUP_NAME = "pod-group-name"
 
 SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
 """The annotation that makes KAI's own podgrouper skip a Pod:
-https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md"""
+https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md
+"""
 
 MAX_NAME = 253
 
-_NOT_COPIED = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "batch.kubernetes.io/job-tracking", IGNORE)
+_NOT_COPIED = (
+    "kubectl.kubernetes.io/",
+    "deployment.kubernetes.io/",
+    "batch.kubernetes.io/job-tracking",
+    IGNORE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRef:
-    """The reference of a Pod to its group. In v1alpha1, `pod_group` is "". In later
-    versions, only `pod_group` is set: the name of a PodGroup of scheduling.k8s.io."""
+    """The reference of a Pod to its group.
+
+    In v1alpha1, `pod_group` is "". In later versions, only `pod_group` is set: the name of a
+    PodGroup of scheduling.k8s.io.
+    """
 
     workload: str = ""
     group: str = ""
@@ -57,13 +66,18 @@ def instance_key(pod_group: str) -> str:
 
 
 def shared_key(workload: str, group: str) -> str:
-    """Returns the key that all replicas of a group with the basic policy share, or "" without a Workload."""
+    """Returns the key that all replicas of a group with the basic policy share, or "" without a
+    Workload.
+    """
     return f"b/{workload}/{group}" if workload else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The metadata of a Workload, a top owner or a Pod. `priority_class` is that of the Pod's spec, else ""."""
+    """The metadata of a Workload, a top owner or a Pod.
+
+    `priority_class` is that of the Pod's spec, else "".
+    """
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -76,9 +90,12 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as its Workload or PodGroup defines it. `minimum` is the `minCount` of a gang,
-    or None for the basic policy. `pod_group` is the PodGroup of scheduling.k8s.io that defines
-    the group, or "". `composite` is the CompositePodGroup that the group is part of, or ""."""
+    """A group as its Workload or PodGroup defines it.
+
+    `minimum` is the `minCount` of a gang, or None for the basic policy. `pod_group` is the PodGroup
+    of scheduling.k8s.io that defines the group, or "". `composite` is the CompositePodGroup that
+    the group is part of, or "".
+    """
 
     workload: str
     name: str
@@ -92,14 +109,18 @@ class Group:
 
     @property
     def identity(self) -> str:
-        """A text that is unique for each group of a namespace. All replicas of a basic group have the same."""
+        """A text that is unique for each group of a namespace.
+
+        All replicas of a basic group have the same.
+        """
         replica = "" if self.minimum is None else self.replica_key or self.pod_group
         return f"{self.workload}/{self.name}/{replica}"
 
     @property
     def pod_group_name(self) -> str:
-        """The name of the KAI PodGroup: `<workload>-<group>-<replica key>`, or, for a
-        gang that a PodGroup of scheduling.k8s.io defines, the name of that PodGroup."""
+        """The name of the KAI PodGroup: `<workload>-<group>-<replica key>`, or, for a gang that a
+        PodGroup of scheduling.k8s.io defines, the name of that PodGroup.
+        """
         if self.pod_group and (self.minimum is not None or not self.workload):
             return self.pod_group
         replica = "" if self.minimum is None else self.replica_key
@@ -115,13 +136,16 @@ def shortened(name: str) -> str:
 
 
 def group_ref(pod: Mapping[str, Any]) -> GroupRef | None:
-    """Returns the group that `pod` names in either field, or None if it names none or has opted out."""
+    """Returns the group that `pod` names in either field, or None if it names none or has opted
+    out.
+    """
     if annotations_of(pod).get(IGNORE) == "true":
         return None
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return None
-    scheduling, workload = spec.get("schedulingGroup"), spec.get("workloadRef")
+    scheduling = spec.get("schedulingGroup")
+    workload = spec.get("workloadRef")
     if isinstance(scheduling, dict) and scheduling.get("podGroupName"):
         return GroupRef(pod_group=str(scheduling["podGroupName"]))
     if isinstance(workload, dict) and workload.get("name") and workload.get("podGroup"):
@@ -136,12 +160,18 @@ def layer_of(obj: Mapping[str, Any]) -> Layer:
 
 
 def _copied(entries: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value for key, value in entries.items() if isinstance(value, str) and not key.startswith(_NOT_COPIED)}
+    return {
+        key: value
+        for key, value in entries.items()
+        if isinstance(value, str) and not key.startswith(_NOT_COPIED)
+    }
 
 
 def group_keys(identity: str, name: str) -> list[str]:
-    """Returns the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can
-    have. `identity` is the `Group.identity` of the group that it was made for."""
+    """Returns the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have.
+
+    `identity` is the `Group.identity` of the group that it was made for.
+    """
     parts = identity.split("/")
     if len(parts) != 3:
         return []
@@ -153,13 +183,18 @@ def group_keys(identity: str, name: str) -> list[str]:
 
 
 def admission_changes(pod: Mapping[str, Any], scheduler_name: str) -> list[Edit]:
-    """Returns the change that annotates a new Pod, so that KAI does not schedule it alone before its PodGroup exists.
+    """Returns the change that annotates a new Pod, so that KAI does not schedule it alone before
+    its PodGroup exists.
 
-    Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the
-    Pod names no Workload group or has opted out, or if it already has the annotation.
+    Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the Pod names
+    no Workload group or has opted out, or if it already has the annotation.
     """
     spec = pod.get("spec")
-    if not isinstance(spec, dict) or spec.get("schedulerName") != scheduler_name or group_ref(pod) is None:
+    if (
+        not isinstance(spec, dict)
+        or spec.get("schedulerName") != scheduler_name
+        or group_ref(pod) is None
+    ):
         return []
     if annotations_of(pod).get(SKIP_PODGROUPER) == "true":
         return []

@@ -1,4 +1,5 @@
-"""The KAI PodGroup of a Workload group: its desired fields, and the difference between a stored one and these.
+"""The KAI PodGroup of a Workload group: its desired fields, and the difference between a stored one
+and these.
 
 Sources: KAI's design
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/designs/k8s-workload-api/README.md
@@ -20,7 +21,10 @@ KAI_SCHEDULER = "kai-scheduler"
 
 WORKLOAD_GROUP = "grove.io/workload-group"
 COPIED = "grove.io/copied-metadata"
-"""The annotation that lists the copied labels and annotations. A copy is removed when its original is removed."""
+"""The annotation that lists the copied labels and annotations.
+
+A copy is removed when its original is removed.
+"""
 
 TOPOLOGY = "kai.scheduler/topology"
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
@@ -41,8 +45,9 @@ _MAPS = ("labels", "annotations")
 
 @dataclass(frozen=True, slots=True)
 class LabelKeys:
-    """The keys of labels or annotations for queue, priority class, preemptibility and
-    project, and of the labels `user` and `node_pool` that a PodGroup gets from its Pods."""
+    """The keys of labels or annotations for queue, priority class, preemptibility and project, and
+    of the labels `user` and `node_pool` that a PodGroup gets from its Pods.
+    """
 
     queue: str = "kai.scheduler/queue"
     priority_class: str = "priorityClassName"
@@ -54,8 +59,9 @@ class LabelKeys:
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """The settings of KAI: its keys, the Topology of constraints that name none,
-    and the queue of groups that name none ("" for no queue)."""
+    """The settings of KAI: its keys, the Topology of constraints that name none, and the queue of
+    groups that name none ("" for no queue).
+    """
 
     keys: LabelKeys = LabelKeys()
     topology: str = ""
@@ -66,8 +72,9 @@ class Conventions:
 class Sources:
     """The sources of the fields of a PodGroup, beside its group: the top owner and the first Pod.
 
-    `kind` is the API group and kind of the top owner. `common_owner` is the reference to the top owner that all Pods
-    have in common, or None. `priority_classes` are the names of all PriorityClasses.
+    `kind` is the API group and kind of the top owner. `common_owner` is the reference to the top
+    owner that all Pods have in common, or None. `priority_classes` are the names of all
+    PriorityClasses.
     """
 
     owner: Layer
@@ -86,8 +93,11 @@ class Remark:
 
 
 def desired_pod_group(group: Group, sources: Sources, conventions: Conventions) -> dict[str, Any]:
-    """Returns the KAI PodGroup of `group`. Each field comes from the Workload, else
-    from the top owner, else, except for the topology, from the Pod."""
+    """Returns the KAI PodGroup of `group`.
+
+    Each field comes from the Workload, else from the top owner, else, except for the topology, from
+    the Pod.
+    """
     owner = sources.common_owner
     return {
         "apiVersion": POD_GROUP.api_version(),
@@ -102,10 +112,22 @@ def desired_pod_group(group: Group, sources: Sources, conventions: Conventions) 
 
 
 def _metadata(group: Group, sources: Sources, keys: LabelKeys) -> dict[str, dict[str, str]]:
-    owner, pod = sources.owner, sources.pod
-    labels = {**_only(pod.labels, (keys.user, keys.node_pool)), **owner.labels, **group.layer.labels}
-    annotations = {**_only(pod.annotations, (keys.user,)), **owner.annotations, **group.layer.annotations}
-    copied = [*(f"labels/{key}" for key in sorted(labels)), *(f"annotations/{key}" for key in sorted(annotations))]
+    owner = sources.owner
+    pod = sources.pod
+    labels = {
+        **_only(pod.labels, (keys.user, keys.node_pool)),
+        **owner.labels,
+        **group.layer.labels,
+    }
+    annotations = {
+        **_only(pod.annotations, (keys.user,)),
+        **owner.annotations,
+        **group.layer.annotations,
+    }
+    copied = [
+        *(f"labels/{key}" for key in sorted(labels)),
+        *(f"annotations/{key}" for key in sorted(annotations)),
+    ]
     return {
         "labels": {**labels, MANAGED_BY: MANAGER},
         "annotations": {**annotations, WORKLOAD_GROUP: group.identity, COPIED: ",".join(copied)},
@@ -121,7 +143,8 @@ def _chain(group: Group, sources: Sources) -> tuple[Layer, Layer, Layer]:
 
 
 def _spec(group: Group, sources: Sources, conventions: Conventions) -> dict[str, Any]:
-    chain, keys = _chain(group, sources), conventions.keys
+    chain = _chain(group, sources)
+    keys = conventions.keys
     fields = {
         "queue": named_queue(chain, keys) or conventions.default_queue,
         "priorityClassName": _priority_class(group, sources, keys.priority_class),
@@ -137,9 +160,11 @@ def _first(chain: Iterable[Layer], key: str) -> str | None:
 
 
 def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | None:
-    """Returns the queue that the first layer in `chain` names, else the queue of
-    the project in the node pool. None if there is neither."""
-    queue, project = _first(chain, keys.queue), _first(chain, keys.project)
+    """Returns the queue that the first layer in `chain` names, else the queue of the project in the
+    node pool. None if there is neither.
+    """
+    queue = _first(chain, keys.queue)
+    project = _first(chain, keys.project)
     if queue or not project:
         return queue
     pool = chain[-1].labels.get(keys.node_pool)
@@ -147,7 +172,9 @@ def named_queue(chain: tuple[Layer, Layer, Layer], keys: LabelKeys) -> str | Non
 
 
 def _priority_class(group: Group, sources: Sources, key: str) -> str | None:
-    """Returns the first PriorityClass that exists, of those that are named and KAI's default for the top owner."""
+    """Returns the first PriorityClass that exists, of those that are named and KAI's default for
+    the top owner.
+    """
     default = DEFAULT_PRIORITY_CLASSES.get(sources.kind, DEFAULT_PRIORITY_CLASS)
     from_layers = (layer.find(key) for layer in _chain(group, sources))
     candidates = (group.priority_class, *from_layers, sources.pod.priority_class, default)
@@ -173,7 +200,10 @@ def _topology(group: Group, owner: Layer, topology: str) -> dict[str, str]:
 def remarks(
     stored: Mapping[str, Any], group: Group, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
-    """Returns remarks about the stored PodGroup by subject. The value is None if there is no remark on a subject."""
+    """Returns remarks about the stored PodGroup by subject.
+
+    The value is None if there is no remark on a subject.
+    """
     return {
         "queue": _queue_remark(stored, named_queue(_chain(group, sources), conventions.keys)),
         "topology": _topology_remark(group, sources.owner),
@@ -186,8 +216,8 @@ def _queue_remark(stored: Mapping[str, Any], queue: str | None) -> Remark | None
         return None
     return Remark(
         "QueueDiffers",
-        f'labels name the queue "{queue}", spec.queue is "{current}" and stays so: grove-admission writes it only at '
-        "creation. To move the group, change spec.queue",
+        f'labels name the queue "{queue}", spec.queue is "{current}" and stays so: grove-admission'
+        " writes it only at creation. To move the group, change spec.queue",
     )
 
 
@@ -197,17 +227,20 @@ def _topology_remark(group: Group, owner: Layer) -> Remark | None:
         return None
     return Remark(
         "TopologyConflict",
-        f'schedulingConstraints.topology asks for "{group.topology_key}", the annotation {TOPOLOGY_REQUIRED} for '
-        f'"{annotated}": the first counts. Remove one of them',
+        f'schedulingConstraints.topology asks for "{group.topology_key}", the annotation'
+        f' {TOPOLOGY_REQUIRED} for "{annotated}": the first counts. Remove one of them',
     )
 
 
-def difference(stored: Mapping[str, Any], desired: Mapping[str, Any], keys: LabelKeys) -> dict[str, Any]:
+def difference(
+    stored: Mapping[str, Any], desired: Mapping[str, Any], keys: LabelKeys
+) -> dict[str, Any]:
     """Returns the merge patch that makes `stored` as `desired`, or {} if there is no difference.
 
-    Owners, and labels, annotations and fields that other writers have set, stay. After its creation,
-    queue and node pool of a PodGroup belong to KAI's queue assigner and to administrators. If
-    `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the two.
+    Owners, and labels, annotations and fields that other writers have set, stay. After its
+    creation, queue and node pool of a PodGroup belong to KAI's queue assigner and to
+    administrators. If `minSubGroup` is set, `minMember` is not written, because KAI allows only one
+    of the two.
     """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool))
     spec = _spec_difference(stored, desired)
@@ -219,11 +252,16 @@ def _metadata_difference(
 ) -> dict[str, Any]:
     patch: dict[str, Any] = {}
     for name in _MAPS:
-        current, entries = string_map(stored, name), desired["metadata"][name]
+        current = string_map(stored, name)
+        entries = desired["metadata"][name]
         excluded = only_at_creation if name == "labels" else ()
         removed = [key for key in _copied(stored, name) if key in current and key not in entries]
         changes: dict[str, Any] = {key: None for key in removed if key not in excluded}
-        changes |= {key: value for key, value in entries.items() if current.get(key) != value and key not in excluded}
+        changes |= {
+            key: value
+            for key, value in entries.items()
+            if current.get(key) != value and key not in excluded
+        }
         patch |= {name: changes} if changes else {}
     return patch
 
@@ -235,22 +273,34 @@ def _copied(stored: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _spec_difference(stored: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
-    current, values = stored.get("spec") or {}, desired["spec"]
-    fields = [field for field in _FIELDS if field != "minMember" or current.get("minSubGroup") is None]
-    spec = {field: values.get(field) for field in fields if _value(current, field) != values.get(field)}
+    current = stored.get("spec") or {}
+    values = desired["spec"]
+    fields = [
+        field for field in _FIELDS if field != "minMember" or current.get("minSubGroup") is None
+    ]
+    spec = {
+        field: values.get(field) for field in fields if _value(current, field) != values.get(field)
+    }
     if spec.get("topologyConstraint") and current.get("topologyConstraint"):
-        removed = [key for key in current["topologyConstraint"] if key not in spec["topologyConstraint"]]
+        removed = [
+            key for key in current["topologyConstraint"] if key not in spec["topologyConstraint"]
+        ]
         spec["topologyConstraint"] = {**spec["topologyConstraint"], **dict.fromkeys(removed)}
     return spec
 
 
 def _value(spec: Mapping[str, Any], field: str) -> Any:
-    """Returns the value of `field`, or None if it is missing or empty. A `minMember` of 0 is not empty."""
+    """Returns the value of `field`, or None if it is missing or empty.
+
+    A `minMember` of 0 is not empty.
+    """
     value = spec.get(field)
     return None if value in ("", {}) else value
 
 
-def owners_to_write(stored: Mapping[str, Any], common_owner: Mapping[str, Any] | None) -> list[Any] | None:
+def owners_to_write(
+    stored: Mapping[str, Any], common_owner: Mapping[str, Any] | None
+) -> list[Any] | None:
     """Returns the owner references that `stored` should have, or None if they should not change.
 
     If its Pods have no owner in common, it should have none. Otherwise it would be
@@ -258,8 +308,13 @@ def owners_to_write(stored: Mapping[str, Any], common_owner: Mapping[str, Any] |
     never an owner. Whatever its owners, the reconciler deletes a PodGroup with its last Pod.
     """
     references = stored["metadata"].get("ownerReferences") or []
-    of_workload = any(str(owner.get("apiVersion", "")).startswith(f"{K8S_POD_GROUP.group}/") for owner in references)
-    is_common = common_owner is not None and common_owner["uid"] in {owner["uid"] for owner in references}
+    of_workload = any(
+        str(owner.get("apiVersion", "")).startswith(f"{K8S_POD_GROUP.group}/")
+        for owner in references
+    )
+    is_common = common_owner is not None and common_owner["uid"] in {
+        owner["uid"] for owner in references
+    }
     return [] if references and (of_workload or not is_common) else None
 
 

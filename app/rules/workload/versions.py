@@ -2,11 +2,11 @@
 
 - v1alpha1 (Kubernetes 1.35): a Workload defines groups in `podGroups`, and Pods name them. Source:
   https://github.com/kubernetes/api/blob/release-1.35/scheduling/v1alpha1/types.go
-- v1alpha2 (1.36): Pods name a PodGroup, which may have been made from a template in a Workload. Source:
-  https://github.com/kubernetes/api/blob/release-1.36/scheduling/v1alpha2/types.go
-- v1alpha3 and v1beta1 (1.37): a PodGroup names its template in `workloadRef`, its `minCount` may change, and it may be
-  part of a CompositePodGroup. The two versions differ only in kinds that are not read here. Templates inside of
-  composite templates are ignored. Source:
+- v1alpha2 (1.36): Pods name a PodGroup, which may have been made from a template in a Workload.
+  Source: https://github.com/kubernetes/api/blob/release-1.36/scheduling/v1alpha2/types.go
+- v1alpha3 and v1beta1 (1.37): a PodGroup names its template in `workloadRef`, its `minCount` may
+  change, and it may be part of a CompositePodGroup. The two versions differ only in kinds that are
+  not read here. Templates inside of composite templates are ignored. Source:
   https://github.com/kubernetes/api/blob/10b39a39/scheduling/v1beta1/types.go
 """
 
@@ -21,10 +21,13 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
     """Returns the groups that a Workload defines, or has templates for, by name."""
     spec = workload.get("spec") or {}
     if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
-        definitions, policy = spec["podGroups"], "policy"
+        definitions = spec["podGroups"]
+        policy = "policy"
     else:
-        definitions, policy = spec.get("podGroupTemplates"), "schedulingPolicy"
-    name, layer = workload["metadata"]["name"], layer_of(workload)
+        definitions = spec.get("podGroupTemplates")
+        policy = "schedulingPolicy"
+    name = workload["metadata"]["name"]
+    layer = layer_of(workload)
     return {
         entry["name"]: Group(name, entry["name"], _minimum(entry.get(policy)), layer)
         for entry in maps_of(definitions)
@@ -33,14 +36,17 @@ def groups_of_workload(workload: Mapping[str, Any]) -> dict[str, Group]:
 
 
 def group_of_pod_group(pod_group: Mapping[str, Any], workload: Mapping[str, Any] | None) -> Group:
-    """Returns the group that a PodGroup of scheduling.k8s.io defines, with the labels and annotations of `workload`,
-    or, if that is None, of the PodGroup. The policy is that of the PodGroup: a later change of the template does not
-    apply to it."""
+    """Returns the group that a PodGroup of scheduling.k8s.io defines, with the labels and
+    annotations of `workload`, or, if that is None, of the PodGroup. The policy is that of the
+    PodGroup: a later change of the template does not apply to it.
+    """
     spec = pod_group.get("spec") or {}
     if pod_group["apiVersion"].endswith("/v1alpha2"):
-        template, name = (spec.get("podGroupTemplateRef") or {}).get("workload") or {}, "podGroupTemplateName"
+        template = (spec.get("podGroupTemplateRef") or {}).get("workload") or {}
+        name = "podGroupTemplateName"
     else:
-        template, name = spec.get("workloadRef") or {}, "templateName"
+        template = spec.get("workloadRef") or {}
+        name = "templateName"
     return Group(
         workload=str(template.get("workloadName") or ""),
         name=str(template.get(name) or ""),
@@ -60,7 +66,9 @@ def _minimum(policy: Any) -> int | None:
 
 
 def _topology_key(spec: Mapping[str, Any]) -> str:
-    """Returns the node label of `schedulingConstraints.topology` (KEP-5732). All
-    Pods of the group must be on nodes that have the same value of it."""
+    """Returns the node label of `schedulingConstraints.topology` (KEP-5732).
+
+    All Pods of the group must be on nodes that have the same value of it.
+    """
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or [{}]
     return str(topology[0].get("key") or "")

@@ -1,5 +1,5 @@
-"""RBAC, access reviews, and the admission plugin OwnerReferencesPermissionEnforcement, which checks owner references
-by RBAC.
+"""RBAC, access reviews, and the admission plugin OwnerReferencesPermissionEnforcement, which checks
+owner references by RBAC.
 
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/auth/authorizer/rbac/rbac.go and
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/gc/gc_admission.go
@@ -23,8 +23,11 @@ _PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The attributes of a request that RBAC checks. `resource` is such as `pods` or `pods/binding`. `namespace` and
-    `name` are "" if the request has none."""
+    """The attributes of a request that RBAC checks.
+
+    `resource` is such as `pods` or `pods/binding`. `namespace` and `name` are "" if the request has
+    none.
+    """
 
     verb: str
     group: str
@@ -38,8 +41,11 @@ class Access:
 
 
 class Authorizer:
-    """Authorizes the users in `limited` by the stored roles and bindings. All other users may do everything. `granted`
-    is every access that was checked and allowed for a limited user."""
+    """Authorizes the users in `limited` by the stored roles and bindings.
+
+    All other users may do everything. `granted` is every access that was checked and allowed for a
+    limited user.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self.granted: set[Access] = set()
@@ -57,14 +63,20 @@ class Authorizer:
     def may(self, user: User, access: Access) -> bool:
         if user.name not in self.limited:
             return True
-        objects = [obj for plural in _PLURALS for obj in self._storage.table((_GROUP, plural)).items()]
+        objects = [
+            obj for plural in _PLURALS for obj in self._storage.table((_GROUP, plural)).items()
+        ]
         return any(allows(rule, access, within) for within, rule in bound_rules(objects, user))
 
-    def check_owners(self, user: User, access: Access, new: Object, old: Object | None, registry: Registry) -> None:
-        """Raises 403 if `user` changes the owner references of an object without the right to delete the object, or
-        sets `blockOwnerDeletion` without the right to update the finalizers of the owner. `access` is that of the write
-        itself."""
-        before, after = _owners(old or {}), _owners(new)
+    def check_owners(
+        self, user: User, access: Access, new: Object, old: Object | None, registry: Registry
+    ) -> None:
+        """Raises 403 if `user` changes the owner references of an object without the right to
+        delete the object, or sets `blockOwnerDeletion` without the right to update the
+        finalizers of the owner. `access` is that of the write itself.
+        """
+        before = _owners(old or {})
+        after = _owners(new)
         if before == after:
             return
         if old is not None:
@@ -76,17 +88,23 @@ class Authorizer:
 
 
 def bound_rules(objects: Sequence[Object], user: User) -> Iterator[tuple[str, Object]]:
-    """The namespace and the rule for every rule that is bound to `user`; namespace "" is all namespaces."""
+    """The namespace and the rule for every rule that is bound to `user`; namespace "" is all
+    namespaces.
+    """
     roles = {(obj["kind"], *key_of(obj)): obj for obj in objects}
     for binding in objects:
         if any(_is(subject, user) for subject in binding.get("subjects") or ()):
-            within, kind, name = key_of(binding)[0], binding["roleRef"]["kind"], binding["roleRef"]["name"]
+            within = key_of(binding)[0]
+            kind = binding["roleRef"]["kind"]
+            name = binding["roleRef"]["name"]
             role = roles.get((kind, within if kind == "Role" else "", name), {})
             yield from ((within, rule) for rule in role.get("rules") or ())
 
 
 def allows(rule: Object, access: Access, within: str = "") -> bool:
-    """Whether a rule that is bound in the namespace `within` ("" is all namespaces) allows `access`."""
+    """Whether a rule that is bound in the namespace `within` ("" is all namespaces) allows
+    `access`.
+    """
     resources = {"*", access.resource, f"*/{access.resource.partition('/')[2]}"}
     return (
         within in ("", access.namespace)
@@ -108,16 +126,22 @@ def _owners(obj: Object) -> list[Object]:
 
 
 def _finalizers(access: Access, owner: Object, registry: Registry) -> Access:
-    version, kind = owner["apiVersion"], owner["kind"]
+    version = owner["apiVersion"]
+    kind = owner["kind"]
     served = registry.for_kind(version, kind)
     if served is None:
         why = f"cannot set blockOwnerDeletion: no RESTMapping for APIVersion {version} Kind {kind}"
         raise errors.forbidden(access.group, access.resource, access.name, why)
-    return Access("update", served.group, f"{served.plural}/finalizers", access.namespace, owner["name"])
+    return Access(
+        "update", served.group, f"{served.plural}/finalizers", access.namespace, owner["name"]
+    )
 
 
 def answered(review: Object, served: Served, caller: User, authorizer: Authorizer) -> Object:
-    """A review with its status. Raises 400 for another kind, and without `resourceAttributes` or without a user."""
+    """A review with its status.
+
+    Raises 400 for another kind, and without `resourceAttributes` or without a user.
+    """
     review = copy(review)
     lifecycle.check_identity(served, review, "", "")
     spec = review.get("spec") or {}
@@ -132,7 +156,9 @@ def answered(review: Object, served: Served, caller: User, authorizer: Authorize
 def _access(spec: Object) -> Access:
     attributes = spec.get("resourceAttributes")
     if not isinstance(attributes, dict):
-        raise errors.bad_request("spec.resourceAttributes: the sandbox reviews access to resources only")
+        raise errors.bad_request(
+            "spec.resourceAttributes: the sandbox reviews access to resources only"
+        )
     resource = "/".join(filter(None, (attributes.get("resource"), attributes.get("subresource"))))
     group, namespace, name = (attributes.get(key) or "" for key in ("group", "namespace", "name"))
     return Access(attributes.get("verb") or "", group, resource, namespace, name)

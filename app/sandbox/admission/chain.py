@@ -1,4 +1,6 @@
-"""The admission chain: which webhooks are called for a request, in which order, and how their responses apply."""
+"""The admission chain: which webhooks are called for a request, in which order, and how their
+responses apply.
+"""
 
 import asyncio
 import uuid
@@ -13,7 +15,8 @@ from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.storage import Storage
 
 _GROUP = "admissionregistration.k8s.io"
-MUTATING, VALIDATING = (_GROUP, "mutatingwebhookconfigurations"), (_GROUP, "validatingwebhookconfigurations")
+MUTATING = (_GROUP, "mutatingwebhookconfigurations")
+VALIDATING = (_GROUP, "validatingwebhookconfigurations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,9 @@ class Attributes:
     subresource: str = ""
 
     def request(self, matched: Served) -> Object:
-        """The `request` of an AdmissionReview, in the version `matched` that a rule of the webhook names."""
+        """The `request` of an AdmissionReview, in the version `matched` that a rule of the webhook
+        names.
+        """
         present = {
             "subResource": self.subresource,
             "requestSubResource": self.subresource,
@@ -58,15 +63,27 @@ class Attributes:
 
 
 class Admission:
-    """Calls the webhooks whose configurations are stored. Before validating webhooks it checks owner references."""
+    """Calls the webhooks whose configurations are stored.
 
-    def __init__(self, storage: Storage, registry: Registry, transport: Transport, authorizer: Authorizer) -> None:
-        self._storage, self._registry, self._transport = storage, registry, transport
+    Before validating webhooks it checks owner references.
+    """
+
+    def __init__(
+        self, storage: Storage, registry: Registry, transport: Transport, authorizer: Authorizer
+    ) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._transport = transport
         self._authorizer = authorizer
 
-    async def mutate(self, attributes: Attributes, settle: Callable[[Object], object]) -> Object | None:
-        """The object after all mutating webhooks. `settle` (pruning and defaults) is called after each patch. A webhook
-        with reinvocationPolicy IfNeeded is called once more if a later webhook has changed the object."""
+    async def mutate(
+        self, attributes: Attributes, settle: Callable[[Object], object]
+    ) -> Object | None:
+        """The object after all mutating webhooks.
+
+        `settle` (pruning and defaults) is called after each patch. A webhook with
+        reinvocationPolicy IfNeeded is called once more if a later webhook has changed the object.
+        """
         hooks = self._matching(MUTATING, attributes)
         invoked: set[Hook] = set()
         again: set[Hook] = set()
@@ -77,13 +94,17 @@ class Admission:
                 changed = await self._mutated(hook, matched, attributes, settle)
                 if changed is not None:
                     attributes = replace(attributes, obj=changed)
-                    again, invoked = again | invoked, set()
+                    again = again | invoked
+                    invoked = set()
                 if hook.reinvoke:
                     invoked.add(hook)
         return attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
-        """Calls all validating webhooks concurrently. Raises the first rejection, in the order of the webhooks."""
+        """Calls all validating webhooks concurrently.
+
+        Raises the first rejection, in the order of the webhooks.
+        """
         self._check_owners(attributes)
         hooks = self._matching(VALIDATING, attributes)
         if not hooks:
@@ -97,12 +118,19 @@ class Admission:
     def _check_owners(self, attributes: Attributes) -> None:
         if attributes.obj is None or attributes.subresource:
             return
-        verb, served = attributes.operation.lower(), attributes.served
+        verb = attributes.operation.lower()
+        served = attributes.served
         access = Access(verb, served.group, served.plural, attributes.namespace, attributes.name)
-        self._authorizer.check_owners(attributes.caller.user, access, attributes.obj, attributes.old, self._registry)
+        self._authorizer.check_owners(
+            attributes.caller.user, access, attributes.obj, attributes.old, self._registry
+        )
 
     async def _mutated(
-        self, hook: Hook, matched: Served, attributes: Attributes, settle: Callable[[Object], object]
+        self,
+        hook: Hook,
+        matched: Served,
+        attributes: Attributes,
+        settle: Callable[[Object], object],
     ) -> Object | None:
         answer = await self._call(hook, matched, attributes)
         if answer is None or not answer.patch or attributes.obj is None:
@@ -118,8 +146,9 @@ class Admission:
         return None if patched == attributes.obj else patched
 
     async def _call(self, hook: Hook, matched: Served, attributes: Attributes) -> Answer | None:
-        """The answer of a webhook that allows the request, or None if the call failed and failures are ignored. Raises
-        the rejection of a webhook that does not allow it."""
+        """The answer of a webhook that allows the request, or None if the call failed and failures
+        are ignored. Raises the rejection of a webhook that does not allow it.
+        """
         if not self._conditions_hold(hook, attributes, matched):
             return None
         if attributes.caller.options.dry_run and not hook.dry_runs:
@@ -136,11 +165,18 @@ class Admission:
         return answer
 
     def _conditions_hold(self, hook: Hook, attributes: Attributes, matched: Served) -> bool:
-        """Whether all matchConditions are true. If one is false, errors of the others do not matter."""
+        """Whether all matchConditions are true.
+
+        If one is false, errors of the others do not matter.
+        """
         if not hook.conditions:
             return True
         request = attributes.request(matched)
-        variables = {"object": request["object"], "oldObject": request["oldObject"], "request": request}
+        variables = {
+            "object": request["object"],
+            "oldObject": request["oldObject"],
+            "request": request,
+        }
         problem: cel.CelError | None = None
         for condition in hook.conditions:
             try:
@@ -150,15 +186,25 @@ class Admission:
                 problem = problem or error
         if problem is not None and hook.fails_closed:
             why = f"a matchCondition resulted in error: {problem}"
-            raise errors.forbidden(attributes.served.group, attributes.served.plural, attributes.name, why)
+            raise errors.forbidden(
+                attributes.served.group, attributes.served.plural, attributes.name, why
+            )
         return problem is None
 
-    def _matching(self, table: tuple[str, str], attributes: Attributes) -> list[tuple[Hook, Served]]:
+    def _matching(
+        self, table: tuple[str, str], attributes: Attributes
+    ) -> list[tuple[Hook, Served]]:
         if attributes.served.table in (MUTATING, VALIDATING):
             return []
-        configured = (hook for item in self._storage.table(table).items() for hook in hooks_of(item))
+        configured = (
+            hook for item in self._storage.table(table).items() for hook in hooks_of(item)
+        )
         hooks = ((hook, self._rule(hook, attributes)) for hook in configured)
-        return [(hook, matched) for hook, matched in hooks if matched and self._selected(hook, attributes)]
+        return [
+            (hook, matched)
+            for hook, matched in hooks
+            if matched and self._selected(hook, attributes)
+        ]
 
     def _rule(self, hook: Hook, attributes: Attributes) -> Served | None:
         """The version of the request for the hook, or None if none of its rules matches."""
@@ -171,24 +217,33 @@ class Admission:
         return None
 
     def _selected(self, hook: Hook, attributes: Attributes) -> bool:
-        if not any(hook.objects(obj) for obj in (attributes.obj, attributes.old) if obj is not None):
+        if not any(
+            hook.objects(obj) for obj in (attributes.obj, attributes.old) if obj is not None
+        ):
             return False
         if attributes.served.table == ("", "namespaces"):
             return hook.namespaces(attributes.obj or attributes.old or {})
         if not attributes.served.namespaced:
             return True
-        return hook.namespaces(self._storage.get(("", "namespaces"), ("", attributes.namespace)) or {})
+        return hook.namespaces(
+            self._storage.get(("", "namespaces"), ("", attributes.namespace)) or {}
+        )
 
 
 def _rule_matches(rule: Object, served: Served, attributes: Attributes) -> bool:
-    scope = {"Namespaced": (True,), "Cluster": (False,)}.get(rule.get("scope") or "*", (True, False))
+    scope = {"Namespaced": (True,), "Cluster": (False,)}.get(
+        rule.get("scope") or "*", (True, False)
+    )
     namespaced = served.namespaced and served.table != ("", "namespaces")
     return (
         _named(rule, "operations", attributes.operation)
         and _named(rule, "apiGroups", served.group)
         and _named(rule, "apiVersions", served.version)
         and namespaced in scope
-        and any(_resource_matches(item, served.plural, attributes.subresource) for item in rule.get("resources") or ())
+        and any(
+            _resource_matches(item, served.plural, attributes.subresource)
+            for item in rule.get("resources") or ()
+        )
     )
 
 
@@ -203,9 +258,13 @@ def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
 
 
 def refusal(name: str, status: Object) -> errors.ApiError:
-    """The error for a request that the webhook `name` denied: with the message, code and details of its Status."""
+    """The error for a request that the webhook `name` denied: with the message, code and details of
+    its Status.
+    """
     denied = f'admission webhook "{name}" denied the request'
     explanation = status.get("message") or status.get("reason")
     message = f"{denied}: {explanation}" if explanation else f"{denied} without explanation"
     code = status.get("code") or 0
-    return errors.ApiError(code if code >= 400 else 400, status.get("reason") or "", message, status.get("details"))
+    return errors.ApiError(
+        code if code >= 400 else 400, status.get("reason") or "", message, status.get("details")
+    )

@@ -1,8 +1,8 @@
 """A call of a webhook: the AdmissionReview over HTTPS, and its response.
 
-A webhook at a Service is called at one of the ready endpoints of the Service, as with kube-apiserver and
-`--enable-aggregator-routing`; the sandbox does not create EndpointSlices. Its certificate must be valid for
-`<service>.<namespace>.svc` under the caBundle of the configuration.
+A webhook at a Service is called at one of the ready endpoints of the Service, as with
+kube-apiserver and `--enable-aggregator-routing`; the sandbox does not create EndpointSlices. Its
+certificate must be valid for `<service>.<namespace>.svc` under the caBundle of the configuration.
 """
 
 import asyncio
@@ -23,15 +23,21 @@ from app.sandbox.objects.selectors import Matches, object_selector
 from app.sandbox.storage import Storage
 
 FindService = Callable[[str, str, int], str]
-"""Returns `<address>:<port>` for namespace, name and port of a Service. Raises LookupError if it has no endpoint."""
+"""Returns `<address>:<port>` for namespace, name and port of a Service.
+
+Raises LookupError if it has no endpoint.
+"""
 
 _ANSWERED = range(200, 207)
-_SERVICES, _SLICES = ("", "services"), ("discovery.k8s.io", "endpointslices")
+_SERVICES = ("", "services")
+_SLICES = ("discovery.k8s.io", "endpointslices")
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class CallFailedError(Exception):
-    """The webhook could not be called, or its response is not a usable AdmissionReview. failurePolicy applies."""
+    """The webhook could not be called, or its response is not a usable AdmissionReview.
+    failurePolicy applies.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +59,10 @@ class Hook:
 
 
 class Answer(BaseModel):
-    """The response of a webhook. `status` is a Status, and `patch` a list of JSON Patch operations."""
+    """The response of a webhook.
+
+    `status` is a Status, and `patch` a list of JSON Patch operations.
+    """
 
     model_config = ConfigDict(strict=True)
     uid: str = ""
@@ -96,8 +105,11 @@ def _hook(item: Object, mutating: bool) -> Hook:
 
 
 class Transport:
-    """Calls webhooks. It has one HTTP client for each caBundle, which keeps idle connections for 90 s. If a webhook
-    ends a connection, this side is closed at once, as by an API server, so that a server that stops can do so quickly.
+    """Calls webhooks.
+
+    It has one HTTP client for each caBundle, which keeps idle connections for 90 s. If a webhook
+    ends a connection, this side is closed at once, as by an API server, so that a server that stops
+    can do so quickly.
     """
 
     def __init__(self, find_service: FindService) -> None:
@@ -105,25 +117,32 @@ class Transport:
         self._clients: dict[str, aiohttp.ClientSession] = {}
 
     async def close(self) -> None:
-        clients, self._clients = list(self._clients.values()), {}
+        clients = list(self._clients.values())
+        self._clients = {}
         await asyncio.gather(*(client.close() for client in clients))
 
     async def call(self, hook: Hook, request: Object) -> Answer:
         """Sends `request`, the `request` of an AdmissionReview. Raises CallFailedError."""
         url = hook.client.get("url") or _service_url(hook.client["service"])
         shown = f'Post "{url}?timeout={hook.timeout}s"'
-        body = orjson.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request})
+        body = orjson.dumps(
+            {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+        )
         try:
             async with asyncio.timeout(hook.timeout):
                 code, content = await self._post(hook, url, body)
         except TimeoutError as error:
-            raise CallFailedError(f"failed to call webhook: {shown}: context deadline exceeded") from error
+            raise CallFailedError(
+                f"failed to call webhook: {shown}: context deadline exceeded"
+            ) from error
         except (aiohttp.ClientError, ssl.SSLError, LookupError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise CallFailedError(f"failed to call webhook: {shown}: {reason}") from error
         if code not in _ANSWERED:
             text = content.decode(errors="replace")[:2048].strip()
-            raise CallFailedError(f"failed to call webhook: the server responded with the status code {code}: {text}")
+            raise CallFailedError(
+                f"failed to call webhook: the server responded with the status code {code}: {text}"
+            )
         return _answer(content, request["uid"], hook.mutating)
 
     async def _post(self, hook: Hook, url: str, body: bytes) -> tuple[int, bytes]:
@@ -140,11 +159,16 @@ class Transport:
             return response.status, await response.read()
 
     def _reached(self, url: str, client: Object) -> str:
-        """The URL at which a webhook with the URL `url` is called. Raises LookupError for a Service without one."""
+        """The URL at which a webhook with the URL `url` is called.
+
+        Raises LookupError for a Service without one.
+        """
         if client.get("url"):
             return url
         service = client["service"]
-        address = self._find_service(service["namespace"], service["name"], service.get("port") or 443)
+        address = self._find_service(
+            service["namespace"], service["name"], service.get("port") or 443
+        )
         return f"https://{address}{service.get('path') or '/'}"
 
     def _client(self, bundle: str) -> aiohttp.ClientSession:
@@ -166,7 +190,9 @@ def _context(bundle: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=b64decode(bundle).decode() or None)
     except (ValueError, ssl.SSLError) as error:
-        raise CallFailedError(f"failed to call webhook: unable to load root certificates: {error}") from error
+        raise CallFailedError(
+            f"failed to call webhook: unable to load root certificates: {error}"
+        ) from error
 
 
 def _answer(body: bytes, uid: str, mutating: bool) -> Answer:
@@ -196,7 +222,10 @@ class Services:
         self._turns = itertools.count()
 
     def address(self, namespace: str, name: str, port: int) -> str:
-        """`<address>:<port>` of a ready endpoint, each time of the next one. Raises LookupError if there is none."""
+        """`<address>:<port>` of a ready endpoint, each time of the next one.
+
+        Raises LookupError if there is none.
+        """
         service = self._storage.get(_SERVICES, (namespace, name))
         if service is None:
             raise LookupError(f'service "{name}" not found')
@@ -215,7 +244,11 @@ class Services:
 
 
 def _addresses(endpoints: Object, port_name: str) -> Iterator[str]:
-    ports = [item["port"] for item in endpoints.get("ports") or () if (item.get("name") or "") == port_name]
+    ports = [
+        item["port"]
+        for item in endpoints.get("ports") or ()
+        if (item.get("name") or "") == port_name
+    ]
     for endpoint in endpoints.get("endpoints") or ():
         if (endpoint.get("conditions") or {}).get("ready") is not False:
             yield from (f"{endpoint['addresses'][0]}:{port}" for port in ports)

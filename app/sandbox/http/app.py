@@ -1,4 +1,6 @@
-"""The Starlette app: authentication by bearer token, authorization, and one method for each kind of request."""
+"""The Starlette app: authentication by bearer token, authorization, and one method for each kind of
+request.
+"""
 
 from dataclasses import dataclass
 
@@ -83,8 +85,11 @@ class Api:
                 raise errors.not_served()
             return json_response(document)
         target = find_target(self.registry, parts)
-        if target.served.table != authorization.REVIEWS_OF_SELF:  # every user may review their own access
-            self.authorizer.check(caller.user, access_of(request.method, request.query_params, target))
+        # every user may review their own access
+        if target.served.table != authorization.REVIEWS_OF_SELF:
+            self.authorizer.check(
+                caller.user, access_of(request.method, request.query_params, target)
+            )
         if request.method not in _methods(target):
             raise errors.method_not_allowed()
         match request.method:
@@ -100,35 +105,54 @@ class Api:
     def _read(self, request: Request, target: Target) -> Response:
         shown = representation_of(request)
         if target.subresource == "scale":
-            return json_response(scale_of(self.reader.get(target.served, target.key, Representation())))
+            return json_response(
+                scale_of(self.reader.get(target.served, target.key, Representation()))
+            )
         if target.name:
             return json_response(self.reader.get(target.served, target.key, shown))
         query = list_query(request.query_params, target.served, target.namespace)
         if request.query_params.get("watch") in ("1", "true"):
-            return StreamingResponse(self.reader.watch(target.served, query, shown), media_type="application/json")
+            return StreamingResponse(
+                self.reader.watch(target.served, query, shown), media_type="application/json"
+            )
         return json_response(self.reader.page(target.served, query, shown))
 
     async def _post(self, request: Request, target: Target, caller: Caller) -> Response:
         body = require_object(await read_body(request))
         if target.served.group == authorization.REVIEWS:
-            return json_response(authorization.answered(body, target.served, caller.user, self.authorizer), 201)
+            return json_response(
+                authorization.answered(body, target.served, caller.user, self.authorizer), 201
+            )
         if target.subresource == "binding":
             await self.binder.bind(target.served, target.key, body, caller)
             return json_response({**_SUCCESS, "code": 201}, 201)
         if target.subresource == "token":
             return json_response(self.tokens.issue(target.key, body), 201)
         created = await self.writer.create(target.served, body, caller, target.namespace)
-        return json_response(representation_of(request).of(target.served, target.served.write(created)), 201)
+        return json_response(
+            representation_of(request).of(target.served, target.served.write(created)), 201
+        )
 
     async def _change(self, request: Request, target: Target, caller: Caller) -> Response:
-        body, where = await read_body(request), (target.served, target.key)
+        body = await read_body(request)
+        where = (target.served, target.key)
         if target.subresource == "scale":
-            return json_response(scale_of(await self.writer.patch(*where, scaled(require_object(body)), MERGE, caller)))
+            return json_response(
+                scale_of(
+                    await self.writer.patch(*where, scaled(require_object(body)), MERGE, caller)
+                )
+            )
         if request.method == "PUT":
-            changed = await self.writer.update(*where, require_object(body), caller, target.subresource)
+            changed = await self.writer.update(
+                *where, require_object(body), caller, target.subresource
+            )
         else:
-            changed = await self.writer.patch(*where, body, media_type_of(request), caller, target.subresource)
-        return json_response(representation_of(request).of(target.served, target.served.write(changed)))
+            changed = await self.writer.patch(
+                *where, body, media_type_of(request), caller, target.subresource
+            )
+        return json_response(
+            representation_of(request).of(target.served, target.served.write(changed))
+        )
 
     async def _delete(self, request: Request, target: Target, caller: Caller) -> Response:
         options = await read_body(request)
@@ -137,18 +161,24 @@ class Api:
         if not target.name:
             return await self._delete_all(request, target, caller)
         preconditions = options.get("preconditions")
-        deleted = await self.writer.delete(target.served, target.key, caller, preconditions=preconditions)
+        deleted = await self.writer.delete(
+            target.served, target.key, caller, preconditions=preconditions
+        )
         return json_response(deleted if is_deleting(deleted) else _success(target.served, deleted))
 
     async def _delete_all(self, request: Request, target: Target, caller: Caller) -> Response:
-        selected = self.reader.select(target.served, list_query(request.query_params, target.served, target.namespace))
+        selected = self.reader.select(
+            target.served, list_query(request.query_params, target.served, target.namespace)
+        )
         for obj in selected:
             try:
                 await self.writer.delete(target.served, key_of(obj), caller, bulk=True)
             except errors.ApiError as error:
                 if error.code != 404:
                     raise
-        return json_response(Representation().of_list(target.served, selected, {"resourceVersion": ""}))
+        return json_response(
+            Representation().of_list(target.served, selected, {"resourceVersion": ""})
+        )
 
 
 def _healthy(request: Request) -> Response:
@@ -162,14 +192,23 @@ def _version(request: Request) -> Response:
 def _methods(target: Target) -> tuple[str, ...]:
     """The methods that the target allows."""
     if target.subresource:
-        return ("POST",) if target.subresource in discovery.CREATED_ONLY else ("GET", "PUT", "PATCH")
+        return (
+            ("POST",) if target.subresource in discovery.CREATED_ONLY else ("GET", "PUT", "PATCH")
+        )
     if target.served.group == authorization.REVIEWS:
         return ("POST",)
     if target.name:
         return ("GET", "PUT", "PATCH", "DELETE")
-    return ("GET", "DELETE") if target.served.namespaced and not target.namespace else ("GET", "POST", "DELETE")
+    return (
+        ("GET", "DELETE")
+        if target.served.namespaced and not target.namespace
+        else ("GET", "POST", "DELETE")
+    )
 
 
 def _success(served: Served, deleted: Object) -> Object:
     meta = metadata(deleted)
-    return {**_SUCCESS, "details": errors.about(served.group, served.plural, meta["name"], meta["uid"])}
+    return {
+        **_SUCCESS,
+        "details": errors.about(served.group, served.plural, meta["name"], meta["uid"]),
+    }

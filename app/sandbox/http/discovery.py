@@ -1,6 +1,7 @@
 """Discovery, and the part of OpenAPI that `kubectl apply` reads.
 
-kubectl reads in OpenAPI v3 whether PATCH has the parameter `fieldValidation`. It has, so the server validates fields.
+kubectl reads in OpenAPI v3 whether PATCH has the parameter `fieldValidation`. It has, so the server
+validates fields.
 """
 
 import re
@@ -10,7 +11,12 @@ from app.sandbox.admission import authorization
 from app.sandbox.objects.objects import Object
 from app.sandbox.objects.resources import Registry, Served
 
-VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0+grove-admission-sandbox", "platform": "sandbox"}
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0+grove-admission-sandbox",
+    "platform": "sandbox",
+}
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATED_ONLY = ("binding", "token")
 """The subresources that can only be created. All others can be read and changed."""
@@ -23,24 +29,41 @@ _KINDS: dict[str, Object] = {
 
 
 def document(registry: Registry, parts: list[str], address: str) -> Object | None:
-    """The document at a path, split into `parts`, of the server at `address`. None if there is none."""
+    """The document at a path, split into `parts`, of the server at `address`.
+
+    None if there is none.
+    """
     match parts:
         case ["api"]:
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
-            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
+            return {
+                "kind": "APIVersions",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": addresses,
+            }
         case ["apis"]:
-            groups = [_group(name, versions) for name, versions in _versions(registry).items() if name]
+            groups = [
+                _group(name, versions) for name, versions in _versions(registry).items() if name
+            ]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         case ["apis", name]:
             versions = _versions(registry).get(name)
-            return {**_group(name, versions), "kind": "APIGroup", "apiVersion": "v1"} if versions else None
+            return (
+                {**_group(name, versions), "kind": "APIGroup", "apiVersion": "v1"}
+                if versions
+                else None
+            )
         case ["api", version]:
             return _resource_list(registry, "", version)
         case ["apis", name, version]:
             return _resource_list(registry, name, version)
         case ["openapi", "v3"]:
             prefixes = dict.fromkeys(_prefix(item) for item in registry.all())
-            return {"paths": {prefix: {"serverRelativeURL": f"/openapi/v3/{prefix}"} for prefix in prefixes}}
+            return {
+                "paths": {
+                    prefix: {"serverRelativeURL": f"/openapi/v3/{prefix}"} for prefix in prefixes
+                }
+            }
         case ["openapi", "v3", *path]:
             return _openapi(registry, "/".join(path))
     return None
@@ -55,7 +78,9 @@ def _versions(registry: Registry) -> dict[str, dict[str, list[Served]]]:
 
 
 def _priority(version: str) -> tuple[str, int, int]:
-    """A sort key for versions: v2, v1, v1beta2, v1beta1, v1alpha1 and all others in descending order."""
+    """A sort key for versions: v2, v1, v1beta2, v1beta1, v1alpha1 and all others in descending
+    order.
+    """
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     return (match[2] or "stable", int(match[1]), int(match[3] or 0)) if match else ("", 0, 0)
 
@@ -71,7 +96,12 @@ def _resource_list(registry: Registry, group: str, version: str) -> Object | Non
         return None
     resources = [entry for item in served for entry in _resources(item)]
     api_version = served[0].api_version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": resources}
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": api_version,
+        "resources": resources,
+    }
 
 
 def _resources(item: Served) -> Iterator[Object]:
@@ -87,7 +117,13 @@ def _resources(item: Served) -> Iterator[Object]:
     for name in item.subresources:
         verbs = ("create",) if name in CREATED_ONLY else ("get", "patch", "update")
         kind = _KINDS.get(name, {})
-        yield {"name": f"{item.plural}/{name}", "singularName": "", **common, **kind, "verbs": verbs}
+        yield {
+            "name": f"{item.plural}/{name}",
+            "singularName": "",
+            **common,
+            **kind,
+            "verbs": verbs,
+        }
 
 
 def _prefix(item: Served) -> str:
@@ -95,7 +131,9 @@ def _prefix(item: Served) -> str:
 
 
 def _openapi(registry: Registry, prefix: str) -> Object | None:
-    """The PATCH operations of a group version, without schemas, or None if the group version is not served."""
+    """The PATCH operations of a group version, without schemas, or None if the group version is not
+    served.
+    """
     string = {"type": "string", "uniqueItems": True}
     names = ("dryRun", "fieldManager", "fieldValidation")
     operation = {

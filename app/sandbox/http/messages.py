@@ -1,5 +1,7 @@
-"""Requests and responses: what a path names and needs of RBAC, ListOptions of a read, the options of a write (a DELETE
-may have them in its body), bodies, media types, representations and warnings."""
+"""Requests and responses: what a path names and needs of RBAC, ListOptions of a read, the options
+of a write (a DELETE may have them in its body), bodies, media types, representations and
+warnings.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,8 +36,9 @@ async def read_body(request: Request) -> Any:
         return None
     if request.method != "PATCH" and media_type_of(request) != _JSON:
         raise errors.unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {_JSON}; "
-            "instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl apply -f`"
+            "the body of the request was in an unknown format - accepted media types include:"
+            f" {_JSON}; instead of `kubectl create <kind>` use `kubectl create -f` or `kubectl"
+            " apply -f`"
         )
     try:
         return orjson.loads(content)
@@ -66,7 +69,9 @@ def json_response(body: Any, code: int = 200) -> Response:
 
 def warning(text: str) -> str:
     """The value of a Warning header."""
-    printable = "".join(char if char.isprintable() and ord(char) < 256 else "?" for char in text.replace("\n", " "))
+    printable = "".join(
+        char if char.isprintable() and ord(char) < 256 else "?" for char in text.replace("\n", " ")
+    )
     escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'
 
@@ -86,24 +91,35 @@ class Target:
 
 
 def find_target(registry: Registry, parts: list[str]) -> Target:
-    """The target of a path `api/v1/...` or `apis/<group>/<version>/...`, split into `parts`. Raises 404 if it is not
-    served."""
-    group, version, path = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
+    """The target of a path `api/v1/...` or `apis/<group>/<version>/...`, split into `parts`.
+
+    Raises 404 if it is not served.
+    """
+    group, version, path = (
+        ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
+    )
     namespace = ""
     if len(path) > 2 and path[0] == "namespaces" and registry.find(group, version, path[2]):
-        namespace, path = path[1], path[2:]
+        namespace = path[1]
+        path = path[2:]
     served = registry.find(group, version, path[0])
     if served is None or len(path) > 3 or (namespace and not served.namespaced):
         raise errors.not_served()
     name, subresource = (*path[1:], "", "")[:2]
-    if (subresource and subresource not in served.subresources) or (served.namespaced and name and not namespace):
+    if (subresource and subresource not in served.subresources) or (
+        served.namespaced and name and not namespace
+    ):
         raise errors.not_served()
     return Target(served, namespace, name, subresource)
 
 
 def access_of(method: str, params: Mapping[str, str], target: Target) -> Access:
-    """The access that a request needs. A collection with a field selector for one name counts as that object."""
-    served, name = target.served, target.name
+    """The access that a request needs.
+
+    A collection with a field selector for one name counts as that object.
+    """
+    served = target.served
+    name = target.name
     resource = f"{served.plural}/{target.subresource}" if target.subresource else served.plural
     if not name and method != "POST":
         key, _, value = params.get("fieldSelector", "").partition("=")
@@ -122,8 +138,10 @@ def _verb(method: str, params: Mapping[str, str], target: Target) -> str:
 
 
 def write_options(params: QueryParams) -> WriteOptions:
-    """The options in the query of a write; `delete_options` adds those in the body of a DELETE. Raises 400 for a dry
-    run that is misspelt, because it must not become a write."""
+    """The options in the query of a write; `delete_options` adds those in the body of a DELETE.
+
+    Raises 400 for a dry run that is misspelt, because it must not become a write.
+    """
     return WriteOptions(
         dry_run=_dry_run(params.getlist("dryRun")),
         field_manager=params.get("fieldManager", ""),
@@ -133,9 +151,14 @@ def write_options(params: QueryParams) -> WriteOptions:
 
 
 def delete_options(query: WriteOptions, body: Object) -> WriteOptions:
-    """The options in the `query`, and those of the DeleteOptions in the `body`. Raises 400 for a misspelt dry run."""
+    """The options in the `query`, and those of the DeleteOptions in the `body`.
+
+    Raises 400 for a misspelt dry run.
+    """
     dry_run = query.dry_run or _dry_run(body.get("dryRun") or [])
-    return WriteOptions(dry_run=dry_run, propagation=body.get("propagationPolicy") or query.propagation)
+    return WriteOptions(
+        dry_run=dry_run, propagation=body.get("propagationPolicy") or query.propagation
+    )
 
 
 def _dry_run(values: Any) -> bool:
@@ -145,13 +168,20 @@ def _dry_run(values: Any) -> bool:
 
 
 def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Query:
-    """The options of a list or watch of `served`. Raises 400 or 422 for an option that is malformed or not supported.
-    Clients that ask for the initial list in a watch (`sendInitialEvents`) fall back to list and watch."""
+    """The options of a list or watch of `served`.
+
+    Raises 400 or 422 for an option that is malformed or not supported. Clients that ask for the
+    initial list in a watch (`sendInitialEvents`) fall back to list and watch.
+    """
     if params.get("sendInitialEvents") in _TRUE:
-        message = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        message = (
+            "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate"
+            " is enabled"
+        )
         forbidden = cause("Forbidden", message, ("sendInitialEvents",))
         raise errors.invalid("meta.k8s.io", "ListOptions", "", [forbidden])
-    labels, fields = params.get("labelSelector", ""), params.get("fieldSelector", "")
+    labels = params.get("labelSelector", "")
+    fields = params.get("fieldSelector", "")
     matches = combined(label_selector(labels), field_selector(fields, served.table))
     return Query(
         namespace=namespace,

@@ -4,7 +4,15 @@ import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from app.sandbox.objects.objects import Key, Object, User, copy, metadata, service_account, timestamp
+from app.sandbox.objects.objects import (
+    Key,
+    Object,
+    User,
+    copy,
+    metadata,
+    service_account,
+    timestamp,
+)
 from app.sandbox.storage import Storage
 
 _ACCOUNTS = ("", "serviceaccounts")
@@ -12,23 +20,37 @@ _SECONDS = 3600
 
 
 class Tokens:
-    """Bearer tokens, which do not expire. `users` are the users of the kubeconfig, by token. A service account is added
-    to `limited` with its first token, so that RBAC applies to it."""
+    """Bearer tokens, which do not expire.
+
+    `users` are the users of the kubeconfig, by token. A service account is added to `limited` with
+    its first token, so that RBAC applies to it.
+    """
 
     def __init__(self, storage: Storage, users: Mapping[str, User], limited: set[str]) -> None:
-        self._storage, self._users, self._limited = storage, dict(users), limited
+        self._storage = storage
+        self._users = dict(users)
+        self._limited = limited
         self._accounts: dict[str, tuple[Key, str]] = {}
 
     def user(self, token: str) -> User | None:
-        """The user of `token`, or None if the token is unknown or its ServiceAccount has been deleted."""
+        """The user of `token`, or None if the token is unknown or its ServiceAccount has been
+        deleted.
+        """
         if token in self._users:
             return self._users[token]
         key, uid = self._accounts.get(token, (("", ""), ""))
         account = self._storage.get(_ACCOUNTS, key)
-        return service_account(*key) if account is not None and metadata(account)["uid"] == uid else None
+        return (
+            service_account(*key)
+            if account is not None and metadata(account)["uid"] == uid
+            else None
+        )
 
     def issue(self, key: Key, request: Object) -> Object:
-        """The TokenRequest with a new token for the ServiceAccount `key`. Raises 404 if it does not exist."""
+        """The TokenRequest with a new token for the ServiceAccount `key`.
+
+        Raises 404 if it does not exist.
+        """
         account = self._storage.existing(_ACCOUNTS, key)
         token = secrets.token_urlsafe(24)
         self._accounts[token] = key, metadata(account)["uid"]

@@ -1,10 +1,11 @@
-"""CEL, evaluated by common-expression-language, and the CEL rules of a structural schema (`x-kubernetes-validations`):
+"""CEL, evaluated by common-expression-language, and the CEL rules of a structural schema
+(`x-kubernetes-validations`):
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules.
 `messageExpression` and `fieldPath` are not supported.
 
-The library has the language, its standard macros and optional values. It lacks the functions that Kubernetes adds
-(quantity, url, ip and others), optional field selection (`.?x`) and the authorizer. An expression that needs one of
-these fails with CelError.
+The library has the language, its standard macros and optional values. It lacks the functions that
+Kubernetes adds (quantity, url, ip and others), optional field selection (`.?x`) and the authorizer.
+An expression that needs one of these fails with CelError.
 """
 
 import re
@@ -28,7 +29,10 @@ def _compiled(expression: str) -> Any:
 
 
 def holds(expression: str, variables: dict[str, Any]) -> bool:
-    """The value of the expression. Raises CelError if it has none, or if the value is not a bool."""
+    """The value of the expression.
+
+    Raises CelError if it has none, or if the value is not a bool.
+    """
     try:
         value = _compiled(expression).execute(variables)
     except KeyError as error:
@@ -44,7 +48,9 @@ MISSING = object()
 
 
 def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Iterator[Object]:
-    """The causes why `value`, which is valid otherwise, cannot replace `old` (MISSING if there is no old value)."""
+    """The causes why `value`, which is valid otherwise, cannot replace `old` (MISSING if there is
+    no old value).
+    """
     for rule in schema.get("x-kubernetes-validations") or ():
         if message := _problem(rule, value, old):
             reason = rule.get("reason", "FieldValueInvalid").removeprefix("FieldValue")
@@ -54,7 +60,8 @@ def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Itera
         for index, item in enumerate(value):
             yield from broken_rules(schema.get("items") or {}, item, MISSING, (*path, index))
     elif isinstance(value, dict):
-        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        properties = schema.get("properties") or {}
+        additional = schema.get("additionalProperties")
         for name, item in value.items():
             part = properties.get(name, additional)
             if isinstance(part, dict):
@@ -63,9 +70,13 @@ def broken_rules(schema: Object, value: Any, old: Any, path: Path = ()) -> Itera
 
 
 def _problem(rule: Object, value: Any, before: Any) -> str:
-    """Why `value` cannot replace `before`, or "". A transition rule is evaluated only if there is an old value or if it
-    has `optionalOldSelf`. Any other rule is evaluated only if the value has changed."""
-    expression, exists = rule["rule"], before is not MISSING
+    """Why `value` cannot replace `before`, or "".
+
+    A transition rule is evaluated only if there is an old value or if it has `optionalOldSelf`. Any
+    other rule is evaluated only if the value has changed.
+    """
+    expression = rule["rule"]
+    exists = before is not MISSING
     variables = {"self": value, "oldSelf": before} if exists else {"self": value}
     if re.search(r"\boldSelf\b", expression) is None:
         skipped = exists and before == value

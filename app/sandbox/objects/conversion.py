@@ -1,7 +1,8 @@
 """Conversion between the stored version of an object and the versions that are served.
 
-Most versions differ only in their apiVersion. ResourceClaims and ResourceClaimTemplates are stored as v1; in v1beta1
-the fields of `exactly` are fields of the request. Events are stored as core v1; events.k8s.io/v1 has other field names.
+Most versions differ only in their apiVersion. ResourceClaims and ResourceClaimTemplates are stored
+as v1; in v1beta1 the fields of `exactly` are fields of the request. Events are stored as core v1;
+events.k8s.io/v1 has other field names.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,15 @@ from app.sandbox.objects.objects import Object, at, copy
 
 Convert = Callable[[Object], Object]
 
-_DIRECT = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
+_DIRECT = (
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "adminAccess",
+    "tolerations",
+    "capacity",
+)
 
 _EVENT_NAMES = {
     "involvedObject": "regarding",
@@ -26,7 +35,9 @@ _CORE_NAMES = {name: core_name for core_name, name in _EVENT_NAMES.items()}
 
 def relabel(api_version: str) -> Convert:
     """A conversion that changes only the apiVersion."""
-    return lambda obj: obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
+    return lambda obj: (
+        obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
+    )
 
 
 def _renamed(obj: Object, names: dict[str, str], api_version: str) -> Object:
@@ -43,7 +54,10 @@ def _with_requests(claim: Object, change: Callable[[Object], Object]) -> Object:
 
 
 def _flat(request: Object) -> Object:
-    return {**{key: value for key, value in request.items() if key != "exactly"}, **(request.get("exactly") or {})}
+    return {
+        **{key: value for key, value in request.items() if key != "exactly"},
+        **(request.get("exactly") or {}),
+    }
 
 
 def _nested(request: Object) -> Object:
@@ -56,7 +70,9 @@ def conversions(group: str, version: str, stored: str) -> tuple[Convert, Convert
     """The conversions of a built-in kind from the version `stored` to `version`, and back."""
     prefix = f"{group}/" if group else ""
     if group == "events.k8s.io":
-        return lambda obj: _renamed(obj, _EVENT_NAMES, "events.k8s.io/v1"), lambda obj: _renamed(obj, _CORE_NAMES, "v1")
+        return lambda obj: _renamed(obj, _EVENT_NAMES, "events.k8s.io/v1"), lambda obj: _renamed(
+            obj, _CORE_NAMES, "v1"
+        )
     if (group, version) == ("resource.k8s.io", "v1beta1"):
         return (
             lambda obj: {**_with_requests(obj, _flat), "apiVersion": prefix + version},

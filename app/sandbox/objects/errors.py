@@ -1,5 +1,6 @@
-"""Errors of the API with the messages of kube-apiserver: `Status` objects with code, reason and details, and the causes
-of a 422: what is wrong with which field."""
+"""Errors of the API with the messages of kube-apiserver: `Status` objects with code, reason and
+details, and the causes of a 422: what is wrong with which field.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -13,11 +14,19 @@ class ApiError(Exception):
 
     def __init__(self, code: int, reason: str, message: str, details: Object | None = None) -> None:
         super().__init__(message)
-        self.code, self.reason, self.message, self.details = code, reason, message, details
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
 
     def status(self) -> Object:
         body: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-        present = {"message": self.message, "reason": self.reason, "details": self.details, "code": self.code}
+        present = {
+            "message": self.message,
+            "reason": self.reason,
+            "details": self.details,
+            "code": self.code,
+        }
         return body | {key: value for key, value in present.items() if value}
 
 
@@ -32,7 +41,12 @@ def about(group: str, plural: str, name: str, uid: str = "") -> Object:
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found', about(group, plural, name))
+    return ApiError(
+        404,
+        "NotFound",
+        f'{qualified(group, plural)} "{name}" not found',
+        about(group, plural, name),
+    )
 
 
 def not_served() -> ApiError:
@@ -45,7 +59,10 @@ def already_exists(group: str, plural: str, name: str) -> ApiError:
 
 
 def conflict(group: str, plural: str, name: str, why: str = "") -> ApiError:
-    why = why or "the object has been modified; please apply your changes to the latest version and try again"
+    why = why or (
+        "the object has been modified; "
+        "please apply your changes to the latest version and try again"
+    )
     message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
     return ApiError(409, "Conflict", message, about(group, plural, name))
 
@@ -73,16 +90,22 @@ def unsupported_media_type(message: str) -> ApiError:
 
 
 def method_not_allowed() -> ApiError:
-    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return ApiError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
+    )
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Object]) -> ApiError:
-    """422 for `causes`, each with reason, message and field. Messages are without the field, such as
-    "Invalid value: ..."."""
+    """422 for `causes`, each with reason, message and field.
+
+    Messages are without the field, such as "Invalid value: ...".
+    """
     listed = [f"{cause['field']}: {cause['message']}" for cause in causes]
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = {**about(group, kind, name), "causes": list(causes)}
-    return ApiError(422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {text}', details)
+    return ApiError(
+        422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {text}', details
+    )
 
 
 Path = tuple[str | int, ...]
@@ -95,7 +118,9 @@ def cause(reason: str, message: str, path: Path) -> Object:
 
 
 def field_name(path: Iterable[str | int]) -> str:
-    """`path` as text, such as `spec.levels[0].domain`; `<nil>` for the whole object, as in kube-apiserver."""
+    """`path` as text, such as `spec.levels[0].domain`; `<nil>` for the whole object, as in
+    kube-apiserver.
+    """
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}"

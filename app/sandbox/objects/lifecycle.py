@@ -1,4 +1,6 @@
-"""The fields that the server sets: identity, names, generation, deletion, and the separation of `status`."""
+"""The fields that the server sets: identity, names, generation, deletion, and the separation of
+`status`.
+"""
 
 import secrets
 import uuid
@@ -9,16 +11,26 @@ from app.sandbox.objects.resources import Served
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _NAMESPACES = ("", "namespaces")
-_SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_SERVER_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
 
 
 def check_identity(served: Served, obj: Object, namespace: str, name: str) -> None:
-    """Adds the apiVersion, kind, namespace and name of the request to `obj` if they are missing. Raises 400 if `obj`
-    has others."""
-    version, kind = obj.get("apiVersion") or served.api_version, obj.get("kind") or served.kind
+    """Adds the apiVersion, kind, namespace and name of the request to `obj` if they are missing.
+
+    Raises 400 if `obj` has others.
+    """
+    version = obj.get("apiVersion") or served.api_version
+    kind = obj.get("kind") or served.kind
     if (version, kind) != (served.api_version, served.kind):
         raise errors.bad_request(
-            f'{kind} in version "{version}" cannot be handled as a {served.kind} in version "{served.api_version}"'
+            f'{kind} in version "{version}" cannot be handled as a {served.kind} in version'
+            f' "{served.api_version}"'
         )
     obj["apiVersion"], obj["kind"] = version, kind
     if not isinstance(obj.setdefault("metadata", {}), dict):
@@ -26,12 +38,15 @@ def check_identity(served: Served, obj: Object, namespace: str, name: str) -> No
     meta = obj["metadata"]
     if served.namespaced and (meta.setdefault("namespace", namespace) or namespace) != namespace:
         raise errors.bad_request(
-            f"the namespace of the object ({meta['namespace']}) does not match that on the request ({namespace})"
+            f"the namespace of the object ({meta['namespace']}) does not match that on the request"
+            f" ({namespace})"
         )
     if not served.namespaced:
         meta.pop("namespace", None)
     if name and (meta.setdefault("name", name) or name) != name:
-        message = f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        message = (
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        )
         raise errors.bad_request(message)
 
 
@@ -47,7 +62,9 @@ def strip_for_create(served: Served, obj: Object) -> None:
 
 
 def complete_new(served: Served, obj: Object) -> None:
-    """Sets the name, uid, creationTimestamp, generation and first status, between mutating and validating admission."""
+    """Sets the name, uid, creationTimestamp, generation and first status, between mutating and
+    validating admission.
+    """
     meta = obj["metadata"]
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = _generated(meta["generateName"])
@@ -63,7 +80,10 @@ def complete_new(served: Served, obj: Object) -> None:
 
 
 def _generated(prefix: str) -> str:
-    """A name with a random suffix. A long prefix is cut, so that the name also fits into a label (63 characters)."""
+    """A name with a random suffix.
+
+    A long prefix is cut, so that the name also fits into a label (63 characters).
+    """
     return prefix[:58] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
 
 
@@ -71,13 +91,20 @@ def keep_own_label(served: Served, obj: Object) -> None:
     """Sets the label of a Namespace that contains its name, for namespaceSelectors."""
     if served.table == _NAMESPACES:
         meta = obj["metadata"]
-        meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name") or ""}
+        meta["labels"] = {
+            **(meta.get("labels") or {}),
+            "kubernetes.io/metadata.name": meta.get("name") or "",
+        }
 
 
 def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Object:
-    """`new` with the fields of `old` that the update cannot change. An update of `status` changes only the status. Any
-    other update does not change it, if the resource has a status subresource, and raises 422 for another uid."""
-    meta, before = new["metadata"], metadata(old)
+    """`new` with the fields of `old` that the update cannot change.
+
+    An update of `status` changes only the status. Any other update does not change it, if the
+    resource has a status subresource, and raises 422 for another uid.
+    """
+    meta = new["metadata"]
+    before = metadata(old)
     if subresource == "status":
         return _with_status_of(new, {**old, "metadata": {**before}})
     if meta.get("uid") not in (None, "", before.get("uid")):
@@ -98,9 +125,13 @@ def _with_status_of(other: Object, obj: Object) -> Object:
 def check_preconditions(served: Served, obj: Object, preconditions: Object) -> None:
     """Raises 409 if `obj` does not have the uid or resourceVersion in `preconditions`."""
     for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        expected, actual = preconditions.get(name), metadata(obj).get(name)
+        expected = preconditions.get(name)
+        actual = metadata(obj).get(name)
         if expected and expected != actual:
-            why = f"Precondition failed: {label} in precondition: {expected}, {label} in object meta: {actual}"
+            why = (
+                f"Precondition failed: {label} in precondition: {expected}, {label} in object meta:"
+                f" {actual}"
+            )
             raise errors.conflict(served.group, served.plural, metadata(obj)["name"], why)
 
 
@@ -117,7 +148,10 @@ def _desired(served: Served, obj: Object) -> Object:
 def is_unchanged(new: Object, old: Object) -> bool:
     """Whether `new` differs from `old` in nothing but the resourceVersion."""
     version = {"resourceVersion": resource_version(old)}
-    return {**new, "metadata": {**metadata(new), **version}} == {**old, "metadata": {**metadata(old), **version}}
+    return {**new, "metadata": {**metadata(new), **version}} == {
+        **old,
+        "metadata": {**metadata(old), **version},
+    }
 
 
 def marked_deleted(served: Served, obj: Object) -> Object:

@@ -1,4 +1,5 @@
-"""Validation of `metadata`: its fields and their types, names, labels, annotations and owner references.
+"""Validation of `metadata`: its fields and their types, names, labels, annotations and owner
+references.
 
 The rules are those of ValidateObjectMeta:
 https://github.com/kubernetes/apimachinery/blob/v0.34.0/pkg/api/validation/objectmeta.go
@@ -14,8 +15,15 @@ from app.sandbox.objects.objects import Object, metadata
 from app.sandbox.objects.resources import Served
 
 _TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink")
-_SERVER_FIELDS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields")
-_MAPS, _LISTS = ("labels", "annotations"), {"finalizers": str, "ownerReferences": dict}
+_SERVER_FIELDS = (
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+)
+_MAPS = ("labels", "annotations")
+_LISTS = {"finalizers": str, "ownerReferences": dict}
 _FIELDS = frozenset((*_TEXTS, *_SERVER_FIELDS, *_MAPS, *_LISTS))
 _SHAPES = {str: "strings", dict: "objects"}
 
@@ -30,26 +38,33 @@ Rule = tuple[re.Pattern[str], str]
 _SEGMENT: Rule = re.compile("[^/%]+"), "may not contain '/' or '%'"
 _LABEL: Rule = (
     re.compile(rf"(?=.{{1,63}}\Z){_PART}"),
-    "a lowercase RFC 1123 label must consist of at most 63 lower case alphanumeric characters or '-', " + _ENDS,
+    "a lowercase RFC 1123 label must consist of at most 63 lower case alphanumeric characters or"
+    " '-', " + _ENDS,
 )
 _SUBDOMAIN: Rule = (
     re.compile(rf"(?=.{{1,253}}\Z){_PART}(\.{_PART})*"),
-    "a lowercase RFC 1123 subdomain must consist of at most 253 lower case alphanumeric characters, '-' or '.', "
-    + _ENDS,
+    "a lowercase RFC 1123 subdomain must consist of at most 253 lower case alphanumeric characters,"
+    " '-' or '.', " + _ENDS,
 )
 _KEY: Rule = (
     re.compile(rf"((?=[^/]{{1,253}}/){_PART}(\.{_PART})*/)?{_QUALIFIED}"),
-    "a qualified name must consist of at most 63 alphanumeric characters, '-', '_' or '.', "
-    f"{_ENDS} with an optional DNS subdomain prefix and '/'",
+    (
+        "a qualified name must consist of at most 63 alphanumeric characters, '-', '_' or '.', "
+        f"{_ENDS} with an optional DNS subdomain prefix and '/'"
+    ),
 )
 _VALUE: Rule = (
     re.compile(f"({_QUALIFIED})?"),
-    "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.', " + _ENDS,
+    "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-',"
+    " '_' or '.', " + _ENDS,
 )
 
 
 def prune(obj: Object) -> list[str]:
-    """Removes unknown fields of the metadata and returns their paths. Raises 400 for a field of the wrong type."""
+    """Removes unknown fields of the metadata and returns their paths.
+
+    Raises 400 for a field of the wrong type.
+    """
     meta = metadata(obj)
     _check_shape(meta)
     dropped = [name for name in meta if name not in _FIELDS]
@@ -64,7 +79,9 @@ def _check_shape(meta: Object) -> None:
             raise errors.bad_request(f"metadata.{name} must be a string")
     for name in _MAPS:
         pairs = meta.get(name) or {}
-        if not isinstance(pairs, dict) or not all(isinstance(value, str) for value in pairs.values()):
+        if not isinstance(pairs, dict) or not all(
+            isinstance(value, str) for value in pairs.values()
+        ):
             raise errors.bad_request(f"metadata.{name} must be a map of strings")
     for name, kind in _LISTS.items():
         items = meta.get(name) or []
@@ -78,7 +95,11 @@ def check(served: Served, obj: Object) -> None:
     causes = [
         *_name_causes(served, meta.get("name") or ""),
         *label_causes(meta.get("labels") or {}),
-        *(item for key in meta.get("annotations") or {} for item in _causes(key.lower(), _KEY, "annotations")),
+        *(
+            item
+            for key in meta.get("annotations") or {}
+            for item in _causes(key.lower(), _KEY, "annotations")
+        ),
         *_owner_causes(meta.get("ownerReferences") or []),
     ]
     if causes:
@@ -92,11 +113,15 @@ def _causes(text: str, rule: Rule, *path: str | int) -> Iterator[Object]:
 
 def _name_causes(served: Served, name: str) -> Iterator[Object]:
     if not name:
-        yield cause("Required", "Required value: name or generateName is required", ("metadata", "name"))
+        yield cause(
+            "Required", "Required value: name or generateName is required", ("metadata", "name")
+        )
     elif served.plural in _PATH_SEGMENTS:
         yield from _causes(name, _SEGMENT, "name")
     else:
-        yield from _causes(name, _LABEL if served.table == ("", "namespaces") else _SUBDOMAIN, "name")
+        yield from _causes(
+            name, _LABEL if served.table == ("", "namespaces") else _SUBDOMAIN, "name"
+        )
 
 
 def label_causes(labels: dict[str, str]) -> Iterator[Object]:
@@ -114,4 +139,8 @@ def _owner_causes(owners: list[Any]) -> Iterator[Object]:
                 yield cause("Invalid", f'Invalid value: "": {key} must not be empty', path)
     if sum(owner.get("controller") is True for owner in owners) > 1:
         rule = "Only one reference can have Controller set to true"
-        yield cause("Invalid", f"Invalid value: {len(owners)} references: {rule}", ("metadata", "ownerReferences"))
+        yield cause(
+            "Invalid",
+            f"Invalid value: {len(owners)} references: {rule}",
+            ("metadata", "ownerReferences"),
+        )

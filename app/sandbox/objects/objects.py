@@ -30,7 +30,11 @@ class User:
 
 def service_account(namespace: str, name: str) -> User:
     """The user of a ServiceAccount."""
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    groups = (
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{namespace}",
+        "system:authenticated",
+    )
     return User(f"system:serviceaccount:{namespace}:{name}", groups)
 
 
@@ -52,11 +56,18 @@ class WriteOptions:
 
     def review(self, kind: str) -> Object:
         """The `options` of an admission review: a CreateOptions, UpdateOptions or DeleteOptions."""
-        options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"] if self.dry_run else []}
+        options: Object = {
+            "kind": kind,
+            "apiVersion": "meta.k8s.io/v1",
+            "dryRun": ["All"] if self.dry_run else [],
+        }
         if kind == "DeleteOptions":
             options["propagationPolicy"] = self.propagation
         else:
-            options |= {"fieldManager": self.field_manager, "fieldValidation": self.field_validation}
+            options |= {
+                "fieldManager": self.field_manager,
+                "fieldValidation": self.field_validation,
+            }
         return {key: value for key, value in options.items() if value}
 
 

@@ -1,4 +1,6 @@
-"""The patch types: JSON Merge Patch (RFC 7386), JSON Patch (RFC 6902) and strategic merge patch of known lists."""
+"""The patch types: JSON Merge Patch (RFC 7386), JSON Patch (RFC 6902) and strategic merge patch of
+known lists.
+"""
 
 from typing import Any
 
@@ -14,7 +16,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 _MERGE_KEYS = {
-    **dict.fromkeys(("containers", "initContainers", "env", "volumes", "imagePullSecrets", "secrets"), "name"),
+    **dict.fromkeys(
+        ("containers", "initContainers", "env", "volumes", "imagePullSecrets", "secrets"), "name"
+    ),
     **dict.fromkeys(("resourceClaims", "schedulingGates", "webhooks", "matchConditions"), "name"),
     "conditions": "type",
     "ownerReferences": "uid",
@@ -26,8 +30,11 @@ _DELETED = "$deleteFromPrimitiveList/"
 
 
 def apply_patch(obj: Object, patch: Any, media_type: str, *, custom: bool = False) -> Object:
-    """A copy of `obj` with `patch` applied. Raises 415 for a type that is not supported (strategic merge patch of a
-    `custom` resource, server-side apply), 422 for a JSON Patch that cannot be applied, and 400 for a malformed one."""
+    """A copy of `obj` with `patch` applied.
+
+    Raises 415 for a type that is not supported (strategic merge patch of a `custom` resource,
+    server-side apply), 422 for a JSON Patch that cannot be applied, and 400 for a malformed one.
+    """
     if media_type == JSON:
         return apply_json(obj, patch)
     if not isinstance(patch, dict):
@@ -35,7 +42,9 @@ def apply_patch(obj: Object, patch: Any, media_type: str, *, custom: bool = Fals
     if media_type == MERGE or (media_type == STRATEGIC and not custom):
         return _merged(copy(obj), patch, media_type == STRATEGIC)
     if media_type == APPLY:
-        why = "the sandbox does not serve server-side apply: use kubectl apply without --server-side"
+        why = (
+            "the sandbox does not serve server-side apply: use kubectl apply without --server-side"
+        )
         raise errors.unsupported_media_type(why)
     raise errors.unsupported_media_type(
         "the body of the request was in an unknown format - accepted media types include: "
@@ -44,23 +53,30 @@ def apply_patch(obj: Object, patch: Any, media_type: str, *, custom: bool = Fals
 
 
 def apply_json(obj: Object, operations: Any) -> Object:
-    """A copy of `obj` with the `operations` (RFC 6902) applied. Raises 400 if they are not a list of operations, and
-    422 if one of them cannot be applied."""
+    """A copy of `obj` with the `operations` (RFC 6902) applied.
+
+    Raises 400 if they are not a list of operations, and 422 if one of them cannot be applied.
+    """
     if not isinstance(operations, list) or not all(isinstance(item, dict) for item in operations):
         raise errors.bad_request("the JSON patch is malformed: it must be a list of operations")
     patched = copy(obj)
     try:
         for operation in operations:
-            patched = jsonpatch.apply_patch(patched, [_replacing(patched, operation)], in_place=True)
+            patched = jsonpatch.apply_patch(
+                patched, [_replacing(patched, operation)], in_place=True
+            )
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:
         message = "the server rejected our request due to an error in our request"
-        raise errors.ApiError(422, "Invalid", message, {"causes": [{"message": str(error)}]}) from error
+        raise errors.ApiError(
+            422, "Invalid", message, {"causes": [{"message": str(error)}]}
+        ) from error
     return patched
 
 
 def _replacing(obj: Object, operation: Object) -> Object:
-    """In a map, `replace` of a missing key adds the key, as in the library that kube-apiserver uses:
-    https://github.com/evanphx/json-patch/blob/v4.12.0/patch.go."""
+    """In a map, `replace` of a missing key adds the key, as in the library that kube-apiserver
+    uses: https://github.com/evanphx/json-patch/blob/v4.12.0/patch.go.
+    """
     if operation.get("op") != "replace":
         return operation
     parent, key = jsonpointer.JsonPointer(operation.get("path") or "").to_last(obj)
@@ -70,12 +86,16 @@ def _replacing(obj: Object, operation: Object) -> Object:
 def _merged(current: Any, patch: Object, strategic: bool) -> Object:
     """`current` with `patch` (RFC 7386): null removes, maps are merged, everything else replaces.
 
-    In a `strategic` patch, known lists are merged by the key of their items, and the directives that kubectl computes,
-    `$patch: delete` of items and `$deleteFromPrimitiveList`, are applied:
-    https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/. Others are ignored: new
-    items are appended. Raises 400 for an item without its key, and for any other `$patch`."""
+    In a `strategic` patch, known lists are merged by the key of their items, and the directives
+    that kubectl computes, `$patch: delete` of items and `$deleteFromPrimitiveList`, are applied:
+    https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/.
+    Others are ignored: new items are appended. Raises 400 for an item without its key, and for any
+    other `$patch`.
+    """
     if strategic and "$patch" in patch:
-        raise errors.bad_request(f"the sandbox supports $patch only to delete items of lists: {patch}")
+        raise errors.bad_request(
+            f"the sandbox supports $patch only to delete items of lists: {patch}"
+        )
     target: Object = {**current} if isinstance(current, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -110,8 +130,12 @@ def _merged_list(name: str, current: list[Any], items: list[Any]) -> list[Any]:
 
 
 def _merge_key(name: str, items: list[Any]) -> str:
-    """The field that identifies the items of a list, or "" if the list is replaced as a whole. Ports of containers have
-    another key than those of Services."""
+    """The field that identifies the items of a list, or "" if the list is replaced as a whole.
+
+    Ports of containers have another key than those of Services.
+    """
     if name == "ports":
-        return next((key for key in ("containerPort", "port") if any(key in item for item in items)), "")
+        return next(
+            (key for key in ("containerPort", "port") if any(key in item for item in items)), ""
+        )
     return _MERGE_KEYS.get(name, "")

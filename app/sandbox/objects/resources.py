@@ -1,4 +1,6 @@
-"""The resources that the sandbox serves: the built-in ones, and those of every stored CustomResourceDefinition."""
+"""The resources that the sandbox serves: the built-in ones, and those of every stored
+CustomResourceDefinition.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +15,11 @@ CRDS: TableId = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """A resource in one version. `read` converts a stored object to this version, and `write` converts it back. Custom
-    resources have a `schema`."""
+    """A resource in one version.
+
+    `read` converts a stored object to this version, and `write` converts it back. Custom resources
+    have a `schema`.
+    """
 
     group: str
     version: str
@@ -59,12 +64,19 @@ class Registry:
 
     def for_kind(self, api_version: str, kind: str) -> Served | None:
         """The resource of an apiVersion and kind, or None if it is not served."""
-        matching = (item for item in self._served.values() if (item.api_version, item.kind) == (api_version, kind))
+        matching = (
+            item
+            for item in self._served.values()
+            if (item.api_version, item.kind) == (api_version, kind)
+        )
         return next(matching, None)
 
     def group_kind(self, group: str, kind: str) -> Served | None:
         """A version of a kind, for its table and scope, or None if it is not served."""
-        return next((item for item in self._served.values() if (item.group, item.kind) == (group, kind)), None)
+        return next(
+            (item for item in self._served.values() if (item.group, item.kind) == (group, kind)),
+            None,
+        )
 
     def versions(self, table: TableId) -> list[Served]:
         """All served versions of the objects in `table`, in all API groups."""
@@ -78,17 +90,26 @@ class Registry:
 
     def uninstall(self, crd: Object) -> None:
         table = crd["spec"]["group"], crd["spec"]["names"]["plural"]
-        self._served = {key: item for key, item in self._served.items() if item.table != table or item.schema is None}
+        self._served = {
+            key: item
+            for key, item in self._served.items()
+            if item.table != table or item.schema is None
+        }
 
 
 def custom_resources(crd: Object) -> list[Served]:
     """The served versions of a CRD. Raises 422 if the CRD is invalid."""
-    name, spec = crd["metadata"]["name"], crd.get("spec") or {}
+    name = crd["metadata"]["name"]
+    spec = crd.get("spec") or {}
     try:
         names = spec["names"]
         table = (spec["group"], names["plural"])
         stored = next(item["name"] for item in spec["versions"] if item.get("storage"))
-        served = [_custom(spec, names, version, table, stored) for version in spec["versions"] if version.get("served")]
+        served = [
+            _custom(spec, names, version, table, stored)
+            for version in spec["versions"]
+            if version.get("served")
+        ]
     except (StopIteration, KeyError, TypeError, AttributeError) as error:
         causes = [cause("Invalid", f"Invalid value: {error!r}", ("spec",))]
         raise invalid(CRDS[0], "CustomResourceDefinition", name, causes) from error

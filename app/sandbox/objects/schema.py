@@ -39,12 +39,19 @@ class Schema:
     """The openAPIV3Schema of a version of a CRD."""
 
     def __init__(self, source: Object) -> None:
-        parts = {name: part for name, part in source.get("properties", {}).items() if name not in _ENVELOPE}
+        parts = {
+            name: part
+            for name, part in source.get("properties", {}).items()
+            if name not in _ENVELOPE
+        }
         self._source = {**source, "properties": parts, "x-kubernetes-embedded-resource": True}
         self._validator = _Validator(_translated(self._source), format_checker=_FORMATS)
 
     def prepare(self, obj: Object) -> list[str]:
-        """Removes unknown fields from `obj` and adds defaults, in place. Returns the paths of the removed fields."""
+        """Removes unknown fields from `obj` and adds defaults, in place.
+
+        Returns the paths of the removed fields.
+        """
         dropped: list[str] = []
         _settle(obj, self._source, "", dropped)
         return [path.removeprefix(".") for path in dropped]
@@ -53,21 +60,29 @@ class Schema:
         """The causes (see `errors.invalid`) why `obj` cannot be stored in place of `old`."""
         causes: list[Object] = []
         for error in sorted(
-            self._validator.iter_errors(obj), key=lambda error: [str(step) for step in error.absolute_path]
+            self._validator.iter_errors(obj),
+            key=lambda error: [str(step) for step in error.absolute_path],
         ):
             path = tuple(error.absolute_path)
             if old is None or at(old, *path) != at(obj, *path) or not path:
                 causes.extend(_causes(error, path))
-        return causes or list(cel.broken_rules(self._source, obj, cel.MISSING if old is None else old))
+        return causes or list(
+            cel.broken_rules(self._source, obj, cel.MISSING if old is None else old)
+        )
 
 
 def _translated(schema: Object) -> Object:
-    """The JSON Schema that is equivalent to a structural schema. Validators ignore the keywords of Kubernetes."""
+    """The JSON Schema that is equivalent to a structural schema.
+
+    Validators ignore the keywords of Kubernetes.
+    """
     out: Object = {**schema}
     if schema.get("x-kubernetes-int-or-string"):
         out = {"type": ["integer", "string"]}
     if schema.get("nullable") and "type" in out:
-        out["type"] = [out["type"], "null"] if isinstance(out["type"], str) else [*out["type"], "null"]
+        out["type"] = (
+            [out["type"], "null"] if isinstance(out["type"], str) else [*out["type"], "null"]
+        )
     if "properties" in out:
         out["properties"] = {name: _translated(part) for name, part in out["properties"].items()}
     for key in ("items", "additionalProperties", "not"):
@@ -80,18 +95,22 @@ def _translated(schema: Object) -> Object:
 
 
 def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
-    """Adds the defaults of `schema` to `value`, and removes unknown fields, whose paths it adds to `dropped`, and nulls
-    that are not allowed."""
+    """Adds the defaults of `schema` to `value`, and removes unknown fields, whose paths it adds to
+    `dropped`, and nulls that are not allowed.
+    """
     if isinstance(value, list):
         for index, item in enumerate(value):
             _settle(item, schema.get("items") or {}, f"{path}[{index}]", dropped)
     if not isinstance(value, dict):
         return
-    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+    properties = schema.get("properties") or {}
+    additional = schema.get("additionalProperties")
     keeps = additional is not None or schema.get("x-kubernetes-preserve-unknown-fields")
     envelope = _ENVELOPE if schema.get("x-kubernetes-embedded-resource") else ()
     for name, part in properties.items():
-        if "default" in part and (name not in value or (value[name] is None and not part.get("nullable"))):
+        if "default" in part and (
+            name not in value or (value[name] is None and not part.get("nullable"))
+        ):
             value[name] = copy({"": part["default"]})[""]
     for name in list(value):
         part = properties.get(name, additional)
@@ -105,14 +124,23 @@ def _settle(value: Any, schema: Object, path: str, dropped: list[str]) -> None:
 
 
 def _causes(error: Any, path: Path) -> Iterator[Object]:
-    value, limit = error.instance, error.validator_value
+    value = error.instance
+    limit = error.validator_value
     match error.validator:
         case "required":
-            missing = [key for key in limit if key not in value and f"'{key}' is a required" in error.message]
+            missing = [
+                key
+                for key in limit
+                if key not in value and f"'{key}' is a required" in error.message
+            ]
             yield from (cause("Required", "Required value", (*path, key)) for key in missing)
         case "enum":
             allowed = ", ".join(shown(item) for item in limit)
-            yield cause("NotSupported", f"Unsupported value: {shown(value)}: supported values: {allowed}", path)
+            yield cause(
+                "NotSupported",
+                f"Unsupported value: {shown(value)}: supported values: {allowed}",
+                path,
+            )
         case _:
             reason = "TypeInvalid" if error.validator == "type" else "Invalid"
             yield cause(reason, f"Invalid value: {shown(value)}: {error.message}", path)

@@ -18,7 +18,13 @@ _PRESENCE = re.compile(r"\s*(?P<op>!?)\s*(?P<key>[^\s!=<>,()]+)\s*")
 _EVENT_FIELDS = ("reason", "type", "source", "reportingComponent")
 _INVOLVED = ("kind", "name", "namespace", "uid", "apiVersion", "fieldPath")
 _FIELDS = {
-    ("", "pods"): ("spec.nodeName", "spec.schedulerName", "spec.hostNetwork", "status.phase", "status.podIP"),
+    ("", "pods"): (
+        "spec.nodeName",
+        "spec.schedulerName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+    ),
     ("", "events"): (*_EVENT_FIELDS, *(f"involvedObject.{name}" for name in _INVOLVED)),
     ("", "nodes"): ("spec.unschedulable",),
     ("", "namespaces"): ("status.phase",),
@@ -34,7 +40,10 @@ _OPERATORS = {"!=": "NotIn", "notin": "NotIn"}
 
 
 def label_selector(text: str) -> Matches | None:
-    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`. None if the text is empty. Raises 400 if it is malformed."""
+    """Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+
+    None if the text is empty. Raises 400 if it is malformed.
+    """
     terms = re.split(r",(?![^(]*\))", text) if text.strip() else []
     return _all([_parsed(term) for term in terms]) if terms else None
 
@@ -44,7 +53,8 @@ def _parsed(term: str) -> Requirement:
     if match is None:
         raise errors.bad_request(f"unable to parse requirement: {term!r}")
     parts = match.groupdict()
-    key, operator = parts["key"], parts["op"]
+    key = parts["key"]
+    operator = parts["op"]
     for value in (parts.get("values") or "").split(","):
         for cause in label_causes({key: value.strip()}):
             raise errors.bad_request(f"unable to parse requirement: {cause['message']}")
@@ -55,9 +65,15 @@ def _parsed(term: str) -> Requirement:
 
 
 def object_selector(selector: Object | None) -> Matches:
-    """Parses a LabelSelector, as in webhook configurations. None and an empty one match everything."""
+    """Parses a LabelSelector, as in webhook configurations.
+
+    None and an empty one match everything.
+    """
     selector = selector or {}
-    requirements = [_requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+    requirements = [
+        _requirement(key, "In", (value,))
+        for key, value in (selector.get("matchLabels") or {}).items()
+    ]
     requirements += [
         _requirement(item["key"], item["operator"], tuple(item.get("values") or ()))
         for item in selector.get("matchExpressions") or ()
@@ -83,8 +99,11 @@ def _all(requirements: list[Requirement]) -> Matches:
 
 
 def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
-    """Parses `metadata.name=x,spec.nodeName!=y`. None if the text is empty. Raises 400 if it is malformed, or has a
-    field that kube-apiserver does not support for this resource. Paths are those of the stored version."""
+    """Parses `metadata.name=x,spec.nodeName!=y`.
+
+    None if the text is empty. Raises 400 if it is malformed, or has a field that kube-apiserver
+    does not support for this resource. Paths are those of the stored version.
+    """
     terms: list[tuple[str, bool, str]] = []
     for term in filter(None, re.split(r"(?<!\\),", text)):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", term)
@@ -96,11 +115,15 @@ def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
         terms.append((path, match[2] == "!=", re.sub(r"\\(.)", r"\1", match[3])))
     if not terms:
         return None
-    return lambda obj: all((_field(obj, path) == value) != negated for path, negated, value in terms)
+    return lambda obj: all(
+        (_field(obj, path) == value) != negated for path, negated, value in terms
+    )
 
 
 def _field(obj: Object, path: str) -> str:
-    """The value at `path` as text, or its default: the sandbox does not store the defaults of built-in kinds."""
+    """The value at `path` as text, or its default: the sandbox does not store the defaults of
+    built-in kinds.
+    """
     return _text(at(obj, *path.split("."))) or _DEFAULTS.get(path, "")
 
 

@@ -1,1 +1,3 @@
-"""What the API does with each request: reads, writes, tables, and the kinds with rules of their own."""
+"""What the API does with each request: reads, writes, tables, and the kinds with rules of their
+own.
+"""

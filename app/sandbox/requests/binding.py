@@ -1,5 +1,6 @@
-"""The subresources pods/binding, which assigns a pod to a node and adds the labels and annotations of the Binding, and
-`scale` (autoscaling/v1) of objects with replicas."""
+"""The subresources pods/binding, which assigns a pod to a node and adds the labels and annotations
+of the Binding, and `scale` (autoscaling/v1) of objects with replicas.
+"""
 
 from dataclasses import replace
 
@@ -28,12 +29,15 @@ class Binder:
     """Binds pods, with admission of their Bindings."""
 
     def __init__(self, storage: Storage, admission: Admission) -> None:
-        self._storage, self._admission = storage, admission
+        self._storage = storage
+        self._admission = admission
 
     async def bind(self, pods: Served, key: Key, binding: Object, caller: Caller) -> None:
-        """Sets spec.nodeName of the pod `key`, and copies the labels and annotations of the Binding after mutating
-        webhooks. Raises 400 or 500 for an invalid Binding, 404 if there is no such pod, and 409 if the pod is bound,
-        being deleted or gated, or does not have the uid or resourceVersion of the Binding."""
+        """Sets spec.nodeName of the pod `key`, and copies the labels and annotations of the Binding
+        after mutating webhooks. Raises 400 or 500 for an invalid Binding, 404 if there is no
+        such pod, and 409 if the pod is bound, being deleted or gated, or does not have the uid
+        or resourceVersion of the Binding.
+        """
         bindings = replace(pods, kind="Binding")
         binding = self._with_topology(_completed(bindings, binding, key))
         attributes = Attributes(bindings, "CREATE", *key, caller, binding, subresource="binding")
@@ -44,9 +48,11 @@ class Binder:
             self._storage.replace(pods.table, _bound(pod, binding), resource_version(pod))
 
     def _with_topology(self, binding: Object) -> Object:
-        """Adds the region and zone of the node to the labels, as the admission plugin PodTopologyLabels does:
-        https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/podtopologylabels/admission.go. The
-        plugin ignores a target without a kind."""
+        """Adds the region and zone of the node to the labels, as the admission plugin
+        PodTopologyLabels does:
+        https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/podtopologylabels/admission.go.
+        The plugin ignores a target without a kind.
+        """
         if binding["target"].get("kind") != "Node":
             return binding
         node = self._storage.get(("", "nodes"), ("", binding["target"]["name"])) or {}
@@ -72,8 +78,11 @@ def _hindrance(pod: Object) -> str:
 
 
 def _completed(bindings: Served, binding: Object, key: Key) -> Object:
-    """The Binding with its optional fields. Raises 400 if it is not a Binding for the pod `key`, and 500 for an invalid
-    target, as kube-apiserver does."""
+    """The Binding with its optional fields.
+
+    Raises 400 if it is not a Binding for the pod `key`, and 500 for an invalid target, as
+    kube-apiserver does.
+    """
     binding = copy(binding)
     lifecycle.check_identity(bindings, binding, *key)
     if not at(binding, "target", "name"):
@@ -82,8 +91,15 @@ def _completed(bindings: Served, binding: Object, key: Key) -> Object:
 
 
 def _bound(pod: Object, binding: Object) -> Object:
-    meta, now = metadata(binding), timestamp()
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now, "reason": None, "message": None}
+    meta = metadata(binding)
+    now = timestamp()
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": now,
+        "reason": None,
+        "message": None,
+    }
     patch = {
         "metadata": {part: meta[part] for part in ("labels", "annotations") if meta.get(part)},
         "spec": {"nodeName": binding["target"]["name"]},
@@ -98,9 +114,17 @@ def scale_of(obj: Object) -> Object:
     status = {"replicas": at(obj, "status", "replicas") or 0}
     identity = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     meta = {key: metadata(obj)[key] for key in identity}
-    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": meta, "spec": spec, "status": status}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": meta,
+        "spec": spec,
+        "status": status,
+    }
 
 
 def scaled(scale: Object) -> Object:
-    """The merge patch for an object that sets the replicas of a Scale, or those of a merge patch of a Scale."""
+    """The merge patch for an object that sets the replicas of a Scale, or those of a merge patch of
+    a Scale.
+    """
     return {"spec": {"replicas": at(scale, "spec", "replicas")}}

@@ -1,15 +1,23 @@
-"""What the controllers of a cluster delete: objects whose owners are gone, the content of deleted namespaces, and the
-objects of deleted CRDs.
+"""What the controllers of a cluster delete: objects whose owners are gone, the content of deleted
+namespaces, and the objects of deleted CRDs.
 
-Deletion is in the background: first the owner, then its dependents. Deletions pass admission, and rejected ones are
-tried again.
+Deletion is in the background: first the owner, then its dependents. Deletions pass admission, and
+rejected ones are tried again.
 """
 
 import asyncio
 import logging
 
 from app.sandbox.objects.errors import ApiError
-from app.sandbox.objects.objects import COLLECTOR, Caller, Key, Object, TableId, is_deleting, metadata
+from app.sandbox.objects.objects import (
+    COLLECTOR,
+    Caller,
+    Key,
+    Object,
+    TableId,
+    is_deleting,
+    metadata,
+)
 from app.sandbox.objects.resources import CRDS, Registry
 from app.sandbox.requests.writes import Writer
 from app.sandbox.storage import Change, Place, Storage
@@ -19,10 +27,17 @@ _NAMESPACES: TableId = ("", "namespaces")
 
 
 class Collector:
-    """Gets the changes of the storage, and deletes in `run`. Failed deletions are tried again after `retry_seconds`."""
+    """Gets the changes of the storage, and deletes in `run`.
 
-    def __init__(self, storage: Storage, registry: Registry, writer: Writer, retry_seconds: float = 2.0) -> None:
-        self._storage, self._registry, self._writer = storage, registry, writer
+    Failed deletions are tried again after `retry_seconds`.
+    """
+
+    def __init__(
+        self, storage: Storage, registry: Registry, writer: Writer, retry_seconds: float = 2.0
+    ) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._writer = writer
         self._retry_seconds = retry_seconds
         self._waiting: asyncio.Queue[Place] = asyncio.Queue()
         self._deleted_owners: set[str] = set()
@@ -36,7 +51,9 @@ class Collector:
                 await self._collect(table, key)
             except ApiError as error:
                 _LOG.warning("could not clean up %s %s: %s", table[1], "/".join(key), error.message)
-                asyncio.get_running_loop().call_later(self._retry_seconds, self._waiting.put_nowait, (table, key))
+                asyncio.get_running_loop().call_later(
+                    self._retry_seconds, self._waiting.put_nowait, (table, key)
+                )
 
     def _noticed(self, change: Change) -> None:
         meta = metadata(change.obj)
@@ -47,15 +64,24 @@ class Collector:
             self._namespace_emptied(meta.get("namespace") or "")
             if change.table == CRDS:
                 self._definition_removed(change.obj)
-        elif any(owner.get("uid") not in self._storage.uids for owner in meta.get("ownerReferences") or ()):
+        elif any(
+            owner.get("uid") not in self._storage.uids
+            for owner in meta.get("ownerReferences") or ()
+        ):
             self._waiting.put_nowait((change.table, (meta.get("namespace") or "", meta["name"])))
         if change.type == "MODIFIED" and change.table == _NAMESPACES and is_deleting(change.obj):
             for place in self._storage.in_namespace(meta["name"]):
                 self._waiting.put_nowait(place)
 
     def _namespace_emptied(self, name: str) -> None:
-        namespace = self._storage.get(_NAMESPACES, ("", name)) if self._is_terminating(name) else None
-        if namespace and not metadata(namespace).get("finalizers") and not self._storage.in_namespace(name):
+        namespace = (
+            self._storage.get(_NAMESPACES, ("", name)) if self._is_terminating(name) else None
+        )
+        if (
+            namespace
+            and not metadata(namespace).get("finalizers")
+            and not self._storage.in_namespace(name)
+        ):
             self._storage.remove(_NAMESPACES, ("", name))
 
     def _definition_removed(self, crd: Object) -> None:
@@ -91,8 +117,11 @@ class Collector:
         return stored is not None and is_deleting(stored)
 
     def _may_live(self, owner: Object, namespace: str) -> bool:
-        """Whether the owner exists. An owner of a kind that is not served counts as existing, unless it was seen to be
-        deleted, as with its CRD."""
+        """Whether the owner exists.
+
+        An owner of a kind that is not served counts as existing, unless it was seen to be deleted,
+        as with its CRD.
+        """
         if owner.get("uid", "") in self._deleted_owners:
             return False
         group = owner.get("apiVersion", "").rpartition("/")[0]

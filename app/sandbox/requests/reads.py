@@ -24,23 +24,34 @@ class Representation:
     def of(self, served: Served, obj: Object) -> Object:
         if not self.metadata_only:
             return served.read(obj)
-        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata(obj)}
+        return {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata(obj),
+        }
 
     def of_list(self, served: Served, objects: list[Object], list_metadata: Object) -> Object:
-        kind, version = f"{served.kind}List", served.api_version
+        kind = f"{served.kind}List"
+        version = served.api_version
         if self.metadata_only:
-            kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+            kind = "PartialObjectMetadataList"
+            version = "meta.k8s.io/v1"
         items = [self.of(served, obj) for obj in objects]
         return {"kind": kind, "apiVersion": version, "metadata": list_metadata, "items": items}
 
     def bookmark(self, served: Served, version: int) -> Object:
         meta = {"resourceVersion": str(version), "creationTimestamp": None}
-        return self.of(served, {"kind": served.kind, "apiVersion": served.api_version, "metadata": meta})
+        return self.of(
+            served, {"kind": served.kind, "apiVersion": served.api_version, "metadata": meta}
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The options of a list or watch. Without a `namespace`, it is of all namespaces; `timeout` is in seconds."""
+    """The options of a list or watch.
+
+    Without a `namespace`, it is of all namespaces; `timeout` is in seconds.
+    """
 
     namespace: str = ""
     matches: Matches | None = None
@@ -55,7 +66,8 @@ class Reader:
     """Reads from the storage. A watch without changes gets a bookmark every `bookmark_seconds`."""
 
     def __init__(self, storage: Storage, bookmark_seconds: float = 60.0) -> None:
-        self._storage, self._bookmark_seconds = storage, bookmark_seconds
+        self._storage = storage
+        self._bookmark_seconds = bookmark_seconds
         self._snapshots: dict[int, tuple[int, list[Object]]] = {}
         self._last_snapshot = 0
 
@@ -67,14 +79,23 @@ class Reader:
         return objects if query.matches is None else [obj for obj in objects if query.matches(obj)]
 
     def page(self, served: Served, query: Query, shown: Representation) -> Object:
-        """One page of a list. Later pages come from the snapshot of the first one: 410 if the snapshot is gone."""
+        """One page of a list.
+
+        Later pages come from the snapshot of the first one: 410 if the snapshot is gone.
+        """
         if query.continue_token:
             snapshot, start = _read_token(query.continue_token)
             if snapshot not in self._snapshots:
-                raise errors.gone("The provided continue parameter is too old to display a consistent list result.")
+                raise errors.gone(
+                    "The provided continue parameter is too old to display a consistent list"
+                    " result."
+                )
             version, objects = self._snapshots[snapshot]
         else:
-            snapshot, start, version, objects = 0, 0, self._storage.version, self.select(served, query)
+            snapshot = 0
+            start = 0
+            version = self._storage.version
+            objects = self.select(served, query)
         end = start + query.limit if query.limit else len(objects)
         list_metadata: Object = {"resourceVersion": str(version)}
         if end < len(objects):
@@ -92,9 +113,13 @@ class Reader:
     def forget_snapshots(self) -> None:
         self._snapshots.clear()
 
-    async def watch(self, served: Served, query: Query, shown: Representation) -> AsyncIterator[bytes]:
-        """The lines of a watch, until its timeout or until the storage closes. A resource version that is too old gives
-        an ERROR line."""
+    async def watch(
+        self, served: Served, query: Query, shown: Representation
+    ) -> AsyncIterator[bytes]:
+        """The lines of a watch, until its timeout or until the storage closes.
+
+        A resource version that is too old gives an ERROR line.
+        """
         table = self._storage.table(served.table)
         watcher = Watcher()
         table.watchers.add(watcher)
@@ -103,7 +128,9 @@ class Reader:
                 missed = table.since(query.resource_version)
                 yield b"".join(_event(change, served, query, shown) for change in missed)
             else:
-                yield b"".join(_line("ADDED", shown.of(served, obj)) for obj in self.select(served, query))
+                yield b"".join(
+                    _line("ADDED", shown.of(served, obj)) for obj in self.select(served, query)
+                )
             async for lines in self._later_lines(watcher, served, query, shown):
                 yield lines
         except errors.ApiError as error:
@@ -130,8 +157,12 @@ def _event(change: Change, served: Served, query: Query, shown: Representation) 
     if not kind:
         return b""
     obj = change.obj
-    if kind == "DELETED" and change.old is not None:  # the state before, with the resource version of the change
-        obj = {**change.old, "metadata": {**metadata(change.old), "resourceVersion": str(change.version)}}
+    # the state before, with the resource version of the change
+    if kind == "DELETED" and change.old is not None:
+        obj = {
+            **change.old,
+            "metadata": {**metadata(change.old), "resourceVersion": str(change.version)},
+        }
     return _line(kind, shown.of(served, obj))
 
 
@@ -142,7 +173,9 @@ def _kind(change: Change, query: Query) -> str:
         return change.type
     after = change.type != "DELETED" and query.matches(change.obj)
     before = change.old is not None and query.matches(change.old)
-    return {(True, True): "MODIFIED", (True, False): "ADDED", (False, True): "DELETED"}.get((after, before), "")
+    return {(True, True): "MODIFIED", (True, False): "ADDED", (False, True): "DELETED"}.get(
+        (after, before), ""
+    )
 
 
 def _line(kind: str, obj: Object) -> bytes:

@@ -1,7 +1,8 @@
-"""Create, update, patch and delete, in the order of kube-apiserver: defaults, mutating webhooks, identity, schema,
-validating webhooks, storage.
+"""Create, update, patch and delete, in the order of kube-apiserver: defaults, mutating webhooks,
+identity, schema, validating webhooks, storage.
 
-Nothing is awaited except webhook calls. After these, the stored object is compared with the one that was read before.
+Nothing is awaited except webhook calls. After these, the stored object is compared with the one
+that was read before.
 """
 
 import contextlib
@@ -13,7 +14,16 @@ from app.sandbox import crd_names
 from app.sandbox.admission.chain import Admission, Attributes
 from app.sandbox.objects import errors, lifecycle, objectmeta, patching, resources
 from app.sandbox.objects.errors import cause
-from app.sandbox.objects.objects import Caller, Key, Object, copy, is_deleting, metadata, resource_version, timestamp
+from app.sandbox.objects.objects import (
+    Caller,
+    Key,
+    Object,
+    copy,
+    is_deleting,
+    metadata,
+    resource_version,
+    timestamp,
+)
 from app.sandbox.objects.resources import CRDS, Registry, Served
 from app.sandbox.storage import Storage
 
@@ -24,12 +34,19 @@ Change = Callable[[Object], Object]
 
 
 class Writer:
-    """Writes to the storage, with admission. Arguments and return values are in the version of `served`."""
+    """Writes to the storage, with admission.
+
+    Arguments and return values are in the version of `served`.
+    """
 
     def __init__(self, storage: Storage, registry: Registry, admission: Admission) -> None:
-        self._storage, self._registry, self._admission = storage, registry, admission
+        self._storage = storage
+        self._registry = registry
+        self._admission = admission
 
-    async def create(self, served: Served, obj: Object, caller: Caller, namespace: str = "") -> Object:
+    async def create(
+        self, served: Served, obj: Object, caller: Caller, namespace: str = ""
+    ) -> Object:
         obj = copy(obj)
         lifecycle.check_identity(served, obj, namespace, "")
         lifecycle.strip_for_create(served, obj)
@@ -37,7 +54,9 @@ class Writer:
         settle = functools.partial(_settle, served)
         _check_known(served, settle(obj), caller)
         name = metadata(obj).get("name") or ""
-        attributes = Attributes(served, "CREATE", _admitted_namespace(served, (namespace, name)), name, caller, obj)
+        attributes = Attributes(
+            served, "CREATE", _admitted_namespace(served, (namespace, name)), name, caller, obj
+        )
         obj = await self._admission.mutate(attributes, settle) or obj
         lifecycle.complete_new(served, obj)
         _check(served, obj, None)
@@ -48,13 +67,20 @@ class Writer:
             return obj
         return served.read(self._defined(served, self._storage.insert(served.table, stored)))
 
-    async def update(self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = "") -> Object:
-        """Replaces an object. Raises 409 if `obj` has a uid or a resourceVersion that is not the current one."""
+    async def update(
+        self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = ""
+    ) -> Object:
+        """Replaces an object.
+
+        Raises 409 if `obj` has a uid or a resourceVersion that is not the current one.
+        """
 
         def replaced(current: Object) -> Object:
             replacement = copy(obj)
             lifecycle.check_identity(served, replacement, *key)
-            lifecycle.check_preconditions(served, current, {"uid": metadata(replacement).get("uid")})
+            lifecycle.check_preconditions(
+                served, current, {"uid": metadata(replacement).get("uid")}
+            )
             if served.schema and not resource_version(replacement):
                 message = "Invalid value: 0x0: must be specified for an update"
                 missing = cause("Invalid", message, ("metadata", "resourceVersion"))
@@ -64,14 +90,26 @@ class Writer:
         return await self._change(served, key, replaced, caller, subresource)
 
     async def patch(
-        self, served: Served, key: Key, patch: object, media_type: str, caller: Caller, subresource: str = ""
+        self,
+        served: Served,
+        key: Key,
+        patch: object,
+        media_type: str,
+        caller: Caller,
+        subresource: str = "",
     ) -> Object:
-        """Patches an object. The patch is applied again if another write came between, unless it has a
-        resourceVersion."""
+        """Patches an object.
+
+        The patch is applied again if another write came between, unless it has a resourceVersion.
+        """
 
         def patched(current: Object) -> Object:
-            result = patching.apply_patch(current, patch, media_type, custom=served.schema is not None)
-            if metadata(result).get("resourceVersion") == resource_version(current) and not _names_version(patch):
+            result = patching.apply_patch(
+                current, patch, media_type, custom=served.schema is not None
+            )
+            if metadata(result).get("resourceVersion") == resource_version(
+                current
+            ) and not _names_version(patch):
                 result["metadata"].pop("resourceVersion", None)
             lifecycle.check_identity(served, result, *key)
             return result
@@ -79,28 +117,45 @@ class Writer:
         return await self._change(served, key, patched, caller, subresource)
 
     async def delete(
-        self, served: Served, key: Key, caller: Caller, *, preconditions: Object | None = None, bulk: bool = False
+        self,
+        served: Served,
+        key: Key,
+        caller: Caller,
+        *,
+        preconditions: Object | None = None,
+        bulk: bool = False,
     ) -> Object:
-        """Removes an object, or sets its deletionTimestamp if it has finalizers. Returns its last state. `bulk` is part
-        of a deletion of a collection, in which webhooks get no name."""
+        """Removes an object, or sets its deletionTimestamp if it has finalizers.
+
+        Returns its last state. `bulk` is part of a deletion of a collection, in which webhooks get
+        no name.
+        """
         stored = self._storage.existing(served.table, key)
         if served.table == _NAMESPACES and key[1] in _IMMORTAL:
-            raise errors.forbidden(served.group, served.plural, key[1], "this namespace may not be deleted")
+            raise errors.forbidden(
+                served.group, served.plural, key[1], "this namespace may not be deleted"
+            )
         lifecycle.check_preconditions(served, stored, preconditions or {})
         old = served.read(stored)
         name = "" if bulk else key[1]
-        attributes = Attributes(served, "DELETE", _admitted_namespace(served, key), name, caller, None, old)
+        attributes = Attributes(
+            served, "DELETE", _admitted_namespace(served, key), name, caller, None, old
+        )
         await self._admission.mutate(attributes, lambda obj: None)
         await self._admission.validate(attributes)
         if caller.options.dry_run:
             return old
         stored = self._storage.existing(served.table, key)
-        lifecycle.check_preconditions(served, stored, {"uid": metadata(old)["uid"], **(preconditions or {})})
+        lifecycle.check_preconditions(
+            served, stored, {"uid": metadata(old)["uid"], **(preconditions or {})}
+        )
         if caller.options.propagation == "Orphan":
             self._orphan(metadata(stored)["uid"])
         return served.read(self._remove_or_mark(served, key, stored))
 
-    async def _change(self, served: Served, key: Key, change: Change, caller: Caller, subresource: str) -> Object:
+    async def _change(
+        self, served: Served, key: Key, change: Change, caller: Caller, subresource: str
+    ) -> Object:
         for _ in range(_ATTEMPTS):
             attempted = Caller(caller.user, caller.options)
             with contextlib.suppress(_RacedError):
@@ -109,7 +164,9 @@ class Writer:
                 return changed
         raise errors.conflict(served.group, served.plural, key[1])
 
-    async def _change_once(self, served: Served, key: Key, change: Change, caller: Caller, subresource: str) -> Object:
+    async def _change_once(
+        self, served: Served, key: Key, change: Change, caller: Caller, subresource: str
+    ) -> Object:
         stored = self._storage.existing(served.table, key)
         old = served.read(stored)
         new = change(old)
@@ -123,7 +180,9 @@ class Writer:
             return new
         if self._storage.get(served.table, key) is not stored:
             raise errors.conflict(served.group, served.plural, key[1]) if version else _RacedError
-        return served.read(self._defined(served, self._store_or_remove(served, key, served.write(new), stored)))
+        return served.read(
+            self._defined(served, self._store_or_remove(served, key, served.write(new), stored))
+        )
 
     async def _admitted(
         self, served: Served, key: Key, new: Object, old: Object, caller: Caller, subresource: str
@@ -145,7 +204,10 @@ class Writer:
     def _store_or_remove(self, served: Served, key: Key, new: Object, stored: Object) -> Object:
         if is_deleting(new) and not self._must_stay(served, new):
             removed = self._storage.remove(served.table, key)
-            return {**new, "metadata": {**new["metadata"], "resourceVersion": resource_version(removed)}}
+            return {
+                **new,
+                "metadata": {**new["metadata"], "resourceVersion": resource_version(removed)},
+            }
         return self._storage.replace(served.table, new, resource_version(stored))
 
     def _remove_or_mark(self, served: Served, key: Key, stored: Object) -> Object:
@@ -153,28 +215,40 @@ class Writer:
             return self._storage.remove(served.table, key)
         if is_deleting(stored):
             return stored
-        return self._storage.replace(served.table, lifecycle.marked_deleted(served, stored), resource_version(stored))
+        return self._storage.replace(
+            served.table, lifecycle.marked_deleted(served, stored), resource_version(stored)
+        )
 
     def _must_stay(self, served: Served, obj: Object) -> bool:
         """Whether finalizers keep the object, or its content, if it is a namespace."""
         if metadata(obj).get("finalizers"):
             return True
-        return served.table == _NAMESPACES and bool(self._storage.in_namespace(metadata(obj)["name"]))
+        return served.table == _NAMESPACES and bool(
+            self._storage.in_namespace(metadata(obj)["name"])
+        )
 
     def _defined(self, served: Served, stored: Object) -> Object:
-        """`stored`. If it is a CRD, its status is written, and its resources are served if its names are accepted."""
+        """`stored`.
+
+        If it is a CRD, its status is written, and its resources are served if its names are
+        accepted.
+        """
         if served.table != CRDS or is_deleting(stored):
             return stored
         status = crd_names.accepted_status(stored, self._storage.table(CRDS).items(), timestamp())
         if _without_times(status) != _without_times(stored.get("status") or {}):
-            stored = self._storage.replace(CRDS, {**stored, "status": status}, resource_version(stored))
+            stored = self._storage.replace(
+                CRDS, {**stored, "status": status}, resource_version(stored)
+            )
             self.names_freed(stored["spec"]["group"])
         if crd_names.is_established(stored):
             self._registry.install(stored)
         return stored
 
     def names_freed(self, group: str) -> None:
-        """Examines the CRDs of `group` whose names were not accepted, because another CRD may have given one up."""
+        """Examines the CRDs of `group` whose names were not accepted, because another CRD may have
+        given one up.
+        """
         for crd in self._storage.table(CRDS).items():
             if crd["spec"]["group"] == group and crd_names.conflict(crd) is not None:
                 self._defined(self._registry.versions(CRDS)[0], crd)
@@ -183,7 +257,9 @@ class Writer:
         for table, key in self._storage.dependents(uid):
             obj = self._storage.get(table, key)
             if obj is not None:
-                owners = [owner for owner in metadata(obj)["ownerReferences"] if owner.get("uid") != uid]
+                owners = [
+                    owner for owner in metadata(obj)["ownerReferences"] if owner.get("uid") != uid
+                ]
                 self.set_owners(table, obj, owners)
 
     def set_owners(self, table: tuple[str, str], obj: Object, owners: list[Object]) -> None:
@@ -196,12 +272,17 @@ class Writer:
         if not served.namespaced:
             return
         if is_deleting(self._storage.existing(_NAMESPACES, ("", namespace))):
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            why = (
+                f"unable to create new content in namespace {namespace} because it is being"
+                " terminated"
+            )
             raise errors.forbidden(served.group, served.plural, name, why)
 
 
 class _RacedError(Exception):
-    """Another write came during the webhook calls, and the caller gave no resourceVersion: the write is tried again."""
+    """Another write came during the webhook calls, and the caller gave no resourceVersion: the
+    write is tried again.
+    """
 
 
 def _admitted_namespace(served: Served, key: Key) -> str:
@@ -210,7 +291,9 @@ def _admitted_namespace(served: Served, key: Key) -> str:
 
 
 def _without_times(status: Object) -> Object:
-    conditions = [{**condition, "lastTransitionTime": None} for condition in status.get("conditions") or ()]
+    conditions = [
+        {**condition, "lastTransitionTime": None} for condition in status.get("conditions") or ()
+    ]
     return {**status, "conditions": conditions}
 
 
@@ -219,12 +302,17 @@ def _names_version(patch: object) -> bool:
 
 
 def _settle(served: Served, obj: Object) -> list[str]:
-    """Prunes an object and adds its defaults. Returns the paths of the unknown fields, which it removes."""
+    """Prunes an object and adds its defaults.
+
+    Returns the paths of the unknown fields, which it removes.
+    """
     return objectmeta.prune(obj) + (served.schema.prepare(obj) if served.schema else [])
 
 
 def _check_known(served: Served, dropped: list[str], caller: Caller) -> None:
-    """For unknown fields of the caller, raises 400 or adds warnings, depending on fieldValidation."""
+    """For unknown fields of the caller, raises 400 or adds warnings, depending on
+    fieldValidation.
+    """
     listed = [f'unknown field "{path}"' for path in dropped]
     if listed and caller.options.field_validation == "Strict":
         raise errors.bad_request(

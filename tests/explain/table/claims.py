@@ -42,7 +42,10 @@ CLAIMS = (
         "platform",
         {
             "pods": (),
-            "cliques": (cliques()[0], replace(cliques()[1], claims=(PodClaim("x", "", "llm-0-template"),))),
+            "cliques": (
+                cliques()[0],
+                replace(cliques()[1], claims=(PodClaim("x", "", "llm-0-template"),)),
+            ),
             "claim_templates": (ClaimTemplate(NAMESPACE, "llm-0-template"),),
         },
         also=("GangIncomplete",),
@@ -50,7 +53,10 @@ CLAIMS = (
     Row(
         "DeviceClassMissing",
         "the claim names a class that nobody has",
-        {"pods": claiming(SHARED), "claims": (replace(CLAIM, classes=("compute-domain.nvidia.com",)),)},
+        {
+            "pods": claiming(SHARED),
+            "claims": (replace(CLAIM, classes=("compute-domain.nvidia.com",)),),
+        },
         "DeviceClass compute-domain.nvidia.com is unknown: ResourceClaim llm-0-mnnvl can never be allocated",
         "platform",
         {"pods": claiming(SHARED), "claims": (CLAIM,)},
@@ -83,7 +89,10 @@ CLAIMS = (
         "The claim llm-0-mnnvl is held by old-0, terminating for 14 minutes (finalizer example.com/slow)",
         "you",
         {
-            "pods": (*claiming(SHARED), occupant("gpu-15", namespace=NAMESPACE, name="old-0", uid="uid-old-0")),
+            "pods": (
+                *claiming(SHARED),
+                occupant("gpu-15", namespace=NAMESPACE, name="old-0", uid="uid-old-0"),
+            ),
             "claims": (reserved("old-0"),),
         },
     ),
@@ -101,7 +110,10 @@ CLAIMS = (
         {
             "pods": (
                 *claiming(SHARED),
-                *(occupant("gpu-15", n, 0, namespace=NAMESPACE, claims=(SHARED,)) for n in range(254)),
+                *(
+                    occupant("gpu-15", n, 0, namespace=NAMESPACE, claims=(SHARED,))
+                    for n in range(254)
+                ),
             ),
             "claims": (reserved(*(f"batch-gpu-15-{n}" for n in range(254))),),
         },
@@ -110,7 +122,10 @@ CLAIMS = (
         {
             "pods": (
                 *claiming(SHARED),
-                *(occupant("gpu-15", n, 0, namespace=NAMESPACE, claims=(SHARED,)) for n in range(253)),
+                *(
+                    occupant("gpu-15", n, 0, namespace=NAMESPACE, claims=(SHARED,))
+                    for n in range(253)
+                ),
             ),
             "claims": (reserved(*(f"batch-gpu-15-{n}" for n in range(253))),),
         },

@@ -59,23 +59,49 @@ CONSTRAINTS = (
             "sets": (
                 pcs(
                     conditions=(
-                        fleet.condition("TopologyLevelsUnavailable", "True", "ClusterTopologyNotFound", "gone"),
+                        fleet.condition(
+                            "TopologyLevelsUnavailable", "True", "ClusterTopologyNotFound", "gone"
+                        ),
                     )
                 ),
             )
         },
         "The constraints of llm can't be kept: gone",
         "you",
-        {"sets": (pcs(conditions=(fleet.condition("TopologyLevelsUnavailable", "False", "AllAvailable"),)),)},
+        {
+            "sets": (
+                pcs(
+                    conditions=(
+                        fleet.condition("TopologyLevelsUnavailable", "False", "AllAvailable"),
+                    )
+                ),
+            )
+        },
         ("today",),
     ),
     Row(
         "LevelUnknown",
         "only our condition of the set says so",
-        {"sets": (pcs(conditions=(fleet.condition("TopologyConstraintSatisfied", "False", "TopologyDisabled"),)),)},
+        {
+            "sets": (
+                pcs(
+                    conditions=(
+                        fleet.condition("TopologyConstraintSatisfied", "False", "TopologyDisabled"),
+                    )
+                ),
+            )
+        },
         "The constraints of llm can't be kept: TopologyDisabled",
         "you",
-        {"sets": (pcs(conditions=(fleet.condition("TopologyConstraintSatisfied", "True", "AllSatisfied"),)),)},
+        {
+            "sets": (
+                pcs(
+                    conditions=(
+                        fleet.condition("TopologyConstraintSatisfied", "True", "AllSatisfied"),
+                    )
+                ),
+            )
+        },
         ("design",),
     ),
     Row(
@@ -91,7 +117,10 @@ CONSTRAINTS = (
     Row(
         "TopologyUnnamed",
         "the PodGang has constraints and no annotation",
-        {"gangs": (gang(topology=""),), "events": (event(f"uid-{ROUTER}-0", "PodGrouperWarning", "no topology"),)},
+        {
+            "gangs": (gang(topology=""),),
+            "events": (event(f"uid-{ROUTER}-0", "PodGrouperWarning", "no topology"),),
+        },
         "The PodGang has constraints and does not say which topology they are about: KAI can't group its pods",
         "platform",
         {"gangs": (gang(topology="", told=Told(), groups=()),)},
@@ -121,7 +150,13 @@ CONSTRAINTS = (
         {"pod_groups": (pod_group(subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
         "The PodGroup llm-0 is scheduled without regard to rack, which the set asks for",
         "platform",
-        {"pod_groups": (pod_group(subgroups=(SubGroup(GROUP, told=Told(HOST)), SubGroup(WORKERS, GROUP, 3))),)},
+        {
+            "pod_groups": (
+                pod_group(
+                    subgroups=(SubGroup(GROUP, told=Told(HOST)), SubGroup(WORKERS, GROUP, 3))
+                ),
+            )
+        },
     ),
     Row(
         "MinAboveReplicas",

@@ -2,7 +2,13 @@
 
 from dataclasses import replace
 
-from app.explain.facts.devices import ClaimTemplate, Device, DeviceClass, ResourceClaim, ResourceSlice
+from app.explain.facts.devices import (
+    ClaimTemplate,
+    Device,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
 from app.explain.facts.pods import PodClaim
 from tests.explain.fleet import GPU, NAMESPACE, ROUTER, WORKERS, nodes, pod, shape
 from tests.explain.table.row import CHANNEL, Changes, Row
@@ -10,7 +16,9 @@ from tests.explain.table.row import CHANNEL, Changes, Row
 DRIVER = "gpu.nvidia.com"
 TEMPLATE = ClaimTemplate(NAMESPACE, "llm-gpus", (DRIVER,) * 8)
 WITHOUT_PLUGIN = tuple(
-    replace(node, allocatable={name: have for name, have in node.allocatable.items() if name != GPU})
+    replace(
+        node, allocatable={name: have for name, have in node.allocatable.items() if name != GPU}
+    )
     for node in nodes()
 )
 
@@ -59,9 +67,21 @@ DEVICES = (
     Row(
         "NeverFits",
         "nodes have 4 GPUs in the latest generation of their pools",
-        fleet(slices=tuple(gpus(n.name, count, generation) for n in nodes() for count, generation in ((8, 1), (4, 2)))),
+        fleet(
+            slices=tuple(
+                gpus(n.name, count, generation)
+                for n in nodes()
+                for count, generation in ((8, 1), (4, 2))
+            )
+        ),
         "No node has 8 GPUs, which a pod asks for: the largest has 4 GPUs",
         "you",
-        fleet(slices=tuple(gpus(n.name, count, generation) for n in nodes() for count, generation in ((4, 1), (8, 2)))),
+        fleet(
+            slices=tuple(
+                gpus(n.name, count, generation)
+                for n in nodes()
+                for count, generation in ((4, 1), (8, 2))
+            )
+        ),
     ),
 )

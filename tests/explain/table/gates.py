@@ -22,7 +22,10 @@ GATES = (
     Row(
         "GangIncomplete",
         "one worker is missing",
-        {"pods": pods()[:3], "cliques": (cliques()[0], replace(cliques()[1], errors=("quota exceeded",)))},
+        {
+            "pods": pods()[:3],
+            "cliques": (cliques()[0], replace(cliques()[1], errors=("quota exceeded",))),
+        },
         f"3 of 4 pods exist; {WORKERS} lacks 1",
         "you",
         {"pods": tuple(replace(p, gates=("example.com/quota",)) for p in pods()[:3])},
@@ -31,7 +34,9 @@ GATES = (
         "GateNotInGang",
         "the gang does not refer to two gated pods",
         {
-            "gangs": (gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3))),),
+            "gangs": (
+                gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3))),
+            ),
             "pods": pods(gates=GATE),
         },
         "Grove has not put 3 pods of llm-0 into the gang yet",
@@ -88,7 +93,10 @@ GATES = (
     Row(
         "WorkloadMissing",
         "pods name a group whose Workload does not exist",
-        {"pods": pods(workload_group="g"), "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),)},
+        {
+            "pods": pods(workload_group="g"),
+            "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),),
+        },
         "4 pods wait for Workload train-a, which does not exist",
         "you",
         {

@@ -72,7 +72,13 @@ PLACEMENT = (
     Row(
         "NoDomainFits",
         "no rack has three free nodes, one has two",
-        {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b2"), *fill("rack-b1", but=("gpu-08", "gpu-09")))},
+        {
+            "pods": (
+                *pods(),
+                *fill("rack-a1", "rack-a2", "rack-b2"),
+                *fill("rack-b1", but=("gpu-08", "gpu-09")),
+            )
+        },
         "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2",
         "you",
         {
@@ -86,7 +92,13 @@ PLACEMENT = (
     Row(
         "NoDomainFits",
         "4+4 free GPUs are no room for 8",
-        {"pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), *(occupant(f"gpu-0{n}", gpus=4) for n in range(4)))},
+        {
+            "pods": (
+                *pods(),
+                *fill("rack-a2", "rack-b1", "rack-b2"),
+                *(occupant(f"gpu-0{n}", gpus=4) for n in range(4)),
+            )
+        },
         "No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 0",
         "you",
         {"pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-00", gpus=4))},
@@ -95,14 +107,22 @@ PLACEMENT = (
         "NoDomainFits",
         "without a constraint, the cluster is full",
         {
-            "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-15"))),
+            "pods": (
+                *pods(),
+                *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-15")),
+            ),
             "gangs": (gang(told=Told(), groups=()),),
             "sets": (pcs(asked=Asked(), groups=()),),
         },
         "The nodes have no room for 1 pod without GPUs and 3 pods of 8 GPUs, only for 3",
         "you",
         {
-            "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-08", "gpu-15"))),
+            "pods": (
+                *pods(),
+                *fill(
+                    "rack-a1", "rack-a2", "rack-b1", "rack-b2", but=("gpu-00", "gpu-08", "gpu-15")
+                ),
+            ),
             "gangs": (gang(told=Told(), groups=()),),
             "sets": (pcs(asked=Asked(), groups=()),),
         },
@@ -110,7 +130,14 @@ PLACEMENT = (
     Row(
         "BoundToDomain",
         "two of three workers run in a rack that is full",
-        {"pods": (*placed("gpu-00", "gpu-01", "gpu-02"), pod(WORKERS, 2), occupant("gpu-00"), occupant("gpu-03"))},
+        {
+            "pods": (
+                *placed("gpu-00", "gpu-01", "gpu-02"),
+                pod(WORKERS, 2),
+                occupant("gpu-00"),
+                occupant("gpu-03"),
+            )
+        },
         "2 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, the rest must join them, and it has room for 0 of "
         "1 pod of 8 GPUs",
         "you",
@@ -120,7 +147,10 @@ PLACEMENT = (
         "NodesUnfit",
         "two nodes of the only free rack are closed",
         {
-            "nodes": tuple(replace(n, unschedulable=n.name == "gpu-00", ready=n.name != "gpu-01") for n in nodes()),
+            "nodes": tuple(
+                replace(n, unschedulable=n.name == "gpu-00", ready=n.name != "gpu-01")
+                for n in nodes()
+            ),
             "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
         },
         "2 of 4 nodes of zone-a/rack-a1 are out: 1 cordoned and 1 not ready",
@@ -136,18 +166,29 @@ PLACEMENT = (
         "the pods select other nodes",
         {
             "pods": tuple(
-                replace(p, shape=replace(p.shape, selector=(Requirement("gpu", "In", ("h100",)),))) for p in pods()
+                replace(p, shape=replace(p.shape, selector=(Requirement("gpu", "In", ("h100",)),)))
+                for p in pods()
             )
         },
         "4 of 4 nodes of zone-a/rack-a1 are out: 4 not selected by the pods",
         "you",
-        {"pods": tuple(replace(p, shape=replace(p.shape, selector=(Requirement(ZONE, "Exists"),))) for p in pods())},
+        {
+            "pods": tuple(
+                replace(p, shape=replace(p.shape, selector=(Requirement(ZONE, "Exists"),)))
+                for p in pods()
+            )
+        },
         also=("NoDomainFits",),
     ),
     Row(
         "NodesUnfit",
         "all nodes are tainted",
-        {"nodes": tuple(replace(n, taints=(Taint("example.com/maintenance", "", "NoSchedule"),)) for n in nodes())},
+        {
+            "nodes": tuple(
+                replace(n, taints=(Taint("example.com/maintenance", "", "NoSchedule"),))
+                for n in nodes()
+            )
+        },
         "4 of 4 nodes of zone-a/rack-a1 are out: 4 tainted example.com/maintenance",
         "platform",
         {},
@@ -158,7 +199,12 @@ PLACEMENT = (
         "GPUs are free, memory is not",
         {
             "pods": (
-                *(replace(p, shape=shape(8, memory=900 * 2**30)) if p.place.clique == WORKERS else p for p in pods()),
+                *(
+                    replace(p, shape=shape(8, memory=900 * 2**30))
+                    if p.place.clique == WORKERS
+                    else p
+                    for p in pods()
+                ),
                 *(occupant(n.name, shape=shape(0, memory=204 * 2**30)) for n in nodes()),
             )
         },
@@ -167,7 +213,12 @@ PLACEMENT = (
         "you",
         {
             "pods": (
-                *(replace(p, shape=shape(8, memory=820 * 2**30)) if p.place.clique == WORKERS else p for p in pods()),
+                *(
+                    replace(p, shape=shape(8, memory=820 * 2**30))
+                    if p.place.clique == WORKERS
+                    else p
+                    for p in pods()
+                ),
                 *(occupant(n.name, shape=shape(0, memory=204 * 2**30)) for n in nodes()),
             )
         },
@@ -177,7 +228,9 @@ PLACEMENT = (
         "three workers are in two racks, one would do",
         {
             "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-04"),
-            "gangs": (gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),),
+            "gangs": (
+                gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),
+            ),
             "sets": (pcs(groups=()),),
             "pod_groups": (pod_group(subgroups=()),),
         },
@@ -185,7 +238,9 @@ PLACEMENT = (
         "you",
         {
             "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
-            "gangs": (gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),),
+            "gangs": (
+                gang(groups=(replace(gang().groups[0], told=Told(ZONE, RACK)),), told=Told(ZONE)),
+            ),
             "sets": (pcs(groups=()),),
             "pod_groups": (pod_group(subgroups=()),),
         },

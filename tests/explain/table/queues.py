@@ -41,11 +41,23 @@ QUEUES = (
         "you",
         {"queues": (Queue("root", "", None, 64_000, 40_000), Queue("team-llm", "root"))},
     ),
-    Row("QueueLimit", "KAI says so, in words only", said("OverLimit"), "KAI says: KAI's words", "you", said("Other")),
+    Row(
+        "QueueLimit",
+        "KAI says so, in words only",
+        said("OverLimit"),
+        "KAI says: KAI's words",
+        "you",
+        said("Other"),
+    ),
     Row(
         "QueueQuota",
         "KAI says that a workload that is not preemptible is over the quota",
-        said("NonPreemptibleOverQuota", queue="team-llm", quota={GPU: 64_000}, allocated={GPU: 60_000}),
+        said(
+            "NonPreemptibleOverQuota",
+            queue="team-llm",
+            quota={GPU: 64_000},
+            allocated={GPU: 60_000},
+        ),
         "The workload is not preemptible and so bound to the quota of queue team-llm: 64 GPUs, 60 used",
         "you",
         said("OverLimit"),
@@ -59,7 +71,12 @@ QUEUES = (
         {"queues": queues(quota=16_000, allocated_fixed=8_000)},
     ),
     Row(
-        "QueueQuota", "nobody gives numbers", said("NonPreemptibleOverQuota"), "KAI says: KAI's words", "you", said("x")
+        "QueueQuota",
+        "nobody gives numbers",
+        said("NonPreemptibleOverQuota"),
+        "KAI says: KAI's words",
+        "you",
+        said("x"),
     ),
     Row(
         "FairShare",

@@ -4,7 +4,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.explain.facts.common import Ref
-from app.explain.facts.devices import ClaimTemplate, ComputeDomain, Consumer, Device, DomainNode, Event, ResourceClaim
+from app.explain.facts.devices import (
+    ClaimTemplate,
+    ComputeDomain,
+    Consumer,
+    Device,
+    DomainNode,
+    Event,
+    ResourceClaim,
+)
 from app.explain.facts.grove import GangPart, PodClique
 from app.explain.facts.kai import KaiTopology, Queue, Said
 from app.explain.facts.pods import PodClaim
@@ -47,7 +55,8 @@ class Row:
 def without(key: str, *names: str) -> tuple[Any, ...]:
     """The nodes, some of them without a label."""
     return tuple(
-        replace(n, labels={k: v for k, v in n.labels.items() if k != key}) if n.name in names else n for n in nodes()
+        replace(n, labels={k: v for k, v in n.labels.items() if k != key}) if n.name in names else n
+        for n in nodes()
     )
 
 
@@ -58,11 +67,17 @@ def changed(names: tuple[str, ...], **changes: Any) -> tuple[Any, ...]:
 def labelled(names: tuple[str, ...], **labels: str) -> tuple[Any, ...]:
     pools = {key.replace("_", "-"): value for key, value in labels.items()}
     added = {"kai.scheduler/node-pool": pools["pool"]} if "pool" in pools else {RACK: pools["rack"]}
-    return tuple(replace(n, labels={**n.labels, **added}) if n.name in names else n for n in nodes())
+    return tuple(
+        replace(n, labels={**n.labels, **added}) if n.name in names else n for n in nodes()
+    )
 
 
 def queues(**of_team: Any) -> tuple[Queue, ...]:
-    return (Queue("root"), replace(Queue("team-llm", "root"), **of_team), Queue("team-b", "root", 64_000, None, 96_000))
+    return (
+        Queue("root"),
+        replace(Queue("team-llm", "root"), **of_team),
+        Queue("team-b", "root", 64_000, None, 96_000),
+    )
 
 
 def said(reason: str, **details: Any) -> Changes:
@@ -71,10 +86,13 @@ def said(reason: str, **details: Any) -> Changes:
 
 def claiming(claim: PodClaim, **more: Any) -> tuple[Any, ...]:
     """All pods, each of the workers with a claim."""
-    return tuple(replace(p, claims=(claim,), **more) if p.place.clique == WORKERS else p for p in pods())
+    return tuple(
+        replace(p, claims=(claim,), **more) if p.place.clique == WORKERS else p for p in pods()
+    )
 
 
-SHARED, TEMPLATED = PodClaim("mnnvl", "llm-0-mnnvl"), PodClaim("mnnvl", "llm-0-made", "llm-0-template")
+SHARED = PodClaim("mnnvl", "llm-0-mnnvl")
+TEMPLATED = PodClaim("mnnvl", "llm-0-made", "llm-0-template")
 CLAIM = ResourceClaim(NAMESPACE, "llm-0-mnnvl", (CHANNEL,))
 ONE_NODE = ((Requirement("metadata.name", "In", ("gpu-00",)),),)
 ONE_RACK = ((Requirement(RACK, "In", ("rack-a1",)),),)
@@ -83,7 +101,9 @@ BASE = (GangPart("llm-0-decode", 3),)
 
 def reserved(*pods: str) -> ResourceClaim:
     """The shared claim, allocated, with these pods in `status.reservedFor`."""
-    return replace(CLAIM, allocated=True, consumers=tuple(Consumer(name, f"uid-{name}") for name in pods))
+    return replace(
+        CLAIM, allocated=True, consumers=tuple(Consumer(name, f"uid-{name}") for name in pods)
+    )
 
 
 def event(uid: str, reason: str, message: str) -> Event:
@@ -93,8 +113,12 @@ def event(uid: str, reason: str, message: str) -> Event:
 def scaled(scheduled: int) -> Changes:
     """The gang waits for a base gang whose clique `decode` needs three scheduled pods."""
     base = gang(name="llm-base", uid="uid-base", parts=BASE, groups=())
-    decode = PodClique(NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, 3, scheduled, shape(8))
-    waits = tuple(replace(clique, place=replace(clique.place, base_gang="llm-base")) for clique in cliques())
+    decode = PodClique(
+        NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, 3, scheduled, shape(8)
+    )
+    waits = tuple(
+        replace(clique, place=replace(clique.place, base_gang="llm-base")) for clique in cliques()
+    )
     return {"gangs": (gang(), base), "cliques": (*waits, decode), "pods": pods(gates=GATE)}
 
 
@@ -141,6 +165,12 @@ def nodes_of_gang() -> tuple[str, ...]:
     return ("gpu-00", "gpu-01", "gpu-02", "gpu-03")
 
 
-def kai(keys: tuple[str, ...], dialect: str = "design", owner: str | None = None) -> tuple[KaiTopology, ...]:
-    kind, uid = ("ClusterTopology", "uid-ct") if dialect == "design" else ("ClusterTopologyBinding", "uid-ctb")
+def kai(
+    keys: tuple[str, ...], dialect: str = "design", owner: str | None = None
+) -> tuple[KaiTopology, ...]:
+    kind, uid = (
+        ("ClusterTopology", "uid-ct")
+        if dialect == "design"
+        else ("ClusterTopologyBinding", "uid-ctb")
+    )
     return (KaiTopology("grove-topology", keys, ((kind, "grove-topology", owner or uid),)),)

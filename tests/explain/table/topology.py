@@ -22,7 +22,10 @@ TOPOLOGY = (
     Row(
         "LevelLabelMissing",
         "two nodes lack the rack of the nodes before and after them, and with them the gang fits",
-        {"nodes": without(RACK, "gpu-13", "gpu-14"), "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1"))},
+        {
+            "nodes": without(RACK, "gpu-13", "gpu-14"),
+            "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1")),
+        },
         "2 nodes of rack-b2 have no label example.com/rack; with them it fits; KAI leaves them out of every gang with "
         "a constraint: 16 GPUs",
         "platform",
@@ -44,7 +47,14 @@ TOPOLOGY = (
     Row(
         "NotATree",
         "one rack of six is in two zones",
-        {"nodes": (*nodes(), node(16, "zone-a", "rack-c"), node(17, "zone-b", "rack-c"), node(18, "zone-b", "rack-d"))},
+        {
+            "nodes": (
+                *nodes(),
+                node(16, "zone-a", "rack-c"),
+                node(17, "zone-b", "rack-c"),
+                node(18, "zone-b", "rack-d"),
+            )
+        },
         "rack-c is in zone-a and zone-b: KAI counts 2 racks of 1 node",
         "platform",
         {"nodes": (*nodes(), node(16, "zone-a", "rack-c"), node(17, "zone-a", "rack-c"))},
@@ -115,7 +125,14 @@ TOPOLOGY = (
         "platform",
         {
             "topologies": (
-                ClusterTopology("ClusterTopologyBinding", "grove-topology", "uid-ctb", LEVELS, "grove-topology", True),
+                ClusterTopology(
+                    "ClusterTopologyBinding",
+                    "grove-topology",
+                    "uid-ctb",
+                    LEVELS,
+                    "grove-topology",
+                    True,
+                ),
             ),
             "kai_topologies": (KaiTopology("grove-topology", KEYS),),
         },

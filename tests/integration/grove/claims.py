@@ -7,21 +7,35 @@ from tests.integration.system import Users
 
 
 async def claims_of_pods(clients: Users, namespace: str) -> tuple[int, dict[str, str]]:
-    """How many Pods there are, and for each PodClique the base name of the claim that all of its Pods have, in their
-    specs and in their containers."""
+    """How many Pods there are, and for each PodClique the base name of the claim that all of its
+    Pods have, in their specs and in their containers.
+    """
     pods = (await clients.admin.list(POD, namespace, limit=0)).items
     claims: dict[str, str] = {}
     for pod in pods:
-        references = {claim["name"]: claim["resourceClaimName"] for claim in pod["spec"].get("resourceClaims", [])}
-        used = [claim["name"] for each in pod["spec"]["containers"] for claim in each["resources"].get("claims", [])]
-        name = references["mnnvl"].removesuffix("-mnnvl-claim") if used == ["mnnvl"] else f"{references or ''}"
+        references = {
+            claim["name"]: claim["resourceClaimName"]
+            for claim in pod["spec"].get("resourceClaims", [])
+        }
+        used = [
+            claim["name"]
+            for each in pod["spec"]["containers"]
+            for claim in each["resources"].get("claims", [])
+        ]
+        name = (
+            references["mnnvl"].removesuffix("-mnnvl-claim")
+            if used == ["mnnvl"]
+            else f"{references or ''}"
+        )
         clique = pod["metadata"]["labels"]["grove.io/podclique"]
         claims[clique] = name if claims.get(clique, name) == name else "different claims"
     return len(pods), claims
 
 
 async def owners(clients: Users, namespace: str) -> dict[str, str]:
-    """The PodGang that owns both the ComputeDomain and the claim of a base name; "nobody" if they differ."""
+    """The PodGang that owns both the ComputeDomain and the claim of a base name; "nobody" if they
+    differ.
+    """
     pairs = []
     for resource, suffix in ((COMPUTE_DOMAIN, "-cd"), (RESOURCE_CLAIM, "-mnnvl-claim")):
         items = (await clients.admin.list(resource, namespace, limit=0)).items

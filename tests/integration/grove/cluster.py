@@ -1,5 +1,6 @@
-"""What a cluster has beside an API server and Grove: a scheduler that takes any node, kubelets, and a controller that
-fills the Secrets of service accounts."""
+"""What a cluster has beside an API server and Grove: a scheduler that takes any node, kubelets, and
+a controller that fills the Secrets of service accounts.
+"""
 
 import asyncio
 import contextlib
@@ -20,15 +21,20 @@ async def run(clients: Users) -> None:
     while True:
         with contextlib.suppress(httpx.HTTPStatusError):
             for secret in await _items(clients, "/api/v1/secrets"):
-                if secret["type"] == "kubernetes.io/service-account-token" and not secret.get("data"):
-                    await clients.answer("admin", "PATCH", _path(secret, "secrets"), {"data": TOKEN})
+                if secret["type"] == "kubernetes.io/service-account-token" and not secret.get(
+                    "data"
+                ):
+                    await clients.answer(
+                        "admin", "PATCH", _path(secret, "secrets"), {"data": TOKEN}
+                    )
             for number, pod in enumerate(await _items(clients, "/api/v1/pods")):
                 await _advance(clients, pod, f"n{number % 8}")
         await asyncio.sleep(PERIOD)
 
 
 async def _advance(clients: Users, pod: Object, node: str) -> None:
-    path, spec = _path(pod, "pods"), pod["spec"]
+    path = _path(pod, "pods")
+    spec = pod["spec"]
     if "deletionTimestamp" in pod["metadata"]:
         await clients.answer("admin", "DELETE", f"{path}?gracePeriodSeconds=0")
     elif not spec.get("nodeName") and not spec.get("schedulingGates"):
@@ -36,7 +42,9 @@ async def _advance(clients: Users, pod: Object, node: str) -> None:
         binding = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
         await clients.answer("admin", "POST", f"{path}/binding", binding)
     elif spec.get("nodeName") and pod["status"]["phase"] == "Pending":
-        await clients.answer("admin", "PATCH", f"{path}/status", {"status": _running(spec["containers"])})
+        await clients.answer(
+            "admin", "PATCH", f"{path}/status", {"status": _running(spec["containers"])}
+        )
 
 
 def _running(containers: list[Object]) -> Object:
@@ -44,7 +52,12 @@ def _running(containers: list[Object]) -> Object:
     common = {"ready": True, "started": True, "restartCount": 0, "imageID": "", "state": state}
     conditions = [{"type": each, "status": "True", "lastTransitionTime": STARTED} for each in TYPES]
     statuses = [{"name": each["name"], "image": each["image"], **common} for each in containers]
-    return {"phase": "Running", "startTime": STARTED, "conditions": conditions, "containerStatuses": statuses}
+    return {
+        "phase": "Running",
+        "startTime": STARTED,
+        "conditions": conditions,
+        "containerStatuses": statuses,
+    }
 
 
 async def _items(clients: Users, path: str) -> list[Object]:

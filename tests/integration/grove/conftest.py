@@ -1,7 +1,8 @@
 """A real API server with the neighbours' real CRDs, and Grove's real operator.
 
-GROVE_OPERATOR names its program, and INTEGRATION_CRDS the CRDs of its release. The program has to find its namespace in
-the file `namespace` of its working folder, and its certificate has to be valid for `localhost`.
+GROVE_OPERATOR names its program, and INTEGRATION_CRDS the CRDs of its release. The program has to
+find its namespace in the file `namespace` of its working folder, and its certificate has to be
+valid for `localhost`.
 """
 
 import asyncio
@@ -98,7 +99,9 @@ async def api(crds: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
         binaries = find_binaries(os.environ)
     except FileNotFoundError as missing:
         pytest.skip(f"needs a real API server: {missing}")
-    server = RealApiServer(binaries=binaries, state_dir=tmp_path_factory.mktemp("api"), crds=crds, rules=own_rules())
+    server = RealApiServer(
+        binaries=binaries, state_dir=tmp_path_factory.mktemp("api"), crds=crds, rules=own_rules()
+    )
     try:
         await server.start()
         await server.apply([own_crd(), *nodes()])
@@ -115,7 +118,11 @@ async def clients(api: ApiServer) -> AsyncIterator[Users]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(
-    program: Path, api: ApiServer, clients: Users, today: bool, tmp_path_factory: pytest.TempPathFactory
+    program: Path,
+    api: ApiServer,
+    clients: Users,
+    today: bool,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[GroveOperator]:
     folder = tmp_path_factory.mktemp("operator") / "work"
     operator = GroveOperator(program, api, clients.admin, folder, today=today, levels=LEVELS)

@@ -5,9 +5,12 @@ from typing import Any
 
 from app.kube.api import Object
 
-ZONE, RACK, HOST = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+RACK = "topology.kubernetes.io/rack"
+HOST = "kubernetes.io/hostname"
 QUEUE = {"kai.scheduler/queue": "tests"}
-GROUP, ENABLED = "grove.io/mnnvl-group", "grove.io/mnnvl-enabled"
+GROUP = "grove.io/mnnvl-group"
+ENABLED = "grove.io/mnnvl-enabled"
 
 
 def binding(name: str, *levels: tuple[str, str]) -> Object:
@@ -24,12 +27,19 @@ def binding(name: str, *levels: tuple[str, str]) -> Object:
 def kai_topology(name: str) -> Object:
     """One that an administrator has made."""
     spec = {"levels": [{"nodeLabel": RACK}]}
-    return {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 UNSTARTABLE = {
     "host first": binding("host-first", ("host", HOST), ("rack", RACK)),
-    "17 levels": binding("many", *((f"l{number}", f"example.com/l{number}") for number in range(17))),
+    "17 levels": binding(
+        "many", *((f"l{number}", f"example.com/l{number}") for number in range(17))
+    ),
     "the name of a KAI Topology that it does not own": binding("taken", ("rack", RACK)),
 }
 """Bindings beside which Grove's operator does not start any more."""
@@ -40,24 +50,44 @@ UNORDERED = {
 }
 
 
-def clique(name: str, *, gpus: int = 0, replicas: int = 1, claims: Sequence[Object] = (), **fields: Any) -> Object:
+def clique(
+    name: str, *, gpus: int = 0, replicas: int = 1, claims: Sequence[Object] = (), **fields: Any
+) -> Object:
     resources: Any = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
     container = {"name": "main", "image": "registry.example/main:1", "resources": resources}
     pod_spec: Object = {"containers": [container], "restartPolicy": "Always"}
     if claims:
         pod_spec["resourceClaims"] = list(claims)
-    return {"name": name, "spec": {"roleName": name, "replicas": replicas, "podSpec": pod_spec}, **fields}
+    return {
+        "name": name,
+        "spec": {"roleName": name, "replicas": replicas, "podSpec": pod_spec},
+        **fields,
+    }
 
 
-def pcs(name: str, *cliques: Object, pack: Object | None = None, binding: str = "used", **annotations: str) -> Object:
-    """A PodCliqueSet; `pack` is its constraint. In annotations, `_` stands for `-` and the prefix is left out."""
+def pcs(
+    name: str,
+    *cliques: Object,
+    pack: Object | None = None,
+    binding: str = "used",
+    **annotations: str,
+) -> Object:
+    """A PodCliqueSet; `pack` is its constraint.
+
+    In annotations, `_` stands for `-` and the prefix is left out.
+    """
     template: Object = {"cliques": list(cliques)}
     if pack is not None:
         template["topologyConstraint"] = {"topologyName": binding, "pack": pack}
     written = {f"grove.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
     metadata = {"name": name, "labels": QUEUE, "annotations": written}
     spec = {"replicas": 1, "template": template}
-    return {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def packed(**pack: str) -> Object:
@@ -68,12 +98,16 @@ LONG = pcs("long", clique("w", gpus=1), mnnvl_group="g" * 63)
 FIRST = pcs("y-0", clique("w", gpus=1), mnnvl_group="x")
 FIRST["spec"]["replicas"] = 2
 SECOND = pcs("y", clique("w", gpus=1), clique("other", gpus=1), mnnvl_group="1-x")
-"""The second replica of the first and the first replica of the second have a ComputeDomain of one name: y-0-1-x."""
+"""The second replica of the first and the first replica of the second have a ComputeDomain of one
+name: y-0-1-x.
+"""
 
 WITHOUT_GPUS = pcs("cpu", clique("w"), mnnvl_group="train")
 UNREAD = pcs("unread", clique("w", gpus=1), mnnvl_enabled="yes", auto_mnnvl="enabled")
 CLAIMED = pcs(
-    "claimed", clique("w", gpus=1, claims=[{"name": "mnnvl-claim", "resourceClaimName": "mine"}]), mnnvl_group="train"
+    "claimed",
+    clique("w", gpus=1, claims=[{"name": "mnnvl-claim", "resourceClaimName": "mine"}]),
+    mnnvl_group="train",
 )
 CONTRADICTING = {
     "a child that prefers what is broader than required above": pcs(

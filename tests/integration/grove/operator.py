@@ -1,4 +1,6 @@
-"""Grove's operator as a process beside an API server: its configuration, its certificate and its webhooks."""
+"""Grove's operator as a process beside an API server: its configuration, its certificate and its
+webhooks.
+"""
 
 import asyncio
 import base64
@@ -22,27 +24,44 @@ FILES = ("ca.crt", "tls.crt", "tls.key")
 
 
 class GroveOperator:
-    """The program is used as it is, under the name of its account and with the rights of an administrator. `today` is
-    whether the cluster has ClusterTopologyBindings. If it has not, the operator gets `levels` (domain and key) in its
-    configuration."""
+    """The program is used as it is, under the name of its account and with the rights of an
+    administrator. `today` is whether the cluster has ClusterTopologyBindings. If it has not, the
+    operator gets `levels` (domain and key) in its configuration.
+    """
 
     def __init__(
-        self, program: Path, api: ApiServer, admin: HttpClient, folder: Path, *, today: bool, levels: list[Object]
+        self,
+        program: Path,
+        api: ApiServer,
+        admin: HttpClient,
+        folder: Path,
+        *,
+        today: bool,
+        levels: list[Object],
     ) -> None:
-        self._program, self._api, self._admin, self._folder, self._today = program, api, admin, folder, today
+        self._program = program
+        self._api = api
+        self._admin = admin
+        self._folder = folder
+        self._today = today
         self._ports = {name: free_port() for name in ("webhooks", "healthProbes", "metrics")}
         self._levels = levels
         self._process: asyncio.subprocess.Process | None = None
 
     async def prepare(self) -> None:
-        """Registers its webhooks. The first start makes its certificate, and ends. What a former release has left of
-        both is replaced."""
+        """Registers its webhooks.
+
+        The first start makes its certificate, and ends. What a former release has left of both is
+        replaced.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "certificates").mkdir()
         (self._folder / "namespace").write_text(NAMESPACE)
         (self._folder / "config.yaml").write_text(yaml.safe_dump(self._configuration()))
         kubeconfig = yaml.safe_load(self._api.kubeconfig.read_text())
-        (self._folder / "kubeconfig").write_text(yaml.safe_dump({**kubeconfig, "current-context": "grove"}))
+        (self._folder / "kubeconfig").write_text(
+            yaml.safe_dump({**kubeconfig, "current-context": "grove"})
+        )
         with contextlib.suppress(NotFound):
             await self._admin.delete(SECRET, SECRET_NAME, NAMESPACE)
         metadata = {"name": SECRET_NAME, "namespace": NAMESPACE}
@@ -116,12 +135,20 @@ class GroveOperator:
                 answer = await probe.get(f"http://127.0.0.1:{self._ports['healthProbes']}/readyz")
             if answer.status_code != 200:
                 return False
-            stored = [await self._admin.get(resource, name) for resource, name, _, _ in self._rows()]
-            return all("caBundle" in webhook["clientConfig"] for obj in stored for webhook in obj["webhooks"])
+            stored = [
+                await self._admin.get(resource, name) for resource, name, _, _ in self._rows()
+            ]
+            return all(
+                "caBundle" in webhook["clientConfig"]
+                for obj in stored
+                for webhook in obj["webhooks"]
+            )
         return False
 
     def _configuration(self) -> Object:
-        server = {name: {"port": port, "bindAddress": "127.0.0.1"} for name, port in self._ports.items()}
+        server = {
+            name: {"port": port, "bindAddress": "127.0.0.1"} for name, port in self._ports.items()
+        }
         server["webhooks"]["serverCertDir"] = str(self._folder / "certificates")
         configuration: Object = {
             "apiVersion": "operator.config.grove.io/v1alpha1",
@@ -130,7 +157,8 @@ class GroveOperator:
             "leaderElection": {"enabled": False},
             "server": server,
             "controllers": {
-                name: {"concurrentSyncs": 3} for name in ("podCliqueSet", "podClique", "podCliqueScalingGroup")
+                name: {"concurrentSyncs": 3}
+                for name in ("podCliqueSet", "podClique", "podCliqueScalingGroup")
             },
             "logLevel": "info",
             "logFormat": "json",
@@ -148,11 +176,22 @@ class GroveOperator:
     def _rows(self) -> list[tuple[Resource, str, str, str]]:
         """Resource of the configuration, its name, the path, and what the webhook judges."""
         rows = [
-            (MUTATING_WEBHOOKS, "podcliqueset-defaulting-webhook", "default-podcliqueset", "podcliquesets"),
-            (VALIDATING_WEBHOOKS, "podcliqueset-validating-webhook", "validate-podcliqueset", "podcliquesets"),
+            (
+                MUTATING_WEBHOOKS,
+                "podcliqueset-defaulting-webhook",
+                "default-podcliqueset",
+                "podcliquesets",
+            ),
+            (
+                VALIDATING_WEBHOOKS,
+                "podcliqueset-validating-webhook",
+                "validate-podcliqueset",
+                "podcliquesets",
+            ),
         ]
         if self._today:
-            name, path = "clustertopology-validating-webhook", "validate-clustertopology"
+            name = "clustertopology-validating-webhook"
+            path = "validate-clustertopology"
             rows.append((VALIDATING_WEBHOOKS, name, path, "clustertopologybindings"))
         return rows
 

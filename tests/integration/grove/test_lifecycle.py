@@ -1,5 +1,7 @@
-"""A workload with constraints and MNNVL beside Grove's real operator and our server under the rendered account: it is
-created, left alone, scaled, updated and deleted. Both releases of the operator run it, each in its own words."""
+"""A workload with constraints and MNNVL beside Grove's real operator and our server under the
+rendered account: it is created, left alone, scaled, updated and deleted. Both releases of the
+operator run it, each in its own words.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -40,11 +42,15 @@ WRITTEN = (
 """What either side writes for a workload."""
 
 TOPOLOGIES = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY)
-ZONE, RACK, HOST = mistakes.ZONE, mistakes.RACK, mistakes.HOST
+ZONE = mistakes.ZONE
+RACK = mistakes.RACK
+HOST = mistakes.HOST
 
 
 def workload(today: bool, image: str = "registry.example/main:1") -> Object:
-    """A set that asks for MNNVL, with a clique without GPUs, one with a scope of its own, and a scaling group."""
+    """A set that asks for MNNVL, with a clique without GPUs, one with a scope of its own, and a
+    scaling group.
+    """
 
     def constraint(domain: str) -> Object:
         return {"pack": {"required": domain}} if today else {"packDomain": domain}
@@ -61,19 +67,23 @@ def workload(today: bool, image: str = "registry.example/main:1") -> Object:
         clique["spec"]["podSpec"]["containers"][0]["image"] = image
     pcs = mistakes.pcs("train", *cliques, mnnvl_enabled="true")
     group = {"name": "g", "cliqueNames": ["pw"], "replicas": 2, "minAvailable": 1}
-    pcs["spec"]["template"]["podCliqueScalingGroups"] = [{**group, "topologyConstraint": constraint("rack")}]
+    pcs["spec"]["template"]["podCliqueScalingGroups"] = [
+        {**group, "topologyConstraint": constraint("rack")}
+    ]
     named = {"topologyName": "used"} if today else {}
     pcs["spec"]["template"]["topologyConstraint"] = {**named, **constraint("zone")}
     return pcs
 
 
 def claims(replicas: int, groups: int) -> tuple[int, dict[str, str]]:
-    """The number of Pods, and the claim of each PodClique; in the first replica the scaling group has `groups`
-    replicas, in the others two."""
+    """The number of Pods, and the claim of each PodClique; in the first replica the scaling group
+    has `groups` replicas, in the others two.
+    """
     expected: dict[str, str] = {}
     pods = 0
     for replica in range(replicas):
-        name, members = f"train-{replica}", groups if replica == 0 else 2
+        name = f"train-{replica}"
+        members = groups if replica == 0 else 2
         expected |= {f"{name}-router": "", f"{name}-dec": name, f"{name}-cl": f"{name}-cl"}
         expected |= {f"{name}-g-{index}-pw": f"{name}-g-{index}" for index in range(members)}
         pods += 1 + 2 + 1 + 2 * members
@@ -81,10 +91,14 @@ def claims(replicas: int, groups: int) -> tuple[int, dict[str, str]]:
 
 
 def resources(replicas: int, groups: int) -> dict[str, str]:
-    """The PodGang that owns the resources of each base name. The base PodGang has the first replica of the group."""
+    """The PodGang that owns the resources of each base name.
+
+    The base PodGang has the first replica of the group.
+    """
     expected: dict[str, str] = {}
     for replica in range(replicas):
-        name, members = f"train-{replica}", groups if replica == 0 else 2
+        name = f"train-{replica}"
+        members = groups if replica == 0 else 2
         expected |= {name: name, f"{name}-cl": name, f"{name}-g-0": name}
         expected |= {f"{name}-g-{index}": f"{name}-g-{index - 1}" for index in range(1, members)}
     return expected
@@ -94,14 +108,21 @@ class Workload:
     """The PodCliqueSet `train` in one namespace."""
 
     def __init__(self, clients: Users, namespace: str) -> None:
-        self.clients, self.namespace = clients, namespace
+        self.clients = clients
+        self.namespace = namespace
 
     async def until(self, replicas: int, groups: int) -> None:
         """All Pods run with their claims, and PodGangs own the resources."""
-        pods, owned = claims(replicas, groups), resources(replicas, groups)
+        pods = claims(replicas, groups)
+        owned = resources(replicas, groups)
         look = lambda: claims_of_pods(self.clients, self.namespace)  # noqa: E731
         assert await eventually(look, lambda seen: seen == pods) == pods
-        assert await eventually(lambda: owners(self.clients, self.namespace), lambda seen: seen == owned) == owned
+        assert (
+            await eventually(
+                lambda: owners(self.clients, self.namespace), lambda seen: seen == owned
+            )
+            == owned
+        )
         await eventually(self.phases, lambda phases: phases == {"Running"})
 
     async def phases(self) -> set[str]:
@@ -138,12 +159,18 @@ class Workload:
         spec = (await self.clients.admin.get(POD_GANG, name, self.namespace))["spec"]
         holders = [spec, *spec.get("topologyConstraintGroupConfigs", []), *spec["podgroups"]]
         return [
-            ((holder.get("topologyConstraint") or {}).get("packConstraint") or {}).get("required") for holder in holders
+            ((holder.get("topologyConstraint") or {}).get("packConstraint") or {}).get("required")
+            for holder in holders
         ]
 
 
 async def test_a_workload_lives_and_goes(
-    api: ApiServer, operator: GroveOperator, served: Running, clients: Users, namespace: str, today: bool
+    api: ApiServer,
+    operator: GroveOperator,
+    served: Running,
+    clients: Users,
+    namespace: str,
+    today: bool,
 ) -> None:
     if today:
         levels = (("zone", ZONE), ("rack", RACK), ("host", HOST))
@@ -156,7 +183,9 @@ async def test_a_workload_lives_and_goes(
     train = Workload(clients, namespace)
     await clients.user.create(POD_CLIQUE_SET, workload(today), namespace)
     await train.until(replicas=1, groups=2)
-    assert sorted(map(str, await train.packs("train-0"))) == sorted([ZONE, RACK, "None", "None", RACK, "None"])
+    assert sorted(map(str, await train.packs("train-0"))) == sorted(
+        [ZONE, RACK, "None", "None", RACK, "None"]
+    )
 
     await eventually(train.quiet)
     before = await train.versions()
@@ -177,6 +206,10 @@ async def test_a_workload_lives_and_goes(
 
     await clients.user.delete(POD_CLIQUE_SET, "train", namespace)
     for resource in WRITTEN:
-        assert await eventually(lambda: names(clients.admin, resource, namespace), lambda left: left == []) == []  # noqa: B023
+        left = await eventually(
+            lambda: names(clients.admin, resource, namespace),  # noqa: B023
+            lambda left: left == [],
+        )
+        assert left == []
     assert operator.is_running
     assert served.readiness.is_ready

@@ -1,5 +1,6 @@
-"""The mistakes that nobody else catches, beside Grove's real operator and with our webhooks: each is rejected, or there
-is a warning; what is no admission request is reported by a command. Our server has the rights of the rendered account.
+"""The mistakes that nobody else catches, beside Grove's real operator and with our webhooks: each
+is rejected, or there is a warning; what is no admission request is reported by a command. Our
+server has the rights of the rendered account.
 """
 
 import asyncio
@@ -57,13 +58,26 @@ async def used(clients: Users, served: Running) -> AsyncIterator[str]:
 async def warnings(clients: Users, path: str, obj: Object) -> str:
     """Creates an object; the warnings, without the one that Grove gives about every set."""
     answer = await clients.answer("user", "POST", path, obj)
-    return "; ".join(text for text in answer.headers.get_list("warning") if "restartPolicy" not in text)
+    return "; ".join(
+        text for text in answer.headers.get_list("warning") if "restartPolicy" not in text
+    )
 
 
 async def printed(api: ApiServer, *arguments: str) -> str:
     """What a command of ours prints to an administrator."""
-    command = [sys.executable, "-m", "app", *arguments, "--kubeconfig", str(api.kubeconfig), "--context", "admin"]
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    command = [
+        sys.executable,
+        "-m",
+        "app",
+        *arguments,
+        "--kubeconfig",
+        str(api.kubeconfig),
+        "--context",
+        "admin",
+    ]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
     out, _ = await process.communicate()
     return out.decode()
 
@@ -73,7 +87,10 @@ async def printed(api: ApiServer, *arguments: str) -> str:
     [
         ("host first", "KAI allows this key only at the last level"),
         ("17 levels", "KAI allows at most 16 levels"),
-        ("the name of a KAI Topology that it does not own", 'KAI Topology "taken" exists and is controlled by nobody'),
+        (
+            "the name of a KAI Topology that it does not own",
+            'KAI Topology "taken" exists and is controlled by nobody',
+        ),
     ],
 )
 async def test_what_keeps_the_operator_from_starting_is_rejected(
@@ -93,11 +110,16 @@ async def test_what_keeps_the_operator_from_starting_is_rejected(
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        ("rack before zone", "by the labels of the nodes each rack is in one zone: list the broadest level first"),
+        (
+            "rack before zone",
+            "by the labels of the nodes each rack is in one zone: list the broadest level first",
+        ),
         ("a key on no node", "no node has the label example.com/zone"),
     ],
 )
-async def test_a_binding_that_the_nodes_do_not_bear_out(clients: Users, mistake: str, message: str) -> None:
+async def test_a_binding_that_the_nodes_do_not_bear_out(
+    clients: Users, mistake: str, message: str
+) -> None:
     """There is a warning, and then a condition."""
     binding = mistakes.UNORDERED[mistake]
     name = binding["metadata"]["name"]
@@ -114,7 +136,9 @@ async def test_a_binding_that_the_nodes_do_not_bear_out(clients: Users, mistake:
     await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, name)
 
 
-async def test_a_level_or_a_binding_in_use_stays(clients: Users, served: Running, namespace: str, used: str) -> None:
+async def test_a_level_or_a_binding_in_use_stays(
+    clients: Users, served: Running, namespace: str, used: str
+) -> None:
     pcs = mistakes.pcs("train", mistakes.clique("w"), pack={"required": "rack"})
     assert await warnings(clients, SETS.format(namespace=namespace), pcs) == ""
 
@@ -136,14 +160,20 @@ async def test_a_group_with_too_long_a_name_is_rejected(clients: Users, namespac
         await clients.user.create(POD_CLIQUE_SET, mistakes.LONG, namespace)
 
 
-async def test_a_computedomain_of_one_name_is_rejected(clients: Users, served: Running, namespace: str) -> None:
+async def test_a_computedomain_of_one_name_is_rejected(
+    clients: Users, served: Running, namespace: str
+) -> None:
     await clients.user.create(POD_CLIQUE_SET, mistakes.FIRST, namespace)
 
     async def is_known() -> bool:
-        return any(template.name == "y-0" for template in served.cluster.facts.sets_with_groups(namespace))
+        return any(
+            template.name == "y-0" for template in served.cluster.facts.sets_with_groups(namespace)
+        )
 
     await eventually(is_known)
-    with pytest.raises(ClusterError, match='its ComputeDomain "y-0-1-x" is also that of group "x" of PodCliqueSet'):
+    with pytest.raises(
+        ClusterError, match='its ComputeDomain "y-0-1-x" is also that of group "x" of PodCliqueSet'
+    ):
         await clients.user.create(POD_CLIQUE_SET, mistakes.SECOND, namespace)
 
 
@@ -174,13 +204,18 @@ async def test_a_claim_of_groves_name_is_rejected(clients: Users, namespace: str
             "a child that prefers what is broader than required above",
             "has no effect: the PodCliqueSet already requires",
         ),
-        ("a child that requires what is broader than preferred above", "allows what the PodCliqueSet wants to avoid"),
+        (
+            "a child that requires what is broader than preferred above",
+            "allows what the PodCliqueSet wants to avoid",
+        ),
     ],
 )
 async def test_there_is_a_warning_about_contradicting_constraints(
     clients: Users, namespace: str, used: str, mistake: str, text: str
 ) -> None:
-    assert text in await warnings(clients, SETS.format(namespace=namespace), mistakes.CONTRADICTING[mistake])
+    assert text in await warnings(
+        clients, SETS.format(namespace=namespace), mistakes.CONTRADICTING[mistake]
+    )
 
 
 async def test_there_is_a_warning_about_more_replicas_than_a_domain_holds(
@@ -190,7 +225,9 @@ async def test_there_is_a_warning_about_more_replicas_than_a_domain_holds(
     assert "the largest holds at most 2 pods" in given
 
 
-async def test_audit_reports_an_edited_constraint(api: ApiServer, clients: Users, namespace: str, used: str) -> None:
+async def test_audit_reports_an_edited_constraint(
+    api: ApiServer, clients: Users, namespace: str, used: str
+) -> None:
     pcs = mistakes.pcs("train", mistakes.clique("w"), pack={"required": "zone"})
     await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
 
@@ -205,7 +242,10 @@ async def test_audit_reports_an_edited_constraint(api: ApiServer, clients: Users
 
     async def in_kai() -> bool:
         group = await clients.admin.get(POD_GROUP, "train-0", namespace)
-        return bool(group["spec"].get("topologyConstraint", {}).get("requiredTopologyLevel") == mistakes.RACK)
+        return bool(
+            group["spec"].get("topologyConstraint", {}).get("requiredTopologyLevel")
+            == mistakes.RACK
+        )
 
     await eventually(in_kai)
     stored = await clients.admin.get(POD_GANG, "train-0", namespace)
@@ -228,8 +268,14 @@ async def test_doctor_and_explain_report_a_deleted_computedomain(
     assert "ComputeDomain train-0-fast was deleted: Grove's finalizer keeps it" in text
     path = f"/apis/resource.nvidia.com/v1beta1/namespaces/{namespace}/computedomains/train-0-fast"
     await clients.answer("user", "PATCH", path, {"metadata": {"finalizers": None}})
-    assert await eventually(lambda: is_gone(clients.admin, COMPUTE_DOMAIN, "train-0-fast", namespace))
-    await clients.answer("user", "PATCH", f"{SETS.format(namespace=namespace)}/train", {"spec": {"replicas": 2}})
+    assert await eventually(
+        lambda: is_gone(clients.admin, COMPUTE_DOMAIN, "train-0-fast", namespace)
+    )
+    await clients.answer(
+        "user", "PATCH", f"{SETS.format(namespace=namespace)}/train", {"spec": {"replicas": 2}}
+    )
     two = ["train-0-fast", "train-1-fast"]
-    found = await eventually(lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda found: found == two)
+    found = await eventually(
+        lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda found: found == two
+    )
     assert found == two

@@ -1,4 +1,6 @@
-"""What Grove's real operator does with the mistakes that nobody else catches, if none of our webhooks is registered."""
+"""What Grove's real operator does with the mistakes that nobody else catches, if none of our
+webhooks is registered.
+"""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -47,7 +49,9 @@ async def created(clients: Users, pcs: Object, namespace: str) -> list[str]:
     return [text for text in answer.headers.get_list("warning") if "restartPolicy" not in text]
 
 
-async def field(clients: Users, resource: Resource, name: str, namespace: str | None, *path: str) -> Any:
+async def field(
+    clients: Users, resource: Resource, name: str, namespace: str | None, *path: str
+) -> Any:
     """A field of an object; None if there is no such object or field."""
     if await is_gone(clients.admin, resource, name, namespace):
         return None
@@ -76,7 +80,9 @@ async def test_the_operator_ends_at_its_next_start(
         await operator.restart()
         assert await operator.ended() != 0
         with pytest.raises(ClusterError, match="failed calling webhook"):
-            await clients.user.create(POD_CLIQUE_SET, mistakes.pcs("blocked", mistakes.clique("w")), namespace)
+            await clients.user.create(
+                POD_CLIQUE_SET, mistakes.pcs("blocked", mistakes.clique("w")), namespace
+            )
     finally:
         await clients.admin.delete(CLUSTER_TOPOLOGY_BINDING, name)
         if name == "taken":
@@ -96,37 +102,56 @@ async def test_a_binding_is_reported_as_in_sync(clients: Users, mistake: str) ->
 
 
 @pytest.mark.parametrize("change", ["the level is removed", "the binding is deleted"])
-async def test_constraints_vanish_from_podgangs(clients: Users, namespace: str, used: str, change: str) -> None:
-    await created(clients, mistakes.pcs("train", mistakes.clique("w"), pack={"required": "rack"}), namespace)
+async def test_constraints_vanish_from_podgangs(
+    clients: Users, namespace: str, used: str, change: str
+) -> None:
+    await created(
+        clients, mistakes.pcs("train", mistakes.clique("w"), pack={"required": "rack"}), namespace
+    )
     assert await until_gang(clients, "train-0", namespace) == {"required": mistakes.RACK}
     if change == "the binding is deleted":
         await clients.user.delete(CLUSTER_TOPOLOGY_BINDING, used)
     else:
         levels = [{"domain": "zone", "key": mistakes.ZONE}]
         await clients.answer(
-            "user", "PATCH", f"/apis/grove.io/v1alpha1/clustertopologybindings/{used}", {"spec": {"levels": levels}}
+            "user",
+            "PATCH",
+            f"/apis/grove.io/v1alpha1/clustertopologybindings/{used}",
+            {"spec": {"levels": levels}},
         )
     constraint = ("spec", "topologyConstraint")
-    await eventually(lambda: field(clients, POD_GANG, "train-0", namespace, *constraint), lambda value: not value)
+    await eventually(
+        lambda: field(clients, POD_GANG, "train-0", namespace, *constraint), lambda value: not value
+    )
 
 
-async def test_a_group_with_too_long_a_name_gets_no_podcliques(clients: Users, namespace: str) -> None:
+async def test_a_group_with_too_long_a_name_gets_no_podcliques(
+    clients: Users, namespace: str
+) -> None:
     assert await created(clients, mistakes.LONG, namespace) == []
-    errors = await eventually(lambda: field(clients, POD_CLIQUE_SET, "long", namespace, "status", "lastErrors"))
+    errors = await eventually(
+        lambda: field(clients, POD_CLIQUE_SET, "long", namespace, "status", "lastErrors")
+    )
     assert "must be no more than 63" in str(errors)
     assert await names(clients.admin, POD_CLIQUE, namespace) == []
 
 
 async def test_the_second_of_two_computedomains_of_one_name(clients: Users, namespace: str) -> None:
     await created(clients, mistakes.FIRST, namespace)
-    await eventually(lambda: names(clients.admin, POD_CLIQUE, namespace), lambda found: len(found) == 2)
+    await eventually(
+        lambda: names(clients.admin, POD_CLIQUE, namespace), lambda found: len(found) == 2
+    )
     await created(clients, mistakes.SECOND, namespace)
     await eventually(lambda: field(clients, POD_CLIQUE_SET, "y", namespace, "status", "lastErrors"))
     assert await names(clients.admin, POD_CLIQUE, namespace, "app.kubernetes.io/part-of=y") == []
 
 
-@pytest.mark.parametrize("pcs", [mistakes.WITHOUT_GPUS, mistakes.UNREAD], ids=["no GPUs", "nobody reads them"])
-async def test_annotations_are_ignored_silently(clients: Users, namespace: str, pcs: Object) -> None:
+@pytest.mark.parametrize(
+    "pcs", [mistakes.WITHOUT_GPUS, mistakes.UNREAD], ids=["no GPUs", "nobody reads them"]
+)
+async def test_annotations_are_ignored_silently(
+    clients: Users, namespace: str, pcs: Object
+) -> None:
     assert await created(clients, pcs, namespace) == []
     pods = await eventually(lambda: names(clients.admin, POD, namespace))
     pod = await clients.admin.get(POD, pods[0], namespace)
@@ -134,8 +159,12 @@ async def test_annotations_are_ignored_silently(clients: Users, namespace: str, 
     assert await names(clients.admin, COMPUTE_DOMAIN, namespace) == []
 
 
-async def test_pods_with_a_claim_of_groves_name_get_none_of_the_group(clients: Users, namespace: str) -> None:
-    """They wait for the claim that the user has named, and no container would have a channel of the group."""
+async def test_pods_with_a_claim_of_groves_name_get_none_of_the_group(
+    clients: Users, namespace: str
+) -> None:
+    """They wait for the claim that the user has named, and no container would have a channel of the
+    group.
+    """
     assert await created(clients, mistakes.CLAIMED, namespace) == []
     pods = await eventually(lambda: names(clients.admin, POD, namespace))
     spec = (await clients.admin.get(POD, pods[0], namespace))["spec"]
@@ -145,18 +174,24 @@ async def test_pods_with_a_claim_of_groves_name_get_none_of_the_group(clients: U
 
 
 @pytest.mark.parametrize("mistake", list(mistakes.CONTRADICTING))
-async def test_contradicting_constraints_are_allowed(clients: Users, namespace: str, used: str, mistake: str) -> None:
+async def test_contradicting_constraints_are_allowed(
+    clients: Users, namespace: str, used: str, mistake: str
+) -> None:
     assert await created(clients, mistakes.CONTRADICTING[mistake], namespace) == []
 
 
-async def test_more_replicas_than_a_domain_holds_are_allowed(clients: Users, namespace: str, used: str) -> None:
+async def test_more_replicas_than_a_domain_holds_are_allowed(
+    clients: Users, namespace: str, used: str
+) -> None:
     assert await created(clients, mistakes.TOO_LARGE, namespace) == []
 
 
 async def test_an_edited_constraint_is_copied_to_kai_and_stays_until_the_set_changes(
     clients: Users, namespace: str, used: str
 ) -> None:
-    await created(clients, mistakes.pcs("train", mistakes.clique("w"), pack={"required": "zone"}), namespace)
+    await created(
+        clients, mistakes.pcs("train", mistakes.clique("w"), pack={"required": "zone"}), namespace
+    )
     await until_gang(clients, "train-0", namespace)
     available = ("status", "availableReplicas")
     await eventually(lambda: field(clients, POD_CLIQUE_SET, "train", namespace, *available))
@@ -165,27 +200,36 @@ async def test_an_edited_constraint_is_copied_to_kai_and_stays_until_the_set_cha
     await clients.answer("user", "PATCH", path, edit)
     level = ("spec", "topologyConstraint", "requiredTopologyLevel")
     in_kai = await eventually(
-        lambda: field(clients, POD_GROUP, "train-0", namespace, *level), lambda value: value == mistakes.RACK
+        lambda: field(clients, POD_GROUP, "train-0", namespace, *level),
+        lambda value: value == mistakes.RACK,
     )
     assert in_kai == mistakes.RACK
-    await created(clients, mistakes.pcs("later", mistakes.clique("w"), pack={"required": "zone"}), namespace)
+    await created(
+        clients, mistakes.pcs("later", mistakes.clique("w"), pack={"required": "zone"}), namespace
+    )
     await until_gang(clients, "later-0", namespace)
     assert await until_gang(clients, "train-0", namespace) == {"required": mistakes.RACK}
-    path, cliques = f"{SETS.format(namespace=namespace)}/train", [mistakes.clique("w", gpus=1)]
+    path = f"{SETS.format(namespace=namespace)}/train"
+    cliques = [mistakes.clique("w", gpus=1)]
     await clients.answer("user", "PATCH", path, {"spec": {"template": {"cliques": cliques}}})
     constraint = ("spec", "topologyConstraint", "packConstraint", "required")
     await eventually(
-        lambda: field(clients, POD_GANG, "train-0", namespace, *constraint), lambda value: value == mistakes.ZONE
+        lambda: field(clients, POD_GANG, "train-0", namespace, *constraint),
+        lambda value: value == mistakes.ZONE,
     )
 
 
 async def test_a_deleted_computedomain_stays_in_deletion(clients: Users, namespace: str) -> None:
-    await created(clients, mistakes.pcs("train", mistakes.clique("w", gpus=1), mnnvl_group="fast"), namespace)
+    await created(
+        clients, mistakes.pcs("train", mistakes.clique("w", gpus=1), mnnvl_group="fast"), namespace
+    )
     await eventually(lambda: names(clients.admin, POD, namespace))
     await clients.user.delete(COMPUTE_DOMAIN, "train-0-fast", namespace)
     scaled = {"spec": {"replicas": 2}}
     await clients.answer("user", "PATCH", f"{SETS.format(namespace=namespace)}/train", scaled)
-    await eventually(lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda found: len(found) == 2)
+    await eventually(
+        lambda: names(clients.admin, COMPUTE_DOMAIN, namespace), lambda found: len(found) == 2
+    )
     domain = await clients.admin.get(COMPUTE_DOMAIN, "train-0-fast", namespace)
     assert "deletionTimestamp" in domain["metadata"]
     assert domain["metadata"]["finalizers"] == ["grove.io/computedomain-finalizer"]

@@ -1,8 +1,9 @@
-"""The three examples of the MNNVL design, applied to Grove's real operator beside our server, which has no rights but
-those of the rendered account: the claims are in the Pods, and the PodGangs own them.
+"""The three examples of the MNNVL design, applied to Grove's real operator beside our server, which
+has no rights but those of the rendered account: the claims are in the Pods, and the PodGangs own
+them.
 
-Grove's operators copy only the annotations of a clique to its PodCliques. So the examples are tried as the design has
-them, and with all annotations on the PodCliqueSet.
+Grove's operators copy only the annotations of a clique to its PodCliques. So the examples are tried
+as the design has them, and with all annotations on the PodCliqueSet.
 """
 
 from typing import Any
@@ -31,11 +32,16 @@ CLAIMS: dict[str, dict[str, str]] = {
     },
     "scalingGroupReplica": {f"{POOL}-{index}-gpu-worker": f"{POOL}-{index}" for index in range(3)},
 }
-"""For each example the base name of the claim that the Pods of a PodClique have, "" if they have none."""
+"""For each example the base name of the claim that the Pods of a PodClique have, "" if they have
+none.
+"""
 
 PODS = {"replica": 12, "clique": 8, "scalingGroupReplica": 6}
 OWNERS = {
-    "replica": {"distributed-training-0": "distributed-training-0", "distributed-training-1": "distributed-training-1"},
+    "replica": {
+        "distributed-training-0": "distributed-training-0",
+        "distributed-training-1": "distributed-training-1",
+    },
     "clique": {
         "multi-model-serving-0-llama-70b": "multi-model-serving-0",
         "multi-model-serving-0-mixtral": "multi-model-serving-0",
@@ -46,8 +52,11 @@ OWNERS = {
         f"{POOL}-2": f"{POOL}-1",
     },
 }
-"""The PodGang that owns the resources of a base name. Grove counts the PodGangs of a scaling group from 0 above its
-minAvailable, and the base PodGang holds what is below."""
+"""The PodGang that owns the resources of a base name.
+
+Grove counts the PodGangs of a scaling group from 0 above its minAvailable, and the base PodGang
+holds what is below.
+"""
 
 
 def clique(name: str, replicas: int, gpus: int) -> Object:
@@ -60,17 +69,30 @@ def clique(name: str, replicas: int, gpus: int) -> Object:
 def example(scope: str) -> Object:
     """The PodCliqueSet without annotations. Today's Grove asks for a queue."""
     if scope == "replica":
-        name, replicas = "distributed-training", 2
+        name = "distributed-training"
+        replicas = 2
         template: Object = {"cliques": [clique("worker", 4, 8), clique("parameter-server", 2, 2)]}
     elif scope == "clique":
-        name, replicas = "multi-model-serving", 1
-        template = {"cliques": [clique("llama-70b", 4, 8), clique("mixtral", 2, 8), clique("router", 2, 0)]}
+        name = "multi-model-serving"
+        replicas = 1
+        template = {
+            "cliques": [clique("llama-70b", 4, 8), clique("mixtral", 2, 8), clique("router", 2, 0)]
+        }
     else:
-        name, replicas = "scalable-inference", 1
-        group = {"name": "inference-pool", "cliqueNames": ["gpu-worker"], "replicas": 3, "minAvailable": 1}
+        name = "scalable-inference"
+        replicas = 1
+        group = {
+            "name": "inference-pool",
+            "cliqueNames": ["gpu-worker"],
+            "replicas": 3,
+            "minAvailable": 1,
+        }
         template = {"cliques": [clique("gpu-worker", 2, 4)], "podCliqueScalingGroups": [group]}
     labels = {"kai.scheduler/queue": "tests"}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"replicas": replicas, "template": template}}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"replicas": replicas, "template": template},
+    }
 
 
 def annotated(pcs: Object, scope: str, place: str) -> Object:
@@ -97,12 +119,24 @@ def annotated(pcs: Object, scope: str, place: str) -> Object:
     ],
 )
 async def test_an_example_of_the_design(
-    operator: GroveOperator, served: Running, clients: Users, namespace: str, today: bool, scope: str, place: str
+    operator: GroveOperator,
+    served: Running,
+    clients: Users,
+    namespace: str,
+    today: bool,
+    scope: str,
+    place: str,
 ) -> None:
     if place == "its scaling group" and not today:
         pytest.skip("the CRD of this release of Grove has no annotations of scaling groups")
     await clients.user.create(POD_CLIQUE_SET, annotated(example(scope), scope, place), namespace)
     expected = (PODS[scope], CLAIMS[scope])
-    assert await eventually(lambda: claims_of_pods(clients, namespace), lambda seen: seen == expected) == expected
-    assert await eventually(lambda: owners(clients, namespace), lambda seen: seen == OWNERS[scope]) == OWNERS[scope]
+    assert (
+        await eventually(lambda: claims_of_pods(clients, namespace), lambda seen: seen == expected)
+        == expected
+    )
+    assert (
+        await eventually(lambda: owners(clients, namespace), lambda seen: seen == OWNERS[scope])
+        == OWNERS[scope]
+    )
     assert operator.is_running

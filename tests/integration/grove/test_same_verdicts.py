@@ -17,7 +17,11 @@ from tests.integration.system import Users
 from tests.rules.topology.around import Around
 
 BOUND = {
-    "wide": (Level("zone", mistakes.ZONE), Level("rack", mistakes.RACK), Level("host", mistakes.HOST)),
+    "wide": (
+        Level("zone", mistakes.ZONE),
+        Level("rack", mistakes.RACK),
+        Level("host", mistakes.HOST),
+    ),
     "narrow": (Level("rack", mistakes.RACK), Level("host", mistakes.HOST)),
 }
 DOMAINS = ("zone", "rack", "host", "galaxy")
@@ -29,7 +33,9 @@ COUNT = 400
 def template() -> Object:
     """Two cliques, one of them in a scaling group."""
     pcs = mistakes.pcs("train", mistakes.clique("router"), mistakes.clique("leader"))
-    pcs["spec"]["template"]["podCliqueScalingGroups"] = [{"name": "pool", "cliqueNames": ["leader"]}]
+    pcs["spec"]["template"]["podCliqueScalingGroups"] = [
+        {"name": "pool", "cliqueNames": ["leader"]}
+    ]
     return pcs
 
 
@@ -68,7 +74,9 @@ def constrained(pcs: Object, chance: random.Random, *, former: bool = False) -> 
 
 
 def changed(pcs: Object, chance: random.Random) -> Object:
-    """The set after an update: scaled, or with another constraint, or in the words of today's Grove."""
+    """The set after an update: scaled, or with another constraint, or in the words of today's
+    Grove.
+    """
     result = copy.deepcopy(pcs)
     result["spec"]["replicas"] = 2
     kind = chance.choice(("scaled", "moved", "named", "other"))
@@ -123,13 +131,20 @@ async def test_our_verdicts_are_those_of_groves_webhook(
         binding = mistakes.binding(name, *((level.domain, level.key) for level in levels))
         await clients.user.create(CLUSTER_TOPOLOGY_BINDING, binding)
     try:
-        base, chance, verdicts = await defaulted(clients, namespace), random.Random(7), set()
+        base = await defaulted(clients, namespace)
+        chance = random.Random(7)
+        verdicts = set()
         for _ in range(COUNT):
             old = None if operation == "CREATE" else constrained(base, chance, former=True)
             pcs = constrained(base, chance) if old is None else changed(old, chance)
             theirs = await denial(operator, pcs, old)
             ours, _ = BINDINGS.validate_set(pcs, old, AROUND)
-            assert bool(theirs) == bool(ours), (pcs["spec"]["template"], old, theirs, list(map(str, ours)))
+            assert bool(theirs) == bool(ours), (
+                pcs["spec"]["template"],
+                old,
+                theirs,
+                list(map(str, ours)),
+            )
             verdicts.add(bool(ours))
         assert verdicts == {True, False}
     finally:

@@ -1,5 +1,6 @@
-"""Grove's operator is replaced by one of the next release, which has ClusterTopologyBindings, as the manifests README
-says: a running workload keeps its constraints and its MNNVL resources, and can be scaled afterwards.
+"""Grove's operator is replaced by one of the next release, which has ClusterTopologyBindings, as
+the manifests README says: a running workload keeps its constraints and its MNNVL resources, and
+can be scaled afterwards.
 
 GROVE_UPGRADE names the program and the CRDs of the next release: PROGRAM:FOLDER.
 """
@@ -12,7 +13,13 @@ import pytest
 from app.commands.beside import ApiServer
 from app.kube.api import Object
 from app.objects.resource import CRD
-from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY, POD_CLIQUE_SET
+from app.rules.kinds import (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    KAI_TOPOLOGY,
+    POD_CLIQUE_SET,
+)
 from app.sandbox.manifests import load
 from app.server.serve import Running
 from tests.integration.grove.conftest import LEVELS
@@ -30,7 +37,9 @@ def release(today: bool) -> tuple[Path, Path]:
         pytest.skip("this release of Grove has ClusterTopologyBindings already")
     program, separator, folder = os.environ.get(UPGRADE, "").partition(":")
     if not separator:
-        pytest.skip(f"needs the next release of Grove: set {UPGRADE} to PROGRAM:FOLDER, its program and its CRDs")
+        pytest.skip(
+            f"needs the next release of Grove: set {UPGRADE} to PROGRAM:FOLDER, its program and its CRDs"
+        )
     return Path(program), Path(folder)
 
 
@@ -56,7 +65,8 @@ async def test_a_running_workload_survives_the_upgrade(
     train = Workload(clients, namespace)
     await clients.user.create(POD_CLIQUE_SET, workload(today=False), namespace)
     await train.until(replicas=1, groups=2)
-    packs, domains = await train.packs("train-0"), await uids(clients, namespace)
+    packs = await train.packs("train-0")
+    domains = await uids(clients, namespace)
 
     await api.apply(load(release[1]))
     await eventually(lambda: dialect(served), lambda name: name == "bindings")
@@ -68,17 +78,23 @@ async def test_a_running_workload_survives_the_upgrade(
     assert await train.packs("train-0") == packs
 
     await operator.stop()
-    newer = GroveOperator(release[0], api, clients.admin, tmp_path / "newer", today=True, levels=LEVELS)
+    newer = GroveOperator(
+        release[0], api, clients.admin, tmp_path / "newer", today=True, levels=LEVELS
+    )
     await newer.prepare()
     await newer.start()
     available = {"TopologyLevelsUnavailable": "False"}
-    assert await eventually(lambda: conditions(clients, namespace), lambda seen: available.items() <= seen.items())
+    assert await eventually(
+        lambda: conditions(clients, namespace), lambda seen: available.items() <= seen.items()
+    )
     assert await train.packs("train-0") == packs
     await train.patch("podcliquesets", "train", {"replicas": 2})
     await train.until(replicas=2, groups=2)
     assert (await uids(clients, namespace)).items() >= domains.items()
     (topology,) = (await clients.admin.list(KAI_TOPOLOGY, limit=0)).items
-    assert [owner["kind"] for owner in topology["metadata"]["ownerReferences"]] == [CLUSTER_TOPOLOGY_BINDING.kind]
+    assert [owner["kind"] for owner in topology["metadata"]["ownerReferences"]] == [
+        CLUSTER_TOPOLOGY_BINDING.kind
+    ]
     await newer.stop()
 
 

@@ -1,4 +1,5 @@
-"""API servers of Kubernetes 1.35 (workloadRef), 1.36 and 1.37 (schedulingGroup), and what users write there.
+"""API servers of Kubernetes 1.35 (workloadRef), 1.36 and 1.37 (schedulingGroup), and what users
+write there.
 
 A test that needs no other dialect runs in all three; the real API server is one of 1.36.
 """
@@ -44,7 +45,9 @@ async def api(
     if kind == "real":
         if dialect != "v1alpha2":
             pytest.skip(f"a real API server of Kubernetes 1.36 does not serve {GROUP}/{dialect}")
-        server = RealApiServer(binaries=find_binaries(os.environ), state_dir=folder, rules=own_rules())
+        server = RealApiServer(
+            binaries=find_binaries(os.environ), state_dir=folder, rules=own_rules()
+        )
     else:
         later = (f"{GROUP}/v1beta1", f"{GROUP}/v1alpha3") if dialect == "v1beta1" else ()
         server = Sandbox(state_dir=folder, unserved=OTHER[dialect], later=later, rules=own_rules())
@@ -72,15 +75,21 @@ class Play:
     """Writes Workloads and Pods of one dialect into one namespace."""
 
     def __init__(self, clients: Users, namespace: str, dialect: str) -> None:
-        self.users, self.client, self.namespace, self.dialect = clients, clients.admin, namespace, dialect
+        self.users = clients
+        self.client = clients.admin
+        self.namespace = namespace
+        self.dialect = dialect
 
     async def workload(self, name: str, groups: dict[str, int | None], **metadata: Any) -> Object:
         """`groups`: minCount by name, None for the basic policy."""
         policies: Object = {
-            name: {"gang": {"minCount": count}} if count else {"basic": {}} for name, count in groups.items()
+            name: {"gang": {"minCount": count}} if count else {"basic": {}}
+            for name, count in groups.items()
         }
         if self.dialect == "v1alpha1":
-            spec: Object = {"podGroups": [{"name": group, "policy": one} for group, one in policies.items()]}
+            spec: Object = {
+                "podGroups": [{"name": group, "policy": one} for group, one in policies.items()]
+            }
         else:
             listed = [{"name": group, "schedulingPolicy": one} for group, one in policies.items()]
             spec = {"podGroupTemplates": listed}
@@ -97,20 +106,39 @@ class Play:
             reference = {"workloadRef": {"workloadName": workload, "templateName": group}}
         spec = {**reference, "schedulingPolicy": policy(count)}
         name = "-".join(filter(None, (workload, group, key)))
-        await self.client.create(K8S_POD_GROUP, {"metadata": {"name": name}, "spec": spec}, self.namespace)
+        await self.client.create(
+            K8S_POD_GROUP, {"metadata": {"name": name}, "spec": spec}, self.namespace
+        )
 
     async def pod(
-        self, name: str, workload: str, group: str, key: str = "", *, scheduler: str = "kai-scheduler", **metadata: Any
+        self,
+        name: str,
+        workload: str,
+        group: str,
+        key: str = "",
+        *,
+        scheduler: str = "kai-scheduler",
+        **metadata: Any,
     ) -> Object:
         spec: Object = {"schedulerName": scheduler, "containers": CONTAINERS}
         if self.dialect == "v1alpha1":
-            spec["workloadRef"] = {"name": workload, "podGroup": group, **({"podGroupReplicaKey": key} if key else {})}
+            spec["workloadRef"] = {
+                "name": workload,
+                "podGroup": group,
+                **({"podGroupReplicaKey": key} if key else {}),
+            }
         else:
-            spec["schedulingGroup"] = {"podGroupName": "-".join(filter(None, (workload, group, key)))}
-        return await self.client.create(POD, {"metadata": {"name": name, **metadata}, "spec": spec}, self.namespace)
+            spec["schedulingGroup"] = {
+                "podGroupName": "-".join(filter(None, (workload, group, key)))
+            }
+        return await self.client.create(
+            POD, {"metadata": {"name": name, **metadata}, "spec": spec}, self.namespace
+        )
 
     async def ready_pod(self, workload: str, count: int = 1, **metadata: Any) -> None:
-        """A Workload with `metadata` and a group `g`, and a Pod of its name that was told its PodGroup."""
+        """A Workload with `metadata` and a group `g`, and a Pod of its name that was told its
+        PodGroup.
+        """
         await self.workload(workload, {"g": count}, **metadata)
         await self.instance(workload, "g", count)
         await self.pod(workload, workload, "g")
@@ -132,12 +160,17 @@ class Play:
         return found.get("pod-group-name"), found.get("kai.scheduler/skip-podgrouper")
 
     async def until_told(self, pod: str, name: str) -> None:
-        assert await eventually(lambda: self.told(pod), lambda found: found == (name, "true")) == (name, "true")
+        assert await eventually(lambda: self.told(pod), lambda found: found == (name, "true")) == (
+            name,
+            "true",
+        )
 
     async def delete_pod(self, name: str) -> None:
         """At once, as a kubelet does it when its containers have ended."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
-        await self.users.call("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+        await self.users.call(
+            "DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        )
         assert await eventually(lambda: is_gone(self.client, POD, name, self.namespace))
 
     async def pod_group(self, name: str) -> Object:
@@ -161,7 +194,9 @@ class Play:
         return {item["metadata"]["name"]: item["spec"]["minMember"] for item in page.items}
 
     async def reasons(self) -> list[str]:
-        return sorted(item["reason"] for item in (await self.client.list(EVENT, self.namespace)).items)
+        return sorted(
+            item["reason"] for item in (await self.client.list(EVENT, self.namespace)).items
+        )
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -1,8 +1,10 @@
-"""KAI's integration and end-to-end tests of its design for Workloads, row by row, with the same outcome.
+"""KAI's integration and end-to-end tests of its design for Workloads, row by row, with the same
+outcome.
 
 They are those of `pkg/podgrouper/integration_tests/workload_integration_test.go` and
-`test/e2e/suites/workload/workload_specs.go` in https://github.com/kai-scheduler/KAI-Scheduler/tree/6d95dfda, which were
-written for Kubernetes 1.35. The unit tests are in `tests/rules/workload/test_kai_tables.py`.
+`test/e2e/suites/workload/workload_specs.go` in
+https://github.com/kai-scheduler/KAI-Scheduler/tree/6d95dfda, which were written for Kubernetes
+1.35. The unit tests are in `tests/rules/workload/test_kai_tables.py`.
 """
 
 from typing import Any
@@ -79,11 +81,15 @@ async def test_the_podgroups_of_a_workload(
         replica = "" if groups[group] is None else key
         await play.until_told(name, "-".join(filter(None, ("w", group, replica))))
     stored = await play.stored_pod_groups()
-    assert {name: (made["spec"]["minMember"], made["spec"]["queue"]) for name, made in stored.items()} == pod_groups
+    assert {
+        name: (made["spec"]["minMember"], made["spec"]["queue"]) for name, made in stored.items()
+    } == pod_groups
     assert all(not made["spec"].get("subGroups") for made in stored.values())
 
 
-async def test_does_not_propagate_workload_queue_label_changes_to_the_existing_podgroup(play: Play) -> None:
+async def test_does_not_propagate_workload_queue_label_changes_to_the_existing_podgroup(
+    play: Play,
+) -> None:
     await play.ready_pod("frozen", labels={QUEUE: "ml-training"})
     changed = {"metadata": {"labels": {QUEUE: "ml-batch", "priorityClassName": "train"}}}
     await play.priority_class("train")
@@ -114,7 +120,9 @@ async def test_preserves_the_existing_podgroup_when_the_workload_is_deleted(play
 
 async def test_honors_the_ignore_workload_api_annotation_on_the_pod(play: Play) -> None:
     """What KAI makes for such a Pod is KAI's own: here the Pod is left alone."""
-    await play.pod("optout", "ignored", "g", annotations={"kai.scheduler/ignore-workload-api": "true"})
+    await play.pod(
+        "optout", "ignored", "g", annotations={"kai.scheduler/ignore-workload-api": "true"}
+    )
     await play.ready_pod("ignored", count=5)
     assert await play.told("optout") == (None, None)
 
@@ -129,12 +137,19 @@ async def test_recovers_instantly_when_a_previously_missing_workload_appears(pla
     assert (await play.pod_group("late-workers"))["spec"]["minMember"] == 1
 
 
-async def test_lets_the_workload_override_an_owning_controllers_grouping_decision(play: Play) -> None:
-    """And `layers a Workload override on top of a real top-owner controller`: there it is a Job that says how many of
-    its Pods are a gang, here a PodCliqueSet with the same annotation; only the kind differs."""
+async def test_lets_the_workload_override_an_owning_controllers_grouping_decision(
+    play: Play,
+) -> None:
+    """And `layers a Workload override on top of a real top-owner controller`: there it is a Job
+    that says how many of its Pods are a gang, here a PodCliqueSet with the same annotation; only
+    the kind differs.
+    """
     await play.priority_class("inference")
     top = builders.pod_clique_set("bigjob")
-    top["metadata"] |= {"annotations": {"kai.scheduler/batch-min-member": "4"}, "labels": {"owner": "1"}}
+    top["metadata"] |= {
+        "annotations": {"kai.scheduler/batch-min-member": "4"},
+        "labels": {"owner": "1"},
+    }
     top = await play.client.create(POD_CLIQUE_SET, top, play.namespace)
     clique = builders.pod_clique("bigjob-0-worker", {})
     clique["metadata"] = {"name": "bigjob-0-worker", "ownerReferences": [controlled_by(top)]}
@@ -146,8 +161,14 @@ async def test_lets_the_workload_override_an_owning_controllers_grouping_decisio
     for name in ("p0", "p1", "p2", "p3"):
         await play.until_told(name, "smallwl-g")
     (made,) = (await play.stored_pod_groups()).values()
-    assert (made["spec"]["minMember"], made["spec"]["queue"], made["spec"].get("subGroups")) == (1, "override", None)
-    owners = [(reference["kind"], reference["name"]) for reference in made["metadata"]["ownerReferences"]]
+    assert (made["spec"]["minMember"], made["spec"]["queue"], made["spec"].get("subGroups")) == (
+        1,
+        "override",
+        None,
+    )
+    owners = [
+        (reference["kind"], reference["name"]) for reference in made["metadata"]["ownerReferences"]
+    ]
     assert (owners, made["metadata"]["labels"]["owner"]) == ([("PodCliqueSet", "bigjob")], "1")
     changed = {"metadata": {"labels": {"priorityClassName": "inference"}}}
     await play.client.patch(WORKLOAD, "smallwl", changed, play.namespace)

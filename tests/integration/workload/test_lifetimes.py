@@ -1,5 +1,6 @@
-"""Whatever the order in which objects come and go: no Pod is ever without its mark, no PodGroup goes before its Pods.
-And the API server asks us only about Pods that are to be marked."""
+"""Whatever the order in which objects come and go: no Pod is ever without its mark, no PodGroup
+goes before its Pods. And the API server asks us only about Pods that are to be marked.
+"""
 
 import asyncio
 import contextlib
@@ -21,13 +22,16 @@ pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 SKIP = "kai.scheduler/skip-podgrouper"
 IGNORE = "kai.scheduler/ignore-workload-api"
-CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/grove-admission"
+CONFIGURATION = (
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/grove-admission"
+)
 
 
 @contextlib.asynccontextmanager
 async def states(play: Play) -> AsyncIterator[list[tuple[str, str | None, str | None]]]:
-    """Every state of every Pod of the namespace that is stored while the block runs: its name, its PodGroup and its
-    mark."""
+    """Every state of every Pod of the namespace that is stored while the block runs: its name, its
+    PodGroup and its mark.
+    """
     version = (await play.client.list(POD, play.namespace, limit=1)).resource_version
     seen: list[tuple[str, str | None, str | None]] = []
 
@@ -36,7 +40,9 @@ async def states(play: Play) -> AsyncIterator[list[tuple[str, str | None, str | 
             if event.type in ("ADDED", "MODIFIED"):
                 metadata = event.object["metadata"]
                 annotations = metadata.get("annotations", {})
-                seen.append((metadata["name"], annotations.get("pod-group-name"), annotations.get(SKIP)))
+                seen.append(
+                    (metadata["name"], annotations.get("pod-group-name"), annotations.get(SKIP))
+                )
 
     following = asyncio.create_task(follow())
     try:
@@ -50,15 +56,21 @@ async def make_workload(play: Play, name: str) -> None:
     await play.instance(name, "g", 2)
 
 
-async def test_pods_created_before_with_and_after_their_workload_are_never_without_their_mark(play: Play) -> None:
+async def test_pods_created_before_with_and_after_their_workload_are_never_without_their_mark(
+    play: Play,
+) -> None:
     async with states(play) as seen:
         await play.pod("before", "first", "g")
         assert await eventually(play.reasons, lambda reasons: "WorkloadNotFound" in reasons)
         await make_workload(play, "first")
-        await asyncio.gather(make_workload(play, "second"), *(play.pod(f"with-{n}", "second", "g") for n in range(5)))
+        await asyncio.gather(
+            make_workload(play, "second"), *(play.pod(f"with-{n}", "second", "g") for n in range(5))
+        )
         await make_workload(play, "third")
         await play.pod("after", "third", "g")
-        workloads = {"before": "first", "after": "third"} | {f"with-{number}": "second" for number in range(5)}
+        workloads = {"before": "first", "after": "third"} | {
+            f"with-{number}": "second" for number in range(5)
+        }
         for name, workload in workloads.items():
             await play.until_told(name, f"{workload}-g")
         told = {(name, f"{workload}-g", "true") for name, workload in workloads.items()}
@@ -67,7 +79,9 @@ async def test_pods_created_before_with_and_after_their_workload_are_never_witho
     assert set(seen) == told | {(name, None, "true") for name in workloads}
 
 
-async def _copy(seen: list[tuple[str, str | None, str | None]]) -> list[tuple[str, str | None, str | None]]:
+async def _copy(
+    seen: list[tuple[str, str | None, str | None]],
+) -> list[tuple[str, str | None, str | None]]:
     return list(seen)
 
 
@@ -76,7 +90,10 @@ async def test_a_pod_that_was_created_without_the_webhook_is_marked_by_the_recon
 ) -> None:
     async with without_webhook(play, api):
         await play.pod("p", "late", "g")
-        assert await eventually(lambda: play.told("p"), lambda told: told == (None, "true")) == (None, "true")
+        assert await eventually(lambda: play.told("p"), lambda told: told == (None, "true")) == (
+            None,
+            "true",
+        )
         await make_workload(play, "late")
         await play.until_told("p", "late-g")
 
@@ -97,7 +114,9 @@ async def without_webhook(play: Play, api: ApiServer) -> AsyncIterator[None]:
 
 
 async def test_the_podgroup_goes_with_the_last_pod_in_every_order_of_deletions(play: Play) -> None:
-    parts = ("workload", "p", "q") if play.dialect == "v1alpha1" else ("workload", "instance", "p", "q")
+    parts = (
+        ("workload", "p", "q") if play.dialect == "v1alpha1" else ("workload", "instance", "p", "q")
+    )
     orders = enumerate(itertools.permutations(parts))
     await asyncio.gather(*(delete_in_order(play, f"w{number}", order) for number, order in orders))
     assert await eventually(play.stored_pod_groups, lambda left: left == {}) == {}
@@ -119,10 +138,13 @@ async def delete_in_order(play: Play, workload: str, order: tuple[str, ...]) -> 
         else:
             await play.delete_pod(f"{workload}-{part}")
             left.discard(part)
-        await asyncio.sleep(0.3)  # long enough for a look at what is left, too short for a PodGroup to count as empty
+        # long enough for a look at what is left, too short for a PodGroup to count as empty
+        await asyncio.sleep(0.3)
         if left:
             assert (await play.pod_group(f"{workload}-g"))["metadata"]["uid"] == uid, (part, order)
-    assert await eventually(lambda: is_gone(play.client, POD_GROUP, f"{workload}-g", play.namespace)), order
+    assert await eventually(
+        lambda: is_gone(play.client, POD_GROUP, f"{workload}-g", play.namespace)
+    ), order
 
 
 async def test_a_podgroup_that_is_deleted_under_running_pods_is_made_again_and_not_once_they_are_gone(
@@ -133,7 +155,11 @@ async def test_a_podgroup_that_is_deleted_under_running_pods_is_made_again_and_n
     await play.client.delete(POD_GROUP, "again-g", play.namespace)
 
     async def uid_now() -> str:
-        return str((await play.stored_pod_groups()).get("again-g", {"metadata": {"uid": uid}})["metadata"]["uid"])
+        return str(
+            (await play.stored_pod_groups()).get("again-g", {"metadata": {"uid": uid}})["metadata"][
+                "uid"
+            ]
+        )
 
     assert await eventually(uid_now, lambda now: now != uid) != uid
     await play.delete_pod("again")
@@ -144,11 +170,17 @@ async def calls(served: Running) -> int:
     """How often `/mutate/pod` was called so far, as our own metrics count it."""
     async with httpx.AsyncClient(verify=False) as client:
         text = (await client.get(f"https://127.0.0.1:{served.listener.port}/metrics")).text
-    counts = re.findall(r'^grove_admission_requests_total\{[^}]*path="/mutate/pod"[^}]*\} (\S+)$', text, re.MULTILINE)
+    counts = re.findall(
+        r'^grove_admission_requests_total\{[^}]*path="/mutate/pod"[^}]*\} (\S+)$',
+        text,
+        re.MULTILINE,
+    )
     return int(sum(map(float, counts)))
 
 
-async def test_the_api_server_asks_only_about_pods_that_are_to_be_marked(play: Play, served: Running) -> None:
+async def test_the_api_server_asks_only_about_pods_that_are_to_be_marked(
+    play: Play, served: Running
+) -> None:
     before = await calls(served)
     await play.other_pod("no-group", "kai-scheduler")
     await play.other_pod("another-scheduler", "default-scheduler")
@@ -156,9 +188,13 @@ async def test_the_api_server_asks_only_about_pods_that_are_to_be_marked(play: P
     await play.pod("opted-out", "w", "g", annotations={IGNORE: "true"})
     await play.pod("of-another", "w", "g", scheduler="default-scheduler")
     for name in ("no-group", "another-scheduler"):
-        await play.client.patch(POD, name, {"metadata": {"labels": {"changed": "1"}}}, play.namespace)
+        await play.client.patch(
+            POD, name, {"metadata": {"labels": {"changed": "1"}}}, play.namespace
+        )
     assert await calls(served) == before
     await play.pod("in-a-group", "w", "g")
     assert await calls(served) == before + 1
     assert (await play.told("in-a-group"))[1] == "true"
-    assert [await play.told(name) for name in ("no-group", "another-scheduler", "opted-out")] == [(None, None)] * 3
+    assert [await play.told(name) for name in ("no-group", "another-scheduler", "opted-out")] == [
+        (None, None)
+    ] * 3

@@ -57,7 +57,9 @@ async def test_a_group_that_the_workload_does_not_have_is_said(play: Play) -> No
 
 
 async def owned(play: Play, name: str, **metadata: Any) -> list[Object]:
-    """Owner references to a PodClique that a PodCliqueSet controls, which is the top owner and has `metadata`."""
+    """Owner references to a PodClique that a PodCliqueSet controls, which is the top owner and has
+    `metadata`.
+    """
     top = builders.pod_clique_set(name)
     top["metadata"] |= metadata
     top = await play.client.create(POD_CLIQUE_SET, top, play.namespace)
@@ -66,21 +68,45 @@ async def owned(play: Play, name: str, **metadata: Any) -> list[Object]:
     return [controlled_by(await play.client.create(POD_CLIQUE, clique, play.namespace))]
 
 
-QUEUE, PREEMPTIBLE = "kai.scheduler/queue", "kai.scheduler/preemptibility"
+QUEUE = "kai.scheduler/queue"
+PREEMPTIBLE = "kai.scheduler/preemptibility"
 
 
 @pytest.mark.parametrize(
     ("workload", "owner", "pod", "field", "wanted"),
     [
-        pytest.param({QUEUE: "w"}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "w", id="queue: the Workload's"),
-        pytest.param({}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "o", id="queue: else the top owner's"),
+        pytest.param(
+            {QUEUE: "w"}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "w", id="queue: the Workload's"
+        ),
+        pytest.param(
+            {}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "o", id="queue: else the top owner's"
+        ),
         pytest.param({}, {}, {QUEUE: "p"}, "queue", "p", id="queue: else the Pod's"),
         pytest.param({}, {"project": "x"}, {}, "queue", "x", id="queue: else the project"),
         pytest.param(
-            {"priorityClassName": "w"}, {"priorityClassName": "o"}, {}, "priorityClassName", "w", id="priority class: W"
+            {"priorityClassName": "w"},
+            {"priorityClassName": "o"},
+            {},
+            "priorityClassName",
+            "w",
+            id="priority class: W",
         ),
-        pytest.param({}, {"priorityClassName": "o"}, {}, "priorityClassName", "o", id="priority class: else owner"),
-        pytest.param({}, {}, {"priorityClassName": "p"}, "priorityClassName", "p", id="priority class: else Pod"),
+        pytest.param(
+            {},
+            {"priorityClassName": "o"},
+            {},
+            "priorityClassName",
+            "o",
+            id="priority class: else owner",
+        ),
+        pytest.param(
+            {},
+            {},
+            {"priorityClassName": "p"},
+            "priorityClassName",
+            "p",
+            id="priority class: else Pod",
+        ),
         pytest.param(
             {PREEMPTIBLE: "non-preemptible"},
             {PREEMPTIBLE: "preemptible"},
@@ -89,8 +115,22 @@ QUEUE, PREEMPTIBLE = "kai.scheduler/queue", "kai.scheduler/preemptibility"
             "non-preemptible",
             id="preemptibility: the Workload's",
         ),
-        pytest.param({}, {}, {PREEMPTIBLE: "preemptible"}, "preemptibility", "preemptible", id="preemptibility: Pod"),
-        pytest.param({}, {}, {PREEMPTIBLE: "perhaps"}, "preemptibility", None, id="preemptibility: no such value"),
+        pytest.param(
+            {},
+            {},
+            {PREEMPTIBLE: "preemptible"},
+            "preemptibility",
+            "preemptible",
+            id="preemptibility: Pod",
+        ),
+        pytest.param(
+            {},
+            {},
+            {PREEMPTIBLE: "perhaps"},
+            "preemptibility",
+            None,
+            id="preemptibility: no such value",
+        ),
         pytest.param({}, {}, {}, "queue", "default-queue", id="nobody says"),
     ],
 )
@@ -125,7 +165,9 @@ async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(
         pytest.param({}, {}, None, id="none"),
     ],
 )
-async def test_topology_comes_from_workload_then_owner(play: Play, workload: Any, owner: Any, wanted: Any) -> None:
+async def test_topology_comes_from_workload_then_owner(
+    play: Play, workload: Any, owner: Any, wanted: Any
+) -> None:
     await play.workload("placed", {"workers": 2}, annotations=workload)
     await play.instance("placed", "workers", 2)
     pod = {"kai.scheduler/topology-required-placement": "never the Pod's"}
@@ -136,18 +178,26 @@ async def test_topology_comes_from_workload_then_owner(play: Play, workload: Any
 
 
 async def test_labels_and_annotations_are_merged_and_the_owner_is_the_top_owner(play: Play) -> None:
-    await play.workload("merged", {"workers": 2}, labels={"a": "workload"}, annotations={"x": "workload"})
+    await play.workload(
+        "merged", {"workers": 2}, labels={"a": "workload"}, annotations={"x": "workload"}
+    )
     await play.instance("merged", "workers", 2)
-    owners = await owned(play, "top", labels={"a": "owner", "b": "owner"}, annotations={"y": "owner"})
+    owners = await owned(
+        play, "top", labels={"a": "owner", "b": "owner"}, annotations={"y": "owner"}
+    )
     await play.pod("p", "merged", "workers", ownerReferences=owners)
     await play.until_told("p", "merged-workers")
     metadata = (await play.pod_group("merged-workers"))["metadata"]
     assert metadata["labels"].items() >= {"a": "workload", "b": "owner"}.items()
     assert metadata["annotations"].items() >= {"x": "workload", "y": "owner"}.items()
-    assert [(one["kind"], one["name"]) for one in metadata["ownerReferences"]] == [("PodCliqueSet", "top")]
+    assert [(one["kind"], one["name"]) for one in metadata["ownerReferences"]] == [
+        ("PodCliqueSet", "top")
+    ]
 
 
-async def test_pods_without_an_owner_have_a_podgroup_that_goes_with_the_last_of_them(play: Play) -> None:
+async def test_pods_without_an_owner_have_a_podgroup_that_goes_with_the_last_of_them(
+    play: Play,
+) -> None:
     await play.workload("bare", {"workers": 2})
     await play.instance("bare", "workers", 2)
     for name in ("p", "q"):
@@ -167,8 +217,12 @@ async def test_a_queue_that_an_administrator_changes_stays_as_changed(play: Play
     await play.instance("moved", "workers", 2)
     await play.pod("p", "moved", "workers")
     await play.until_told("p", "moved-workers")
-    await play.client.patch(POD_GROUP, "moved-workers", {"spec": {"queue": "administrator"}}, play.namespace)
-    await play.client.patch(WORKLOAD, "moved", {"metadata": {"labels": {QUEUE: "two", "seen": "1"}}}, play.namespace)
+    await play.client.patch(
+        POD_GROUP, "moved-workers", {"spec": {"queue": "administrator"}}, play.namespace
+    )
+    await play.client.patch(
+        WORKLOAD, "moved", {"metadata": {"labels": {QUEUE: "two", "seen": "1"}}}, play.namespace
+    )
 
     async def label() -> str | None:
         labels: dict[str, str] = (await play.pod_group("moved-workers"))["metadata"]["labels"]
@@ -176,7 +230,10 @@ async def test_a_queue_that_an_administrator_changes_stays_as_changed(play: Play
 
     assert await eventually(label) == "1"
     stored = await play.pod_group("moved-workers")
-    assert (stored["spec"]["queue"], stored["metadata"]["labels"][QUEUE]) == ("administrator", "one")
+    assert (stored["spec"]["queue"], stored["metadata"]["labels"][QUEUE]) == (
+        "administrator",
+        "one",
+    )
     assert await eventually(play.reasons, lambda reasons: "QueueDiffers" in reasons)
 
 
@@ -220,7 +277,9 @@ async def test_who_opts_out_is_left_to_kai(play: Play) -> None:
     await play.workload("out", {"workers": 2})
     await play.instance("out", "workers", 2)
     await play.pod("by-itself", "out", "workers", annotations=out)
-    await play.pod("by-its-owner", "out", "workers", ownerReferences=await owned(play, "top", annotations=out))
+    await play.pod(
+        "by-its-owner", "out", "workers", ownerReferences=await owned(play, "top", annotations=out)
+    )
     await play.pod("in", "out", "workers")
     await play.until_told("in", "out-workers")
     assert [await play.told(name) for name in ("by-itself", "by-its-owner")] == [(None, None)] * 2
@@ -246,7 +305,11 @@ async def test_pods_of_another_scheduler_are_not_ours(play: Play) -> None:
     await play.until_told("p", "other-workers")
     stored = await play.client.get(POD, "p", play.namespace)
     spec = {**stored["spec"], "schedulerName": "default-scheduler"}
-    keep = {key: spec[key] for key in ("schedulerName", "containers", "workloadRef", "schedulingGroup") if key in spec}
+    keep = {
+        key: spec[key]
+        for key in ("schedulerName", "containers", "workloadRef", "schedulingGroup")
+        if key in spec
+    }
     await play.client.create(POD, {"metadata": {"name": "q"}, "spec": keep}, play.namespace)
     await play.pod("r", "other", "workers")
     await play.until_told("r", "other-workers")

@@ -1,8 +1,9 @@
 """A cluster in memory: the `Client` that tests, offline checks and `serve --objects` run against.
 
-It keeps the API server's contract where this program depends on it (versions, preconditions, the status subresource,
-watches, finalizers, owner references) and knows no schema, no defaulting and no admission. `calls` records every call
-made, so that a test can prove that none was; `fail_next` makes calls fail.
+It keeps the API server's contract where this program depends on it (versions, preconditions, the
+status subresource, watches, finalizers, owner references) and knows no schema, no defaulting and no
+admission. `calls` records every call made, so that a test can prove that none was; `fail_next`
+makes calls fail.
 """
 
 import asyncio
@@ -43,7 +44,9 @@ from tests.kube.memory.objects import (
 )
 
 EVERYTHING: Mapping[Resource, str] = {
-    resource: resource.versions[0] for resource in kinds.ALL if resource is not kinds.CLUSTER_TOPOLOGY_BINDING
+    resource: resource.versions[0]
+    for resource in kinds.ALL
+    if resource is not kinds.CLUSTER_TOPOLOGY_BINDING
 }
 """What a cluster of the designs serves."""
 WITHOUT_STATUS: Collection[Resource] = frozenset(
@@ -68,8 +71,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One write, in the order they were made. `before` is None for a new object, `after` for one that is gone;
-    `last` is the object as the DELETED event shows it."""
+    """One write, in the order they were made.
+
+    `before` is None for a new object, `after` for one that is gone; `last` is the object as the
+    DELETED event shows it.
+    """
 
     version: int
     resource: Resource
@@ -95,9 +101,9 @@ _Faults = list[_Fault]
 class MemoryClient:
     """`Client` over a map of objects.
 
-    `served` maps each resource that this cluster serves to its version; change it to install or remove an API.
-    `without_status` names the resources whose status is an ordinary field. `history` bounds how many changes a watch
-    can catch up on before it is Gone.
+    `served` maps each resource that this cluster serves to its version; change it to install or
+    remove an API. `without_status` names the resources whose status is an ordinary field. `history`
+    bounds how many changes a watch can catch up on before it is Gone.
     """
 
     def __init__(
@@ -127,8 +133,10 @@ class MemoryClient:
     # What tests and offline commands add to the Protocol.
 
     def load(self, objects: Iterable[Object]) -> Objects:
-        """Puts objects in as they are, status and uid included; lists (kind List) are unpacked. Only the
-        resourceVersion is always new. Raises NotServed for a kind that isn't served."""
+        """Puts objects in as they are, status and uid included; lists (kind List) are unpacked.
+
+        Only the resourceVersion is always new. Raises NotServed for a kind that isn't served.
+        """
         return [copy_of(self._load_one(obj)) for given in objects for obj in _unpacked(given)]
 
     def objects(self, resource: Resource) -> Objects:
@@ -137,7 +145,11 @@ class MemoryClient:
 
     def writes(self) -> Calls:
         """The recorded calls that change something, dry runs not counted."""
-        return [call for call in self.calls if call.verb in ("create", "patch", "delete") and not call.dry_run]
+        return [
+            call
+            for call in self.calls
+            if call.verb in ("create", "patch", "delete") and not call.dry_run
+        ]
 
     def fail_next(
         self,
@@ -148,8 +160,9 @@ class MemoryClient:
         times: int = 1,
         after_effect: bool = False,
     ) -> None:
-        """Lets the next `times` calls of `verb` on `resource` (None: on any) raise `error`; with `after_effect` only
-        once the write has been done, as when the answer is lost on the way."""
+        """Lets the next `times` calls of `verb` on `resource` (None: on any) raise `error`; with
+        `after_effect` only once the write has been done, as when the answer is lost on the way.
+        """
         self._faults.append(_Fault(verb, resource, error, times, after_effect))
 
     def drop_watches(self, error: ClusterError | None = None) -> None:
@@ -158,15 +171,19 @@ class MemoryClient:
         self._wake()
 
     def forget_history(self) -> None:
-        """Watches from any earlier version, and the later pages of lists under way, are Gone from now on."""
+        """Watches from any earlier version, and the later pages of lists under way, are Gone from
+        now on.
+        """
         self._version += 1
         self._oldest = self._version
         self._history.clear()
         self._pages.clear()
 
     def collect_garbage(self) -> Places:
-        """Deletes what has owners of which none exists any more, until nothing changes, and removes references to
-        missing owners from the rest, as the garbage collector does. Gives what was deleted (or began to be)."""
+        """Deletes what has owners of which none exists any more, until nothing changes, and removes
+        references to missing owners from the rest, as the garbage collector does. Gives what was
+        deleted (or began to be).
+        """
         collected: Places = []
         while doomed := orphans(self._objects, self.served):
             for resource, key in doomed:
@@ -174,7 +191,12 @@ class MemoryClient:
             collected += doomed
         for (resource, key), kept in with_missing_owners(self._objects, self.served):
             obj = self._objects[resource][key]
-            self._store(resource, key, obj, {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}})
+            self._store(
+                resource,
+                key,
+                obj,
+                {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}},
+            )
         return collected
 
     # The Protocol.
@@ -215,7 +237,8 @@ class MemoryClient:
         else:
             selected = selection(resource, namespace, label_selector, field_selector)
             stored = sorted(self._objects.get(resource, {}).items())
-            rest, version = [obj for _, obj in stored if selected(obj)], self._version
+            rest = [obj for _, obj in stored if selected(obj)]
+            version = self._version
         page, rest = (rest[:limit], rest[limit:]) if limit else (rest, [])
         token = f"page-{next(self._tokens)}" if rest else ""
         if token:
@@ -235,10 +258,13 @@ class MemoryClient:
     ) -> AsyncGenerator[WatchEvent, None]:
         await self._begin(Call("watch", resource, namespace))
         selected = selection(resource, namespace, label_selector, field_selector)
-        since, cut = int(resource_version or 0), self._cut[0]
+        since = int(resource_version or 0)
+        cut = self._cut[0]
         if since == 0:
             since = self._version
-            for obj in [obj for _, obj in sorted(self._objects.get(resource, {}).items()) if selected(obj)]:
+            for obj in [
+                obj for _, obj in sorted(self._objects.get(resource, {}).items()) if selected(obj)
+            ]:
                 yield WatchEvent("ADDED", shown(obj, metadata_only))
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         while not self._is_cut(cut) and await self._changed_since(since, cut, deadline):
@@ -249,17 +275,28 @@ class MemoryClient:
                     yield WatchEvent(event.type, shown(event.object, metadata_only))
         if not self._is_cut(cut):
             kind, api_version = _kind_of(resource, self.served, metadata_only)
-            bookmark = {"apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": str(self._version)}}
+            bookmark = {
+                "apiVersion": api_version,
+                "kind": kind,
+                "metadata": {"resourceVersion": str(self._version)},
+            }
             yield WatchEvent("BOOKMARK", bookmark)
 
     async def create(
-        self, resource: Resource, obj: Object, namespace: str | None = None, *, dry_run: bool = False
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Object:
         new = self._prepared(resource, obj, namespace)
         key = key_of(new)
         await self._begin(Call("create", resource, namespace, key[1], dry_run=dry_run))
         if key in self._objects.get(resource, {}):
-            raise Conflict(f'{resource} "{key[1]}" already exists', code=409, reason="AlreadyExists")
+            raise Conflict(
+                f'{resource} "{key[1]}" already exists', code=409, reason="AlreadyExists"
+            )
         if resource not in self.without_status:
             new.pop("status", None)
         self._assign_identity(resource, new)
@@ -315,7 +352,10 @@ class MemoryClient:
 
     def _raise_fault(self, verb: str, resource: Resource, *, after_effect: bool) -> None:
         for fault in self._faults:
-            if (fault.verb, fault.after_effect) == (verb, after_effect) and fault.resource in (None, resource):
+            if (fault.verb, fault.after_effect) == (verb, after_effect) and fault.resource in (
+                None,
+                resource,
+            ):
                 fault.times -= 1
                 if fault.times <= 0:
                     self._faults.remove(fault)
@@ -334,13 +374,17 @@ class MemoryClient:
         known = (r for r in self.served if (r.group, r.kind) == (group, obj.get("kind")))
         resource = next(known, None)
         if resource is None:
-            raise NotServed(f"no served resource for {obj.get('apiVersion')} {obj.get('kind')}", code=404)
+            raise NotServed(
+                f"no served resource for {obj.get('apiVersion')} {obj.get('kind')}", code=404
+            )
         new = copy_of(obj)
         metadata = new.setdefault("metadata", {})
         if resource.namespaced:
             metadata.setdefault("namespace", "default")
         metadata = new["metadata"] = {**self._identity(resource, key_of(new)), **metadata}
-        return self._store(resource, key_of(new), self._objects.get(resource, {}).get(key_of(new)), new)
+        return self._store(
+            resource, key_of(new), self._objects.get(resource, {}).get(key_of(new)), new
+        )
 
     def _prepared(self, resource: Resource, obj: Object, namespace: str | None) -> Object:
         """A copy of `obj` with its name, namespace, kind and apiVersion in place."""
@@ -349,13 +393,24 @@ class MemoryClient:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = f"{metadata['generateName']}{self._version:05d}"
         if not metadata.get("name"):
-            raise Forbidden("metadata.name: Required value: name or generateName", code=422, reason="Invalid")
-        if resource.namespaced != bool(namespace) or metadata.get("namespace", namespace) != namespace:
-            raise Forbidden("the namespace of the object doesn't match the request", code=400, reason="BadRequest")
+            raise Forbidden(
+                "metadata.name: Required value: name or generateName", code=422, reason="Invalid"
+            )
+        if (
+            resource.namespaced != bool(namespace)
+            or metadata.get("namespace", namespace) != namespace
+        ):
+            raise Forbidden(
+                "the namespace of the object doesn't match the request",
+                code=400,
+                reason="BadRequest",
+            )
         if metadata.get("resourceVersion"):
             raise Forbidden("resourceVersion should not be set on objects to be created", code=400)
         if new.setdefault("kind", resource.kind) != resource.kind:
-            raise Forbidden(f"a {new['kind']} can't be created as {resource}", code=400, reason="BadRequest")
+            raise Forbidden(
+                f"a {new['kind']} can't be created as {resource}", code=400, reason="BadRequest"
+            )
         new.setdefault("apiVersion", resource.api_version(self.served.get(resource)))
         if namespace:
             metadata["namespace"] = namespace
@@ -364,16 +419,23 @@ class MemoryClient:
     def _identity(self, resource: Resource, key: Key) -> Object:
         name = f"{resource}/{key[0]}/{key[1]}/{self._version}"
         stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {"uid": str(uuid.uuid5(uuid.NAMESPACE_URL, name)), "creationTimestamp": stamp, "generation": 1}
+        return {
+            "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
+            "creationTimestamp": stamp,
+            "generation": 1,
+        }
 
     def _assign_identity(self, resource: Resource, obj: Object) -> None:
         for server_side in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             obj["metadata"].pop(server_side, None)
         obj["metadata"] |= self._identity(resource, key_of(obj))
 
-    def _merged(self, resource: Resource, before: Object, after: Object, subresource: str) -> Object:
-        """What a write of `after` leaves: the server's own metadata stays, and a write reaches either the status or
-        everything else."""
+    def _merged(
+        self, resource: Resource, before: Object, after: Object, subresource: str
+    ) -> Object:
+        """What a write of `after` leaves: the server's own metadata stays, and a write reaches
+        either the status or everything else.
+        """
         if subresource:
             kept = {**before, "status": after.get("status")}
             return {k: v for k, v in kept.items() if k != "status" or v is not None}
@@ -387,7 +449,14 @@ class MemoryClient:
         return merged
 
     def _finish(
-        self, verb: str, resource: Resource, key: Key, before: Object | None, after: Object, *, dry_run: bool
+        self,
+        verb: str,
+        resource: Resource,
+        key: Key,
+        before: Object | None,
+        after: Object,
+        *,
+        dry_run: bool,
     ) -> Object:
         if dry_run:
             return copy_of(after)
@@ -398,7 +467,9 @@ class MemoryClient:
         return copy_of(stored)
 
     def _store(self, resource: Resource, key: Key, before: Object | None, after: Object) -> Object:
-        stored = copy_of({**after, "metadata": {**after["metadata"], "resourceVersion": str(self._version + 1)}})
+        stored = copy_of(
+            {**after, "metadata": {**after["metadata"], "resourceVersion": str(self._version + 1)}}
+        )
         self._objects.setdefault(resource, {})[key] = stored
         self._record(resource, before, stored, stored)
         return stored
@@ -415,17 +486,25 @@ class MemoryClient:
                 resource,
                 key,
                 before,
-                {**before, "metadata": {**metadata, "deletionTimestamp": stamp, "generation": generation}},
+                {
+                    **before,
+                    "metadata": {**metadata, "deletionTimestamp": stamp, "generation": generation},
+                },
             )
 
     def _remove(self, resource: Resource, key: Key) -> None:
         before = self._objects[resource].pop(key)
-        last = {**before, "metadata": {**before["metadata"], "resourceVersion": str(self._version + 1)}}
+        last = {
+            **before,
+            "metadata": {**before["metadata"], "resourceVersion": str(self._version + 1)},
+        }
         self._record(resource, before, None, last)
 
     # Watches.
 
-    def _record(self, resource: Resource, before: Object | None, after: Object | None, last: Object) -> None:
+    def _record(
+        self, resource: Resource, before: Object | None, after: Object | None, last: Object
+    ) -> None:
         self._version += 1
         if len(self._history) == self._history.maxlen:
             self._oldest = self._history[0].version
@@ -437,14 +516,18 @@ class MemoryClient:
         self._tick = asyncio.Event()
 
     def _is_cut(self, cut: int) -> bool:
-        """Whether watches that began at `cut` were dropped; raises the error they were dropped with."""
+        """Whether watches that began at `cut` were dropped; raises the error they were dropped
+        with.
+        """
         now, error = self._cut
         if now != cut and error is not None:
             raise error
         return now != cut
 
     async def _changed_since(self, since: int, cut: int, deadline: float) -> bool:
-        """Waits until there is a change later than `since`, or the watches are cut; False once `deadline` is past."""
+        """Waits until there is a change later than `since`, or the watches are cut; False once
+        `deadline` is past.
+        """
         self._check_not_gone(since)
         try:
             async with asyncio.timeout_at(deadline):
@@ -456,7 +539,9 @@ class MemoryClient:
 
     def _check_not_gone(self, since: int) -> None:
         if since < self._oldest:
-            raise Gone(f"too old resource version: {since} ({self._oldest})", code=410, reason="Expired")
+            raise Gone(
+                f"too old resource version: {since} ({self._oldest})", code=410, reason="Expired"
+            )
 
     def _changes_since(self, since: int) -> _Changes:
         self._check_not_gone(since)
@@ -468,14 +553,18 @@ def _unpacked(obj: Object) -> list[Object]:
     return list(obj.get("items") or []) if obj.get("kind") == "List" else [obj]
 
 
-def _kind_of(resource: Resource, served: Mapping[Resource, str], metadata_only: bool) -> tuple[str, str]:
+def _kind_of(
+    resource: Resource, served: Mapping[Resource, str], metadata_only: bool
+) -> tuple[str, str]:
     if metadata_only:
         return "PartialObjectMetadata", "meta.k8s.io/v1"
     return resource.kind, resource.api_version(served.get(resource))
 
 
 def _event(change: _Change, selected: Callable[[Object], bool]) -> WatchEvent | None:
-    """What a watch with a selection says of a change: an object that leaves the selection is DELETED for it."""
+    """What a watch with a selection says of a change: an object that leaves the selection is
+    DELETED for it.
+    """
     was = change.before is not None and selected(change.before)
     is_now = change.after is not None and selected(change.after)
     if is_now:

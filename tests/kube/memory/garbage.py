@@ -15,12 +15,16 @@ class _Owners:
 
     def __init__(self, stored: Stored, served: Collection[Resource]) -> None:
         self._kinds = {(resource.group, resource.kind) for resource in served}
-        self._uids = {obj["metadata"].get("uid") for held in stored.values() for obj in held.values()}
+        self._uids = {
+            obj["metadata"].get("uid") for held in stored.values() for obj in held.values()
+        }
 
     def exists(self, reference: Object) -> bool:
         """Owners of a kind that isn't served can't be looked up: such objects are left alone."""
         group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-        return (group, reference.get("kind")) not in self._kinds or reference.get("uid") in self._uids
+        return (group, reference.get("kind")) not in self._kinds or reference.get(
+            "uid"
+        ) in self._uids
 
 
 def orphans(stored: Stored, served: Collection[Resource]) -> Places:
@@ -28,13 +32,25 @@ def orphans(stored: Stored, served: Collection[Resource]) -> Places:
     owners = _Owners(stored, served)
 
     def is_orphan(obj: Object) -> bool:
-        references, deleting = _references(obj), obj["metadata"].get("deletionTimestamp")
-        return bool(references) and not deleting and not any(owners.exists(reference) for reference in references)
+        references = _references(obj)
+        deleting = obj["metadata"].get("deletionTimestamp")
+        return (
+            bool(references)
+            and not deleting
+            and not any(owners.exists(reference) for reference in references)
+        )
 
-    return [(resource, key) for resource, held in stored.items() for key, obj in held.items() if is_orphan(obj)]
+    return [
+        (resource, key)
+        for resource, held in stored.items()
+        for key, obj in held.items()
+        if is_orphan(obj)
+    ]
 
 
-def with_missing_owners(stored: Stored, served: Collection[Resource]) -> list[tuple[Place, list[Object]]]:
+def with_missing_owners(
+    stored: Stored, served: Collection[Resource]
+) -> list[tuple[Place, list[Object]]]:
     """The objects that have some owners left and some missing, each with the references to keep."""
     owners = _Owners(stored, served)
     found: list[tuple[Place, list[Object]]] = []

@@ -1,4 +1,6 @@
-"""What the API server does with one object, as pure functions: select, show, patch, check preconditions."""
+"""What the API server does with one object, as pure functions: select, show, patch, check
+preconditions.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,13 +28,21 @@ def without(obj: Object, *names: str) -> Object:
 
 def shown(obj: Object, metadata_only: bool) -> Object:
     if metadata_only:
-        obj = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
+        obj = {
+            "apiVersion": "meta.k8s.io/v1",
+            "kind": "PartialObjectMetadata",
+            "metadata": obj["metadata"],
+        }
     return copy_of(obj)
 
 
-def selection(resource: Resource, namespace: str | None, labels: str, fields: str) -> Callable[[Object], bool]:
-    """A predicate for the objects of a list or watch, by the selectors of the sandbox. Raises Forbidden for a malformed
-    selector."""
+def selection(
+    resource: Resource, namespace: str | None, labels: str, fields: str
+) -> Callable[[Object], bool]:
+    """A predicate for the objects of a list or watch, by the selectors of the sandbox.
+
+    Raises Forbidden for a malformed selector.
+    """
     try:
         field_selector = selectors.field_selector(fields, (resource.group, resource.plural))
         matches = selectors.combined(selectors.label_selector(labels), field_selector)
@@ -48,9 +58,13 @@ def selection(resource: Resource, namespace: str | None, labels: str, fields: st
 
 def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
     if isinstance(patch, list) != (kind == "json"):
-        raise Forbidden("a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest")
+        raise Forbidden(
+            "a merge patch is a map, a JSON patch a list", code=400, reason="BadRequest"
+        )
     try:
-        result: Any = patching.apply_patch(before, patch, patching.JSON if kind == "json" else patching.MERGE)
+        result: Any = patching.apply_patch(
+            before, patch, patching.JSON if kind == "json" else patching.MERGE
+        )
     except ApiError as error:
         raise error_from_status(error.status(), error.code) from None
     if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
@@ -60,7 +74,8 @@ def patched(before: Object, patch: Patch, kind: PatchKind) -> Object:
 
 def check_preconditions(resource: Resource, name: str, current: Object, wanted: Object) -> None:
     for field in ("uid", "resourceVersion"):
-        given, held = wanted.get(field), current["metadata"].get(field)
+        given = wanted.get(field)
+        held = current["metadata"].get(field)
         if given and given != held:
             text = f'Operation cannot be fulfilled on {resource} "{name}": {field} is {held}, not {given}'
             raise Conflict(text, code=409, reason="Conflict")
@@ -68,6 +83,14 @@ def check_preconditions(resource: Resource, name: str, current: Object, wanted: 
 
 def server_metadata(before: Object, after: Object) -> Object:
     """The metadata a write leaves: what the server owns is as it was, whatever the caller wrote."""
-    owned = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp")
+    owned = (
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+    )
     kept = {name: before[name] for name in owned if name in before}
     return {**without(after, *owned), **kept}

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from app.rules.mnnvl.allocation import allocation_warning, awaited_classes, claim_mode, unallocatable
+from app.rules.mnnvl.allocation import (
+    allocation_warning,
+    awaited_classes,
+    claim_mode,
+    unallocatable,
+)
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]
@@ -14,10 +19,16 @@ DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nv
     ("configured", "classes", "mode", "warned"),
     [
         pytest.param("auto", [], "shared", False, id="no DeviceClass yet"),
-        pytest.param("auto", ["gpu.example.com"], "shared", True, id="only those of another driver"),
+        pytest.param(
+            "auto", ["gpu.example.com"], "shared", True, id="only those of another driver"
+        ),
         pytest.param("auto", DRIVER, "template", False, id="only NVIDIA's own"),
-        pytest.param("auto", [DESIGN, *DRIVER], "shared", False, id="the design's beside NVIDIA's own"),
-        pytest.param("shared", DRIVER, "shared", True, id="shared cannot be allocated with NVIDIA's own"),
+        pytest.param(
+            "auto", [DESIGN, *DRIVER], "shared", False, id="the design's beside NVIDIA's own"
+        ),
+        pytest.param(
+            "shared", DRIVER, "shared", True, id="shared cannot be allocated with NVIDIA's own"
+        ),
         pytest.param("shared", [], "shared", False, id="shared before there is a driver"),
         pytest.param("shared", [DESIGN], "shared", False, id="shared with the design's"),
         pytest.param("template", [DESIGN], "template", False, id="template whatever exists"),
@@ -35,9 +46,19 @@ def test_the_form_of_a_claim(configured: Any, classes: list[str], mode: Any, war
 @pytest.mark.parametrize(
     ("claim", "names"),
     [
-        pytest.param({"spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "a"}}]}}}, ("a",), id="v1"),
-        pytest.param({"spec": {"devices": {"requests": [{"deviceClassName": "a"}]}}}, ("a",), id="v1beta1"),
-        pytest.param({"spec": {"devices": {"requests": [{"firstAvailable": []}, 7]}}}, (), id="other requests"),
+        pytest.param(
+            {"spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "a"}}]}}},
+            ("a",),
+            id="v1",
+        ),
+        pytest.param(
+            {"spec": {"devices": {"requests": [{"deviceClassName": "a"}]}}}, ("a",), id="v1beta1"
+        ),
+        pytest.param(
+            {"spec": {"devices": {"requests": [{"firstAvailable": []}, 7]}}},
+            (),
+            id="other requests",
+        ),
         pytest.param(
             {
                 "spec": {"devices": {"requests": [{"deviceClassName": "a"}]}},
@@ -50,7 +71,9 @@ def test_the_form_of_a_claim(configured: Any, classes: list[str], mode: Any, war
         pytest.param({}, (), id="nothing"),
     ],
 )
-def test_the_device_classes_that_a_claim_waits_for(claim: dict[str, Any], names: tuple[str, ...]) -> None:
+def test_the_device_classes_that_a_claim_waits_for(
+    claim: dict[str, Any], names: tuple[str, ...]
+) -> None:
     assert awaited_classes(claim) == names
 
 

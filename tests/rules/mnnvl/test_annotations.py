@@ -6,7 +6,9 @@ import pytest
 
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 
-ENABLED, SCOPE, CLASS = "grove.io/mnnvl-enabled", "grove.io/mnnvl-scope", "grove.io/mnnvl-device-class"
+ENABLED = "grove.io/mnnvl-enabled"
+SCOPE = "grove.io/mnnvl-scope"
+CLASS = "grove.io/mnnvl-device-class"
 
 
 @pytest.mark.parametrize(
@@ -14,7 +16,11 @@ ENABLED, SCOPE, CLASS = "grove.io/mnnvl-enabled", "grove.io/mnnvl-scope", "grove
     [
         pytest.param({}, NO_ANNOTATIONS, id="none"),
         pytest.param({"a": "b"}, NO_ANNOTATIONS, id="others"),
-        pytest.param({ENABLED: "true", SCOPE: "clique", CLASS: "c"}, MnnvlAnnotations("true", "clique", "c"), id="all"),
+        pytest.param(
+            {ENABLED: "true", SCOPE: "clique", CLASS: "c"},
+            MnnvlAnnotations("true", "clique", "c"),
+            id="all",
+        ),
     ],
 )
 def test_reading(annotations: Any, values: MnnvlAnnotations) -> None:
@@ -30,9 +36,17 @@ def test_nothing_but_the_text_true_enables(value: Any) -> None:
 @pytest.mark.parametrize(
     ("own", "inherited", "resolved"),
     [
-        pytest.param(NO_ANNOTATIONS, MnnvlAnnotations("true", "clique", "c"), ("true", "clique", "c"), id="all above"),
         pytest.param(
-            MnnvlAnnotations("false"), MnnvlAnnotations("true", "clique"), ("false", "clique", None), id="opted out"
+            NO_ANNOTATIONS,
+            MnnvlAnnotations("true", "clique", "c"),
+            ("true", "clique", "c"),
+            id="all above",
+        ),
+        pytest.param(
+            MnnvlAnnotations("false"),
+            MnnvlAnnotations("true", "clique"),
+            ("false", "clique", None),
+            id="opted out",
         ),
         pytest.param(
             MnnvlAnnotations(None, "clique", "d"),
@@ -42,5 +56,7 @@ def test_nothing_but_the_text_true_enables(value: Any) -> None:
         ),
     ],
 )
-def test_the_nearest_counts(own: MnnvlAnnotations, inherited: MnnvlAnnotations, resolved: Any) -> None:
+def test_the_nearest_counts(
+    own: MnnvlAnnotations, inherited: MnnvlAnnotations, resolved: Any
+) -> None:
     assert own.over(inherited) == MnnvlAnnotations(*resolved)

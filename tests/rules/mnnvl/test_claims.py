@@ -12,7 +12,11 @@ from app.rules.mnnvl.template import read_template
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from tests.builders import injection_into
 
-DESIGN = {"grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0", "grove.io/podgang": "pcs-0"}
+DESIGN = {
+    "grove.io/pcs-name": "pcs",
+    "grove.io/pcs-replica-index": "0",
+    "grove.io/podgang": "pcs-0",
+}
 GROVE = {
     "app.kubernetes.io/part-of": "pcs",
     "grove.io/podcliqueset-replica-index": "0",
@@ -50,7 +54,10 @@ def clique(
             "annotations": {key: value for key, value in annotations.items() if value is not None},
             "ownerReferences": [OWNER],
         },
-        "spec": {"replicas": 4, "podSpec": {"containers": [GPU] if containers is None else containers, **pod_spec}},
+        "spec": {
+            "replicas": 4,
+            "podSpec": {"containers": [GPU] if containers is None else containers, **pod_spec},
+        },
     }
 
 
@@ -83,11 +90,20 @@ def test_a_clique_on_its_way_out_needs_nothing() -> None:
     [
         pytest.param(clique(), "pcs-0", {}, id="replica scope"),
         pytest.param(clique(scope=None), "pcs-0", {}, id="replica scope is the default"),
-        pytest.param(clique(scope="clique"), "pcs-0-worker", {"grove.io/clique-name": "worker"}, id="clique scope"),
+        pytest.param(
+            clique(scope="clique"),
+            "pcs-0-worker",
+            {"grove.io/clique-name": "worker"},
+            id="clique scope",
+        ),
         pytest.param(
             clique("pcs-0-pool-2-worker", "scalingGroupReplica", GROVE),
             "pcs-0-pool-2",
-            {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "2", "grove.io/podgang": "pcs-0-pool-1"},
+            {
+                "grove.io/pcsg-name": "pool",
+                "grove.io/pcsg-replica-index": "2",
+                "grove.io/podgang": "pcs-0-pool-1",
+            },
             id="scaling group scope, in Grove's labels",
         ),
         pytest.param(
@@ -108,7 +124,10 @@ def test_a_clique_on_its_way_out_needs_nothing() -> None:
             id="replica scope belongs to the base PodGang, also when a scaled clique comes first",
         ),
         pytest.param(
-            clique(labels={**DESIGN, "grove.io/podgang": ""}), "pcs-0", {"grove.io/podgang": None}, id="no PodGang yet"
+            clique(labels={**DESIGN, "grove.io/podgang": ""}),
+            "pcs-0",
+            {"grove.io/podgang": None},
+            id="no PodGang yet",
         ),
         pytest.param(
             clique(f"pcs-0-{'w' * 64}", "clique"),
@@ -154,31 +173,49 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
         pytest.param(clique("other-0-worker"), ["metadata.name"], id="a name of another set"),
         pytest.param(clique("pcs-1-worker"), ["metadata.name"], id="a name of another replica"),
         pytest.param(clique(""), ["metadata.name"], id="no name"),
-        pytest.param(clique(f"pcs-0-{'w' * 240}", "clique"), ["metadata.name"], id="a name too long to build on"),
+        pytest.param(
+            clique(f"pcs-0-{'w' * 240}", "clique"),
+            ["metadata.name"],
+            id="a name too long to build on",
+        ),
         pytest.param(
             clique(labels={**DESIGN, "grove.io/pcs-replica-index": "0\n"}),
             ["metadata.labels[grove.io/pcs-replica-index]"],
             id="a trailing newline in an index",
         ),
         pytest.param(
-            clique(labels={**DESIGN, "grove.io/podgang": "gang\n"}), ["metadata.labels[grove.io/podgang]"], id="PodGang"
+            clique(labels={**DESIGN, "grove.io/podgang": "gang\n"}),
+            ["metadata.labels[grove.io/podgang]"],
+            id="PodGang",
         ),
         pytest.param(
-            clique(device_class="class\n"), ["metadata.annotations[grove.io/mnnvl-device-class]"], id="device class"
+            clique(device_class="class\n"),
+            ["metadata.annotations[grove.io/mnnvl-device-class]"],
+            id="device class",
         ),
         pytest.param(clique(containers={}), ["spec.podSpec.containers"], id="containers is a map"),
-        pytest.param(clique(containers=[1]), ["spec.podSpec.containers[0]"], id="a container is a number"),
         pytest.param(
-            clique(containers=[{"resources": []}]), ["spec.podSpec.containers[0].resources"], id="resources a list"
+            clique(containers=[1]), ["spec.podSpec.containers[0]"], id="a container is a number"
+        ),
+        pytest.param(
+            clique(containers=[{"resources": []}]),
+            ["spec.podSpec.containers[0].resources"],
+            id="resources a list",
         ),
         pytest.param(
             clique(containers=[container(limits=["nvidia.com/gpu"])]),
             ["spec.podSpec.containers[0].resources.limits"],
             id="limits is a list",
         ),
-        pytest.param(clique(resourceClaims="mnnvl"), ["spec.podSpec.resourceClaims"], id="resourceClaims is text"),
         pytest.param(
-            clique(resourceClaims=[{"name": "other"}, {"name": "mnnvl", "resourceClaimName": "mine"}]),
+            clique(resourceClaims="mnnvl"),
+            ["spec.podSpec.resourceClaims"],
+            id="resourceClaims is text",
+        ),
+        pytest.param(
+            clique(
+                resourceClaims=[{"name": "other"}, {"name": "mnnvl", "resourceClaimName": "mine"}]
+            ),
             ["spec.podSpec.resourceClaims[1]"],
             id="another claim called mnnvl",
         ),
@@ -192,7 +229,10 @@ def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
 
 def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None:
     (finding,) = injection_into(clique(resourceClaims=[{"name": "mnnvl"}]), "ns", "shared").findings
-    assert 'make it {"name": "mnnvl", "resourceClaimName": "pcs-0-mnnvl-claim"} to share' in finding.message
+    assert (
+        'make it {"name": "mnnvl", "resourceClaimName": "pcs-0-mnnvl-claim"} to share'
+        in finding.message
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,9 +241,15 @@ def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None
         pytest.param(container(limits={"nvidia.com/gpu": 1}), True, id="a limit"),
         pytest.param(container(requests={"nvidia.com/gpu": "1"}), True, id="a request"),
         pytest.param(container(limits={"nvidia.com/mig-1g.5gb": 1}), True, id="a MIG slice"),
-        pytest.param(container(limits={"nvidia.com/gpu": "1k"}), True, id="a quantity with a suffix"),
+        pytest.param(
+            container(limits={"nvidia.com/gpu": "1k"}), True, id="a quantity with a suffix"
+        ),
         pytest.param(container(limits={"nvidia.com/gpu": 0}), False, id="zero"),
-        pytest.param(container(limits={"nvidia.com/gpu": "0"}, requests={"nvidia.com/gpu": "0.0"}), False, id="zeros"),
+        pytest.param(
+            container(limits={"nvidia.com/gpu": "0"}, requests={"nvidia.com/gpu": "0.0"}),
+            False,
+            id="zeros",
+        ),
         pytest.param(container(limits={"cpu": 8}), False, id="only CPU"),
         pytest.param(container(limits={"amd.com/gpu": 8}), False, id="another vendor"),
         pytest.param(container(limits=None, requests={}), False, id="nulls"),
@@ -252,8 +298,12 @@ def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:
 @pytest.mark.parametrize(
     "obj",
     [
-        pytest.param(clique(containers=[CPU], scope="galaxy", device_class="a b"), id="invalid annotations"),
-        pytest.param(clique(containers=[CPU], scope="scalingGroupReplica"), id="in no scaling group"),
+        pytest.param(
+            clique(containers=[CPU], scope="galaxy", device_class="a b"), id="invalid annotations"
+        ),
+        pytest.param(
+            clique(containers=[CPU], scope="scalingGroupReplica"), id="in no scaling group"
+        ),
         pytest.param(clique("other-0-worker", containers=[CPU]), id="a name of another set"),
     ],
 )
@@ -264,7 +314,9 @@ def test_without_gpus_nothing_has_to_be_valid(obj: dict[str, Any]) -> None:
 
 
 def test_every_gpu_container_uses_the_claim_and_no_other() -> None:
-    after = patched(clique(containers=[GPU, CPU, GPU], initContainers=[CPU, GPU]))["spec"]["podSpec"]
+    after = patched(clique(containers=[GPU, CPU, GPU], initContainers=[CPU, GPU]))["spec"][
+        "podSpec"
+    ]
     assert after["resourceClaims"] == [{"name": "mnnvl", "resourceClaimName": "pcs-0-mnnvl-claim"}]
     using = {**GPU, "resources": {**GPU["resources"], "claims": [{"name": "mnnvl"}]}}
     assert after["containers"] == [using, CPU, using]
@@ -280,7 +332,9 @@ def test_other_claims_stay() -> None:
 
 def test_nulls_are_filled() -> None:
     gpu = container("gpu", limits={"nvidia.com/gpu": 1}, claims=None)
-    after = patched(clique(containers=[gpu], initContainers=None, resourceClaims=None))["spec"]["podSpec"]
+    after = patched(clique(containers=[gpu], initContainers=None, resourceClaims=None))["spec"][
+        "podSpec"
+    ]
     assert after["containers"][0]["resources"]["claims"] == [{"name": "mnnvl"}]
     assert len(after["resourceClaims"]) == 1
 
@@ -305,7 +359,9 @@ def test_a_claim_that_is_there_stays_whatever_the_mode(first: str, then: str) ->
 
 @pytest.mark.parametrize("first", ["shared", "template"])
 @pytest.mark.parametrize("then", ["shared", "template"])
-def test_a_claim_that_was_stored_stays_when_the_spec_is_reset_from_its_template(first: str, then: str) -> None:
+def test_a_claim_that_was_stored_stays_when_the_spec_is_reset_from_its_template(
+    first: str, then: str
+) -> None:
     """As Grove's operator does at each reconcile: a changed mode restarts no pods."""
     stored = patched(clique(), first)
     injection = injection_into(clique(), "ns", then, stored)  # type: ignore[arg-type]
@@ -318,7 +374,12 @@ def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> N
     annotated = {**stored, "metadata": clique(scope="clique")["metadata"]}
     kept = injection_into(annotated, "ns", "shared", stored)
     assert kept.plan is not None
-    assert (kept.plan.scope, kept.plan.base_name, kept.mode, kept.patch) == ("replica", "pcs-0", mode, ())
+    assert (kept.plan.scope, kept.plan.base_name, kept.mode, kept.patch) == (
+        "replica",
+        "pcs-0",
+        mode,
+        (),
+    )
     reset = injection_into(clique(scope="clique"), "ns", "shared", stored)
     assert reset.plan is not None
     assert (reset.plan.base_name, reset.mode) == ("pcs-0-worker", mode)
@@ -333,7 +394,10 @@ def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> N
     [
         ({"scope": "node"}, "metadata.annotations[grove.io/mnnvl-scope]: Unsupported value"),
         ({"scope": "scalingGroupReplica"}, "metadata.labels[grove.io/pcsg-name]: Required value"),
-        ({"device_class": "No Class"}, "metadata.annotations[grove.io/mnnvl-device-class]: Invalid value"),
+        (
+            {"device_class": "No Class"},
+            "metadata.annotations[grove.io/mnnvl-device-class]: Invalid value",
+        ),
     ],
 )
 def test_annotations_that_became_invalid_keep_the_stored_claim(
@@ -377,7 +441,11 @@ def test_a_container_added_later_gets_the_claim() -> None:
     after = patched(clique())
     after["spec"]["podSpec"]["containers"].append(GPU)
     assert list(injection_into(after, "ns", "shared").patch) == [
-        {"op": "add", "path": "/spec/podSpec/containers/1/resources/claims", "value": [{"name": "mnnvl"}]}
+        {
+            "op": "add",
+            "path": "/spec/podSpec/containers/1/resources/claims",
+            "value": [{"name": "mnnvl"}],
+        }
     ]
 
 
@@ -386,7 +454,11 @@ def test_a_container_added_later_gets_the_claim() -> None:
     [
         pytest.param([OWNER], "u", id="the set"),
         pytest.param([{**OWNER, "name": "other"}], "", id="another set"),
-        pytest.param([{"kind": "PodCliqueScalingGroup", "name": "pcs-0-pool", "uid": "g"}], "", id="a scaling group"),
+        pytest.param(
+            [{"kind": "PodCliqueScalingGroup", "name": "pcs-0-pool", "uid": "g"}],
+            "",
+            id="a scaling group",
+        ),
         pytest.param(None, "", id="nobody"),
         pytest.param(["x"], "", id="nonsense"),
     ],
@@ -398,14 +470,22 @@ def test_the_owner_is_the_set(references: Any, uid: str) -> None:
 
 
 def pcs(replicas: int, group_replicas: int = 1, **annotations: MnnvlAnnotations) -> PodCliqueSet:
-    """A set with a scaling group `pool`. `annotations` are those of the set (`mnnvl`) and of the group (`pool`)."""
-    cliques = (Clique("worker", replicas, None), Clique("leader", 1, None), Clique("pooled", replicas, None))
+    """A set with a scaling group `pool`.
+
+    `annotations` are those of the set (`mnnvl`) and of the group (`pool`).
+    """
+    cliques = (
+        Clique("worker", replicas, None),
+        Clique("leader", 1, None),
+        Clique("pooled", replicas, None),
+    )
     mnnvl, of_group = (annotations.get(name, NO_ANNOTATIONS) for name in ("mnnvl", "pool"))
     pool = Group("pool", ("pooled",), None, mnnvl=of_group, replicas=group_replicas)
     return PodCliqueSet("ns", "pcs", "u", 1, False, None, cliques, (pool,), mnnvl=mnnvl)
 
 
-ENABLED, NARROW = MnnvlAnnotations("true"), MnnvlAnnotations("true", "scalingGroupReplica")
+ENABLED = MnnvlAnnotations("true")
+NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
 
 
 @pytest.mark.parametrize(
@@ -413,8 +493,12 @@ ENABLED, NARROW = MnnvlAnnotations("true"), MnnvlAnnotations("true", "scalingGro
     [
         pytest.param(clique(), pcs(200), "shared", None, id="201 pods are fine"),
         pytest.param(clique(), pcs(256), "shared", 257, id="257 pods of a replica are too many"),
-        pytest.param(clique(), pcs(256), "template", None, id="templates have a claim for each pod"),
-        pytest.param(clique(scope="clique"), pcs(999), "shared", None, id="clique scope counts its own"),
+        pytest.param(
+            clique(), pcs(256), "template", None, id="templates have a claim for each pod"
+        ),
+        pytest.param(
+            clique(scope="clique"), pcs(999), "shared", None, id="clique scope counts its own"
+        ),
         pytest.param(
             clique("pcs-0-pool-2-pooled", "scalingGroupReplica", GROVE),
             pcs(300),
@@ -423,18 +507,36 @@ ENABLED, NARROW = MnnvlAnnotations("true"), MnnvlAnnotations("true", "scalingGro
             id="the group's cliques",
         ),
         pytest.param(
-            clique("pcs-0-x-2-pooled", "scalingGroupReplica", {**GROVE, "grove.io/podcliquescalinggroup": "pcs-0-x"}),
+            clique(
+                "pcs-0-x-2-pooled",
+                "scalingGroupReplica",
+                {**GROVE, "grove.io/podcliquescalinggroup": "pcs-0-x"},
+            ),
             pcs(300),
             "shared",
             None,
             id="a group that the set doesn't have",
         ),
         pytest.param(
-            clique("pcs-0-pool-2-pooled", "replica", GROVE), pcs(60, 4), "shared", 301, id="all replicas of its group"
+            clique("pcs-0-pool-2-pooled", "replica", GROVE),
+            pcs(60, 4),
+            "shared",
+            301,
+            id="all replicas of its group",
         ),
-        pytest.param(clique(), pcs(60, 4, mnnvl=ENABLED), "shared", 301, id="groups that inherit the scope"),
-        pytest.param(clique(), pcs(60, 4, pool=ENABLED), "shared", 301, id="groups that are annotated"),
-        pytest.param(clique(), pcs(60, 4, mnnvl=ENABLED, pool=NARROW), "shared", None, id="groups of another scope"),
+        pytest.param(
+            clique(), pcs(60, 4, mnnvl=ENABLED), "shared", 301, id="groups that inherit the scope"
+        ),
+        pytest.param(
+            clique(), pcs(60, 4, pool=ENABLED), "shared", 301, id="groups that are annotated"
+        ),
+        pytest.param(
+            clique(),
+            pcs(60, 4, mnnvl=ENABLED, pool=NARROW),
+            "shared",
+            None,
+            id="groups of another scope",
+        ),
         pytest.param(clique(), pcs(60, 4), "shared", None, id="groups without MNNVL"),
         pytest.param(
             clique("pcs-0-pool-2-pooled", "scalingGroupReplica", GROVE),
@@ -446,7 +548,9 @@ ENABLED, NARROW = MnnvlAnnotations("true"), MnnvlAnnotations("true", "scalingGro
         pytest.param(clique(), None, "shared", None, id="an unknown set counts this clique alone"),
     ],
 )
-def test_a_claim_can_be_reserved_by_256_pods(obj: Any, known: Any, mode: Any, pods: int | None) -> None:
+def test_a_claim_can_be_reserved_by_256_pods(
+    obj: Any, known: Any, mode: Any, pods: int | None
+) -> None:
     group = read_member(obj, "ns").place.group
     warning = reservation_warning(injection_into(obj, "ns", mode), known, group)
     assert (warning is not None) is (pods is not None)
@@ -460,7 +564,10 @@ def test_replicas_that_are_no_number_count_as_one() -> None:
 
 
 def test_gpu_resources() -> None:
-    assert [is_gpu(name) for name in ("nvidia.com/gpu", "nvidia.com/mig-2g.10gb", "nvidia.com/gpu.shared")] == [
+    assert [
+        is_gpu(name)
+        for name in ("nvidia.com/gpu", "nvidia.com/mig-2g.10gb", "nvidia.com/gpu.shared")
+    ] == [
         True,
         True,
         False,

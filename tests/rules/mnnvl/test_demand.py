@@ -27,7 +27,9 @@ from tests.builders import injection_into
 GROUPED = builders.labels("train", 0, "train-0-pool-1", "pool", 2, grove=True)
 
 
-def clique(name: str = "train-0-worker", labels: Any = None, scope: str = "replica", **metadata: Any) -> dict[str, Any]:
+def clique(
+    name: str = "train-0-worker", labels: Any = None, scope: str = "replica", **metadata: Any
+) -> dict[str, Any]:
     obj = builders.pod_clique(name, labels or builders.labels("train", 0, "train-0"), scope=scope)
     return {**obj, "metadata": {**obj["metadata"], "namespace": "ns", **metadata}}
 
@@ -37,7 +39,12 @@ def stored(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
     injection = injection_into(obj, "ns", mode)
     assert injection.plan is not None
     patched = apply_patch(obj, list(injection.patch))
-    return {**patched, "metadata": {key: value for key, value in patched["metadata"].items() if key != "annotations"}}
+    return {
+        **patched,
+        "metadata": {
+            key: value for key, value in patched["metadata"].items() if key != "annotations"
+        },
+    }
 
 
 def demand(obj: dict[str, Any], mode: Any = "shared") -> Demand:
@@ -47,7 +54,9 @@ def demand(obj: dict[str, Any], mode: Any = "shared") -> Demand:
 
 
 def pcs(uid: str = "u", deleting: bool = False, **fields: Any) -> PodCliqueSet:
-    return PodCliqueSet("ns", "train", uid, 1, deleting, None, (), (Group("pool", (), None, None, ABOVE),), **fields)
+    return PodCliqueSet(
+        "ns", "train", uid, 1, deleting, None, (), (Group("pool", (), None, None, ABOVE),), **fields
+    )
 
 
 ABOVE = MnnvlAnnotations("true", "scalingGroupReplica")
@@ -76,7 +85,10 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
     assert admitted is not None
     planned = plan_for([read], pcs())
     assert (planned.base_name, planned.labels) == (admitted.base_name, admitted.labels)
-    assert (planned.owner, planned.device_class) == (Owner("train", "u"), "compute-domain.nvidia.com")
+    assert (planned.owner, planned.device_class) == (
+        Owner("train", "u"),
+        "compute-domain.nvidia.com",
+    )
     assert annotations_of_demand(read) == MnnvlAnnotations("true", scope, None)
 
 
@@ -88,9 +100,14 @@ OTHERS = {"name": "mnnvl", "resourceClaimName": "somebody-s"}
     [
         pytest.param({}, id="nothing at all"),
         pytest.param(clique(), id="no claim"),
-        pytest.param({**clique(), "spec": {"podSpec": {"resourceClaims": [OTHERS]}}}, id="a claim of somebody else"),
+        pytest.param(
+            {**clique(), "spec": {"podSpec": {"resourceClaims": [OTHERS]}}},
+            id="a claim of somebody else",
+        ),
         pytest.param({**stored(clique()), "metadata": {"name": "train-0-worker"}}, id="no labels"),
-        pytest.param({**clique(), "spec": {"podSpec": {"resourceClaims": ["mnnvl"]}}}, id="nonsense"),
+        pytest.param(
+            {**clique(), "spec": {"podSpec": {"resourceClaims": ["mnnvl"]}}}, id="nonsense"
+        ),
     ],
 )
 def test_no_demand(obj: dict[str, Any]) -> None:
@@ -103,7 +120,10 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 def owned(name: str, uid: str, **metadata: Any) -> Demand:
     reference = {"kind": "PodCliqueSet", "name": "train", "uid": uid}
     read = read_demand(
-        {**(obj := stored(clique(name))), "metadata": {**obj["metadata"], "ownerReferences": [reference], **metadata}}
+        {
+            **(obj := stored(clique(name))),
+            "metadata": {**obj["metadata"], "ownerReferences": [reference], **metadata},
+        }
     )
     assert read is not None
     return read
@@ -112,7 +132,9 @@ def owned(name: str, uid: str, **metadata: Any) -> Demand:
 @pytest.mark.parametrize(
     ("known", "names"),
     [
-        pytest.param(pcs(), ["train-0-a", "train-0-d"], id="those that stay, of the set as it is now"),
+        pytest.param(
+            pcs(), ["train-0-a", "train-0-d"], id="those that stay, of the set as it is now"
+        ),
         pytest.param(pcs("new"), ["train-0-c", "train-0-d"], id="the set was made anew"),
         pytest.param(pcs(deleting=True), [], id="the set is being deleted"),
         pytest.param(None, [], id="the set is unknown"),
@@ -137,7 +159,9 @@ def test_whose_resources_are_made_again(known: PodCliqueSet | None, names: list[
         pytest.param("no name", None, "compute-domain.nvidia.com", id="no valid one of its own"),
     ],
 )
-def test_the_device_class_of_what_is_made_again(own: Any, inherited: Any, device_class: str) -> None:
+def test_the_device_class_of_what_is_made_again(
+    own: Any, inherited: Any, device_class: str
+) -> None:
     obj = stored(clique())
     annotations = {"grove.io/mnnvl-device-class": own} if own else {}
     first = demand(clique())
@@ -149,9 +173,12 @@ def test_the_device_class_of_what_is_made_again(own: Any, inherited: Any, device
 
 def test_a_scaling_group_comes_before_its_set() -> None:
     known = pcs(mnnvl=MnnvlAnnotations("false", "clique", "c"))
-    place, grouped = demand(clique()).member.place, demand(clique("train-0-pool-2-leader", GROUPED)).member.place
+    place = demand(clique()).member.place
+    grouped = demand(clique("train-0-pool-2-leader", GROUPED)).member.place
     assert inherited_annotations(known, place) == MnnvlAnnotations("false", "clique", "c")
-    assert inherited_annotations(known, grouped) == MnnvlAnnotations("true", "scalingGroupReplica", "c")
+    assert inherited_annotations(known, grouped) == MnnvlAnnotations(
+        "true", "scalingGroupReplica", "c"
+    )
     assert inherited_annotations(None, grouped) == NO_ANNOTATIONS
 
 
@@ -190,10 +217,18 @@ def domain(name: str = "train-0-cd", labels: Any = None, **metadata: Any) -> dic
         pytest.param(domain("train-01-cd"), False, id="another name"),
         pytest.param(domain("train-0-mnnvl-claim"), False, id="another kind's name"),
         pytest.param(domain(labels={}), False, id="no labels"),
-        pytest.param(domain(labels={**LABELS, "grove.io/mnnvl-managed": "false"}), False, id="not managed"),
-        pytest.param(domain(labels={**LABELS, "app.kubernetes.io/managed-by": "x"}), False, id="managed by another"),
         pytest.param(
-            domain(labels={key: value for key, value in LABELS.items() if "pcs" not in key}), False, id="no place"
+            domain(labels={**LABELS, "grove.io/mnnvl-managed": "false"}), False, id="not managed"
+        ),
+        pytest.param(
+            domain(labels={**LABELS, "app.kubernetes.io/managed-by": "x"}),
+            False,
+            id="managed by another",
+        ),
+        pytest.param(
+            domain(labels={key: value for key, value in LABELS.items() if "pcs" not in key}),
+            False,
+            id="no place",
         ),
         pytest.param(domain(ownerReferences=[{"kind": "PodGang"}]), True, id="of a PodGang"),
         pytest.param(domain(ownerReferences=[{"kind": "Pod"}]), False, id="made for one pod"),
@@ -211,9 +246,21 @@ def pod(phase: str = "Running", **claim: str) -> dict[str, Any]:
     ("user", "used"),
     [
         pytest.param(pod(resourceClaimName="train-0-mnnvl-claim"), True, id="the claim"),
-        pytest.param(pod("Pending", resourceClaimTemplateName="train-0-mnnvl-template"), True, id="the template"),
-        pytest.param(pod("Succeeded", resourceClaimName="train-0-mnnvl-claim"), False, id="a pod that has succeeded"),
-        pytest.param(pod("Failed", resourceClaimName="train-0-mnnvl-claim"), False, id="a pod that has failed"),
+        pytest.param(
+            pod("Pending", resourceClaimTemplateName="train-0-mnnvl-template"),
+            True,
+            id="the template",
+        ),
+        pytest.param(
+            pod("Succeeded", resourceClaimName="train-0-mnnvl-claim"),
+            False,
+            id="a pod that has succeeded",
+        ),
+        pytest.param(
+            pod("Failed", resourceClaimName="train-0-mnnvl-claim"),
+            False,
+            id="a pod that has failed",
+        ),
         pytest.param(pod(resourceClaimName="train-1-mnnvl-claim"), False, id="another claim"),
         pytest.param({}, False, id="no claims"),
     ],
@@ -223,7 +270,10 @@ def test_which_pods_use_a_claim(user: dict[str, Any], used: bool) -> None:
 
 
 def test_a_claim_is_not_used_through_the_template_of_its_compute_domain() -> None:
-    assert not uses(pod(resourceClaimTemplateName="train-0-mnnvl-template"), claim_names([RESOURCE_CLAIM], "train-0"))
+    assert not uses(
+        pod(resourceClaimTemplateName="train-0-mnnvl-template"),
+        claim_names([RESOURCE_CLAIM], "train-0"),
+    )
 
 
 def test_a_claim_is_reserved_by_pods() -> None:

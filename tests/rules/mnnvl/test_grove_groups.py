@@ -6,11 +6,18 @@ from typing import Any
 import pytest
 
 from app.rules.mnnvl.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
-from app.rules.mnnvl.set_annotations import both_vocabularies, ignored_annotations, shared_domains, validate_annotations
+from app.rules.mnnvl.set_annotations import (
+    both_vocabularies,
+    ignored_annotations,
+    shared_domains,
+    validate_annotations,
+)
 from app.rules.mnnvl.template import CliqueTemplate, read_template
 from app.rules.podcliqueset import read_pod_clique_set
 
-GROUP, ENABLED, SCOPE = "grove.io/mnnvl-group", "grove.io/mnnvl-enabled", "grove.io/mnnvl-scope"
+GROUP = "grove.io/mnnvl-group"
+ENABLED = "grove.io/mnnvl-enabled"
+SCOPE = "grove.io/mnnvl-scope"
 
 
 def clique(name: str, gpus: Any = 8, replicas: int = 2, **annotations: str) -> dict[str, Any]:
@@ -23,7 +30,13 @@ def keyed(annotations: dict[str, str]) -> dict[str, str]:
     return {f"grove.io/mnnvl-{key.replace('_', '-')}": value for key, value in annotations.items()}
 
 
-def pcs(*cliques: dict[str, Any], groups: Any = (), name: str = "nvl", replicas: int = 1, **annotations: str) -> Any:
+def pcs(
+    *cliques: dict[str, Any],
+    groups: Any = (),
+    name: str = "nvl",
+    replicas: int = 1,
+    **annotations: str,
+) -> Any:
     metadata = {"name": name, "namespace": "ml", "annotations": keyed(annotations)}
     template = {"cliques": list(cliques), "podCliqueScalingGroups": list(groups)}
     return {"metadata": metadata, "spec": {"replicas": replicas, "template": template}}
@@ -35,7 +48,8 @@ def findings(obj: Any, old: Any = None, *others: Any) -> list[str]:
 
 
 POOL = {"name": "pool", "cliqueNames": ["leader"], "replicas": 3, "minAvailable": 2}
-OF_SET, OF_WORKER = f"metadata.annotations[{GROUP}]", f"spec.template.cliques[0].annotations[{GROUP}]"
+OF_SET = f"metadata.annotations[{GROUP}]"
+OF_WORKER = f"spec.template.cliques[0].annotations[{GROUP}]"
 
 
 @pytest.mark.parametrize(
@@ -48,9 +62,17 @@ OF_SET, OF_WORKER = f"metadata.annotations[{GROUP}]", f"spec.template.cliques[0]
         pytest.param(pcs(clique("worker"), group=""), [OF_SET], id="empty"),
         pytest.param(pcs(clique("worker"), group="g" * 58), [OF_SET], id="too long by one"),
         pytest.param(pcs(clique("worker"), group="g" * 57), [], id="just short enough"),
-        pytest.param(pcs(clique("worker"), group="g" * 57, replicas=11), [OF_SET], id="too long for the last replica"),
-        pytest.param(pcs(clique("worker", gpus=0), group="g" * 60), [], id="too long, but without GPUs"),
-        pytest.param(pcs(clique("worker"), name="p" * 62, group="g"), [OF_SET], id="a long name of the set"),
+        pytest.param(
+            pcs(clique("worker"), group="g" * 57, replicas=11),
+            [OF_SET],
+            id="too long for the last replica",
+        ),
+        pytest.param(
+            pcs(clique("worker", gpus=0), group="g" * 60), [], id="too long, but without GPUs"
+        ),
+        pytest.param(
+            pcs(clique("worker"), name="p" * 62, group="g"), [OF_SET], id="a long name of the set"
+        ),
         pytest.param(pcs(clique("worker", group="own"), group="g" * 60), [], id="overridden"),
         pytest.param(
             pcs(clique("worker", enabled="true"), group="train"),
@@ -58,7 +80,9 @@ OF_SET, OF_WORKER = f"metadata.annotations[{GROUP}]", f"spec.template.cliques[0]
             id="ours on a clique of the group",
         ),
         pytest.param(
-            pcs(clique("leader", enabled="true"), groups=[{**POOL, "annotations": {GROUP: "pool"}}]),
+            pcs(
+                clique("leader", enabled="true"), groups=[{**POOL, "annotations": {GROUP: "pool"}}]
+            ),
             ["spec.template.cliques[0].annotations"],
             id="ours on a clique, Grove's on its scaling group",
         ),
@@ -67,7 +91,11 @@ OF_SET, OF_WORKER = f"metadata.annotations[{GROUP}]", f"spec.template.cliques[0]
             ["metadata.annotations"],
             id="both on the set: once",
         ),
-        pytest.param(pcs(clique("worker", enabled="false"), group="train", enabled="false"), [], id="ours is off"),
+        pytest.param(
+            pcs(clique("worker", enabled="false"), group="train", enabled="false"),
+            [],
+            id="ours is off",
+        ),
     ],
 )
 def test_findings(obj: Any, fields: list[str]) -> None:
@@ -83,9 +111,13 @@ def test_a_claim_that_has_groves_name() -> None:
 
 
 def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
-    (finding,), _ = validate_annotations(read_template(pcs(clique("worker"), group="g" * 60)), None, [])
+    (finding,), _ = validate_annotations(
+        read_template(pcs(clique("worker"), group="g" * 60)), None, []
+    )
     assert finding.message.endswith("Use at most 57 characters")
-    (finding,), _ = validate_annotations(read_template(pcs(clique("w"), name="p" * 62, group="g")), None, [])
+    (finding,), _ = validate_annotations(
+        read_template(pcs(clique("w"), name="p" * 62, group="g")), None, []
+    )
     assert finding.message.endswith("Use a shorter name for the PodCliqueSet")
 
 
@@ -105,15 +137,21 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
 )
 def test_compute_domains_of_one_name(first: Any, second: Any, shared: str | None) -> None:
     groups = first[2], second[2]
-    given = shared_domains((*first[:2], [groups[0], "other"]), (*second[:2], ["another", groups[1]]))
+    given = shared_domains(
+        (*first[:2], [groups[0], "other"]), (*second[:2], ["another", groups[1]])
+    )
     assert given == ([] if shared is None else [(*groups, shared)])
     if shared is not None:
-        names = [{f"{name}-{index}-{group}" for index in range(count)} for name, count, group in (first, second)]
+        names = [
+            {f"{name}-{index}-{group}" for index in range(count)}
+            for name, count, group in (first, second)
+        ]
         assert shared in names[0] & names[1]
 
 
 def test_two_sets_with_one_compute_domain() -> None:
-    obj, other = pcs(clique("w"), name="a", group="1-x"), pcs(clique("w"), name="a-0", replicas=2, group="x")
+    obj = pcs(clique("w"), name="a", group="1-x")
+    other = pcs(clique("w"), name="a-0", replicas=2, group="x")
     assert findings(obj, None, other) == [OF_SET]
     assert findings(obj, None, pcs(clique("w"), name="a", group="1-x")) == []
     other["metadata"]["deletionTimestamp"] = "now"
@@ -123,7 +161,11 @@ def test_two_sets_with_one_compute_domain() -> None:
 @pytest.mark.untraced
 def test_two_sets_with_thousands_of_groups_are_compared_at_once() -> None:
     obj = pcs(*(clique(f"c{number}", group=f"1-g{number}") for number in range(3000)), name="a")
-    other = pcs(*(clique(f"c{number}", group=f"g{number}") for number in range(3000)), name="a-0", replicas=2)
+    other = pcs(
+        *(clique(f"c{number}", group=f"g{number}") for number in range(3000)),
+        name="a-0",
+        replicas=2,
+    )
     begin = time.process_time()
     assert len(findings(obj, None, other)) == 3000
     assert time.process_time() - begin < 2
@@ -133,7 +175,10 @@ def test_what_an_update_leaves_as_it_was_may_stay() -> None:
     wrong = pcs(clique("worker"), group="g" * 60)
     template = read_template(wrong)
     given, warnings = validate_annotations(template, wrong, [])
-    assert (given, [text.partition(": ")[0] for text in warnings]) == ([], ["stored before, and allowed to stay"])
+    assert (given, [text.partition(": ")[0] for text in warnings]) == (
+        [],
+        ["stored before, and allowed to stay"],
+    )
     assert findings(wrong, pcs(clique("worker"))) == [OF_SET]
 
 
@@ -149,21 +194,38 @@ THEIRS = {"name": "mnnvl-claim", "resourceClaimName": "mine"}
 @pytest.mark.parametrize(
     ("annotations", "inherited", "claims", "both"),
     [
-        pytest.param({ENABLED: "true", GROUP: "train"}, NO_ANNOTATIONS, [], True, id="both of its own"),
+        pytest.param(
+            {ENABLED: "true", GROUP: "train"}, NO_ANNOTATIONS, [], True, id="both of its own"
+        ),
         pytest.param({ENABLED: "true", GROUP: "none"}, NO_ANNOTATIONS, [], False, id="opted out"),
-        pytest.param({ENABLED: "true"}, NO_ANNOTATIONS, [3, {"name": "a"}, GROVES], True, id="Grove's claim is there"),
-        pytest.param({ENABLED: "true"}, NO_ANNOTATIONS, [THEIRS], False, id="a claim that is not Grove's"),
+        pytest.param(
+            {ENABLED: "true"},
+            NO_ANNOTATIONS,
+            [3, {"name": "a"}, GROVES],
+            True,
+            id="Grove's claim is there",
+        ),
+        pytest.param(
+            {ENABLED: "true"}, NO_ANNOTATIONS, [THEIRS], False, id="a claim that is not Grove's"
+        ),
         pytest.param({}, MnnvlAnnotations("true"), [GROVES], True, id="ours is inherited"),
-        pytest.param({ENABLED: "false"}, MnnvlAnnotations("true"), [GROVES], False, id="ours is off"),
+        pytest.param(
+            {ENABLED: "false"}, MnnvlAnnotations("true"), [GROVES], False, id="ours is off"
+        ),
         pytest.param({ENABLED: "true"}, NO_ANNOTATIONS, None, False, id="ours alone"),
     ],
 )
 def test_both_vocabularies_on_one_pod_clique(
     annotations: dict[str, str], inherited: MnnvlAnnotations, claims: Any, both: bool
 ) -> None:
-    obj = {"metadata": {"annotations": annotations}, "spec": {"podSpec": {"resourceClaims": claims}}}
+    obj = {
+        "metadata": {"annotations": annotations},
+        "spec": {"podSpec": {"resourceClaims": claims}},
+    }
     finding = both_vocabularies(obj, read_mnnvl(annotations).over(inherited))
-    assert (None if finding is None else finding.field) == ("metadata.annotations" if both else None)
+    assert (None if finding is None else finding.field) == (
+        "metadata.annotations" if both else None
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,8 +260,18 @@ def test_both_vocabularies_on_one_pod_clique(
             ],
             id="a scope alone",
         ),
-        pytest.param(pcs(clique("w", scope="clique"), enabled="true"), True, [], id="enabled for the whole set"),
-        pytest.param(pcs(clique("w", enabled="true"), scope="clique"), True, [], id="a scope for the whole set"),
+        pytest.param(
+            pcs(clique("w", scope="clique"), enabled="true"),
+            True,
+            [],
+            id="enabled for the whole set",
+        ),
+        pytest.param(
+            pcs(clique("w", enabled="true"), scope="clique"),
+            True,
+            [],
+            id="a scope for the whole set",
+        ),
         pytest.param(
             pcs(clique("w", enabled="true", scope="clique"), scope="clique"),
             True,
@@ -233,14 +305,17 @@ def test_mnnvl_without_the_driver() -> None:
 def test_who_asks_for_mnnvl() -> None:
     mig = {"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}]}
     cliques = clique("whole"), {"name": "mig", "spec": {"podSpec": mig}}, clique("none", gpus=0)
-    ours, groves = pcs(*cliques, enabled="true"), pcs(*cliques, group="train")
+    ours = pcs(*cliques, enabled="true")
+    groves = pcs(*cliques, group="train")
     assert [each.name for each in read_template(ours).asking] == ["whole", "mig"]
     assert [each.name for each in read_template(groves).asking] == ["whole"]
     assert read_template(groves, groups_read=False).asking == []
 
 
 def test_a_template_is_read_with_what_is_missing() -> None:
-    read = read_template({"spec": {"template": {"cliques": [{"name": "a"}, 3], "podCliqueScalingGroups": "x"}}})
+    read = read_template(
+        {"spec": {"template": {"cliques": [{"name": "a"}, 3], "podCliqueScalingGroups": "x"}}}
+    )
     assert (read.name, read.replicas, read.groups) == ("", 1, ())
     assert [(each.name, each.pods, each.gpus) for each in read.cliques] == [("a", 1, 0), ("", 1, 0)]
 
@@ -249,9 +324,29 @@ def test_a_template_is_read_with_what_is_missing() -> None:
     ("pod_spec", "gpus", "whole"),
     [
         ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}] * 2}, 8, 8),
-        ({"initContainers": [{"resources": {"requests": {"nvidia.com/gpu": 8}}}], "containers": [{}]}, 8, 8),
+        (
+            {
+                "initContainers": [{"resources": {"requests": {"nvidia.com/gpu": 8}}}],
+                "containers": [{}],
+            },
+            8,
+            8,
+        ),
         ({"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 2}}}]}, 2, 0),
-        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 0}, "requests": {"nvidia.com/gpu": 4}}}]}, 4, 4),
+        (
+            {
+                "containers": [
+                    {
+                        "resources": {
+                            "limits": {"nvidia.com/gpu": 0},
+                            "requests": {"nvidia.com/gpu": 4},
+                        }
+                    }
+                ]
+            },
+            4,
+            4,
+        ),
         ({"containers": {}}, 0, 0),
     ],
 )

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from app.rules.labels import Place, read_place
-from app.rules.mnnvl.ownership import Gang, adopted_annotation, belongs_to, ownership, read_gang, read_resource
+from app.rules.mnnvl.ownership import (
+    Gang,
+    adopted_annotation,
+    belongs_to,
+    ownership,
+    read_gang,
+    read_resource,
+)
 
 BASE = Gang("ns", "pcs-0", "g", Place("pcs", "0"))
 SCALED = Gang("ns", "pcs-0-pool-0", "s", Place("pcs", "0", "pool", "1"))
@@ -14,7 +21,11 @@ SET = {"kind": "PodCliqueSet", "name": "pcs", "uid": "u", "controller": True}
 
 
 def resource(labels: Any = None, owners: Any = None, **metadata: Any) -> Any:
-    found = {"grove.io/mnnvl-managed": "true", "grove.io/pcs-name": "pcs", "grove.io/pcs-replica-index": "0"}
+    found = {
+        "grove.io/mnnvl-managed": "true",
+        "grove.io/pcs-name": "pcs",
+        "grove.io/pcs-replica-index": "0",
+    }
     metadata = {
         "name": "cd",
         "namespace": "ns",
@@ -32,11 +43,23 @@ GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
     ("labels", "base", "scaled"),
     [
         pytest.param({"grove.io/podgang": "pcs-0"}, True, False, id="made for the base"),
-        pytest.param({"grove.io/podgang": "pcs-0-pool-0", **GROUPED}, False, True, id="made for the scaled one"),
-        pytest.param({"grove.io/podgang": "pcs-0", **GROUPED}, True, False, id="the PodGang's name decides"),
+        pytest.param(
+            {"grove.io/podgang": "pcs-0-pool-0", **GROUPED},
+            False,
+            True,
+            id="made for the scaled one",
+        ),
+        pytest.param(
+            {"grove.io/podgang": "pcs-0", **GROUPED}, True, False, id="the PodGang's name decides"
+        ),
         pytest.param({}, True, False, id="the design's labels, of a replica"),
         pytest.param(GROUPED, False, True, id="a base PodGang never takes what is more specific"),
-        pytest.param({**GROUPED, "grove.io/pcsg-replica-index": "2"}, False, False, id="another replica of the group"),
+        pytest.param(
+            {**GROUPED, "grove.io/pcsg-replica-index": "2"},
+            False,
+            False,
+            id="another replica of the group",
+        ),
         pytest.param({"grove.io/pcs-replica-index": "1"}, False, False, id="another replica"),
         pytest.param({"grove.io/mnnvl-managed": "no"}, False, False, id="not ours"),
     ],
@@ -49,7 +72,11 @@ def test_what_belongs_to_whom(labels: dict[str, str], base: bool, scaled: bool) 
 def test_a_podgang_that_says_no_more_than_its_set_takes_what_names_it_and_nothing_else() -> None:
     named = resource({"grove.io/podgang": "pcs-0"})
     scaled = resource({"grove.io/podgang": "pcs-0-pool-0", **GROUPED})
-    assert [belongs_to(one, AS_GROVE_WRITES_IT) for one in (named, scaled, resource())] == [True, False, False]
+    assert [belongs_to(one, AS_GROVE_WRITES_IT) for one in (named, scaled, resource())] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_another_namespace_is_another_world() -> None:
@@ -62,7 +89,9 @@ def test_labels_that_name_nothing_match_nothing() -> None:
 
 
 def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
-    assert not belongs_to(resource(owners=[{"kind": "Pod", "name": "p", "uid": "p", "controller": True}]), BASE)
+    assert not belongs_to(
+        resource(owners=[{"kind": "Pod", "name": "p", "uid": "p", "controller": True}]), BASE
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,16 +99,30 @@ def test_a_claim_generated_for_a_pod_is_the_pods() -> None:
     [
         pytest.param([SET], "adoptable", id="its set has it"),
         pytest.param([], "adoptable", id="nobody has it"),
-        pytest.param([{"kind": "PodGang", "name": "pcs-0", "uid": "g", "controller": True}], "owned", id="we have it"),
-        pytest.param([{"kind": "PodGang", "name": "pcs-0", "uid": "g"}], "adoptable", id="we don't control it"),
         pytest.param(
-            [{"kind": "PodGang", "name": "pcs-0", "uid": "old", "controller": True}], "adoptable", id="a former one"
+            [{"kind": "PodGang", "name": "pcs-0", "uid": "g", "controller": True}],
+            "owned",
+            id="we have it",
         ),
         pytest.param(
-            [{"kind": "PodGang", "name": "pcs-1", "uid": "x", "controller": True}], "foreign", id="another PodGang"
+            [{"kind": "PodGang", "name": "pcs-0", "uid": "g"}],
+            "adoptable",
+            id="we don't control it",
+        ),
+        pytest.param(
+            [{"kind": "PodGang", "name": "pcs-0", "uid": "old", "controller": True}],
+            "adoptable",
+            id="a former one",
+        ),
+        pytest.param(
+            [{"kind": "PodGang", "name": "pcs-1", "uid": "x", "controller": True}],
+            "foreign",
+            id="another PodGang",
         ),
         pytest.param([{**SET, "name": "other"}], "foreign", id="another set has it"),
-        pytest.param([SET, {"kind": "Thing", "name": "t", "uid": "t"}], "foreign", id="somebody else as well"),
+        pytest.param(
+            [SET, {"kind": "Thing", "name": "t", "uid": "t"}], "foreign", id="somebody else as well"
+        ),
         pytest.param(["x"], "adoptable", id="nonsense"),
     ],
 )
@@ -116,8 +159,16 @@ def test_a_gang_is_read_with_either_vocabulary() -> None:
 
 
 def test_the_designs_labels_come_first_and_a_foreign_group_label_is_none() -> None:
-    both = {"grove.io/pcs-name": "a", "app.kubernetes.io/part-of": "b", "grove.io/pcs-replica-index": 3}
+    both = {
+        "grove.io/pcs-name": "a",
+        "app.kubernetes.io/part-of": "b",
+        "grove.io/pcs-replica-index": 3,
+    }
     assert read_place(both) == Place("a")
     assert read_place({**both, "grove.io/podcliquescalinggroup": "b-0-pool"}).group == ""
-    mixed = {"grove.io/pcs-name": "a", "grove.io/pcs-replica-index": "0", "grove.io/podcliquescalinggroup": "b-0-x"}
+    mixed = {
+        "grove.io/pcs-name": "a",
+        "grove.io/pcs-replica-index": "0",
+        "grove.io/podcliquescalinggroup": "b-0-x",
+    }
     assert read_place(mixed).group == ""

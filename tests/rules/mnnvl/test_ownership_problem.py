@@ -5,12 +5,26 @@ from dataclasses import replace
 import pytest
 
 from app.rules.labels import Place
-from app.rules.mnnvl.ownership import Gang, MnnvlResource, OwnerRef, OwnershipProblem, ownership_problem
+from app.rules.mnnvl.ownership import (
+    Gang,
+    MnnvlResource,
+    OwnerRef,
+    OwnershipProblem,
+    ownership_problem,
+)
 
 PLACE = Place("train", "0", podgang="train-0")
 GANG = Gang("ns", "train-0", "uid-gang", PLACE)
 OWNED = MnnvlResource(
-    "ComputeDomain", "ns", "cd", "u", "1", True, False, PLACE, (OwnerRef("PodGang", "train-0", "uid-gang", True),)
+    "ComputeDomain",
+    "ns",
+    "cd",
+    "u",
+    "1",
+    True,
+    False,
+    PLACE,
+    (OwnerRef("PodGang", "train-0", "uid-gang", True),),
 )
 BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
 

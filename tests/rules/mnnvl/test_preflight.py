@@ -1,4 +1,6 @@
-"""Warnings about MNNVL that would not work as it is meant, in both vocabularies, and about too small domains."""
+"""Warnings about MNNVL that would not work as it is meant, in both vocabularies, and about too
+small domains.
+"""
 
 import time
 from typing import Any
@@ -16,8 +18,14 @@ LEVELS = (Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", "kuber
 OF_SET = ("set", "")
 
 
-def node(number: int = 1, zone: str = "z", rack: str = "r", **labels: str) -> tuple[dict[str, str], int]:
-    return {"k/zone": zone, "k/rack": rack, **{f"nvidia.com/gpu.{key}": value for key, value in labels.items()}}, number
+def node(
+    number: int = 1, zone: str = "z", rack: str = "r", **labels: str
+) -> tuple[dict[str, str], int]:
+    return {
+        "k/zone": zone,
+        "k/rack": rack,
+        **{f"nvidia.com/gpu.{key}": value for key, value in labels.items()},
+    }, number
 
 
 def warned(obj: Any, required: dict[tuple[str, str], str], nodes: Any) -> list[str]:
@@ -39,7 +47,13 @@ LOOSE = (
         pytest.param(pcs(clique("w")), {}, [], [], id="no MNNVL"),
         pytest.param(pcs(clique("w", gpus=0), enabled="true"), {}, [], [], id="no GPUs"),
         pytest.param(pcs(clique("w", replicas=1), enabled="true"), {}, [], [], id="one pod"),
-        pytest.param(pcs(clique("w"), enabled="true"), RACK, [], [], id="one rack, which may be an NVLink domain"),
+        pytest.param(
+            pcs(clique("w"), enabled="true"),
+            RACK,
+            [],
+            [],
+            id="one rack, which may be an NVLink domain",
+        ),
         pytest.param(pcs(clique("w"), enabled="true"), {}, [], [LOOSE], id="anywhere"),
         pytest.param(
             pcs(clique("w"), enabled="true"),
@@ -56,7 +70,11 @@ LOOSE = (
             id="a level above the NVLink domain",
         ),
         pytest.param(
-            pcs(clique("w"), enabled="true"), RACK, [node(4, clique="a")], [], id="a rack within one NVLink domain"
+            pcs(clique("w"), enabled="true"),
+            RACK,
+            [node(4, clique="a")],
+            [],
+            id="a rack within one NVLink domain",
         ),
         pytest.param(
             pcs(clique("w"), enabled="true"),
@@ -109,7 +127,11 @@ LOOSE = (
             id="more than an NVLink domain can have",
         ),
         pytest.param(
-            pcs(clique("a", replicas=10, scope="clique"), clique("b", replicas=10, scope="clique"), enabled="true"),
+            pcs(
+                clique("a", replicas=10, scope="clique"),
+                clique("b", replicas=10, scope="clique"),
+                enabled="true",
+            ),
             RACK,
             [],
             [],
@@ -163,8 +185,12 @@ POOLED = pcs(
         pytest.param(RACK, [node(1)], [], id="nobody knows the GPUs"),
         pytest.param(RACK, [node(4, count="8")], [], id="enough"),
         pytest.param({OF_SET: "galaxy"}, [node(1, count="8")], [], id="an unknown level"),
-        pytest.param({("clique", "absent"): "rack"}, [node(1, count="8")], [], id="an unknown clique"),
-        pytest.param({("group", "pool"): "rack"}, [node(1, count="8")], [], id="a replica of a group fits"),
+        pytest.param(
+            {("clique", "absent"): "rack"}, [node(1, count="8")], [], id="an unknown clique"
+        ),
+        pytest.param(
+            {("group", "pool"): "rack"}, [node(1, count="8")], [], id="a replica of a group fits"
+        ),
         pytest.param(
             RACK,
             [node(3, count="8")],
@@ -203,7 +229,10 @@ def test_capacity(required: dict[tuple[str, str], str], nodes: Nodes, warnings: 
 
 def test_the_narrowest_required_level_of_each_clique() -> None:
     required = {OF_SET: "zone", ("group", "pool"): "rack", ("clique", "w"): "galaxy"}
-    assert required_levels(read_template(POOLED), required, LEVELS) == {"w": LEVELS[0], "l": LEVELS[1]}
+    assert required_levels(read_template(POOLED), required, LEVELS) == {
+        "w": LEVELS[0],
+        "l": LEVELS[1],
+    }
     assert required_levels(read_template(POOLED), {}, LEVELS) == {}
 
 

@@ -22,11 +22,16 @@ def pcs(*cliques: dict[str, Any], pool: Any = None, **values: Any) -> dict[str, 
     """A set whose clique `leader` is in the scaling group `pool`."""
     group = {"name": "pool", "cliqueNames": ["leader"], "annotations": annotations(pool or {})}
     template = {"cliques": list(cliques), "podCliqueScalingGroups": [group]}
-    return {"metadata": {"name": "train", "annotations": annotations(values)}, "spec": {"template": template}}
+    return {
+        "metadata": {"name": "train", "annotations": annotations(values)},
+        "spec": {"template": template},
+    }
 
 
-WORKER, LEADER = clique("worker"), clique("leader")
-SCOPE, CLASS = "metadata.annotations[grove.io/mnnvl-scope]", "metadata.annotations[grove.io/mnnvl-device-class]"
+WORKER = clique("worker")
+LEADER = clique("leader")
+SCOPE = "metadata.annotations[grove.io/mnnvl-scope]"
+CLASS = "metadata.annotations[grove.io/mnnvl-device-class]"
 SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
 
 
@@ -35,7 +40,9 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
     [
         pytest.param(pcs(WORKER, LEADER), [], id="no annotations"),
         pytest.param(pcs(WORKER, LEADER, enabled="true"), [], id="the defaults"),
-        pytest.param(pcs(WORKER, LEADER, enabled="true", scope="", device_class=""), [], id="empty values"),
+        pytest.param(
+            pcs(WORKER, LEADER, enabled="true", scope="", device_class=""), [], id="empty values"
+        ),
         pytest.param(
             pcs(WORKER, LEADER, enabled="true", scope="node", device_class="No Class"),
             [
@@ -46,7 +53,9 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
             id="values of the set that nobody supports, each once",
         ),
         pytest.param(pcs(WORKER, enabled="false", scope="node"), [], id="MNNVL is disabled"),
-        pytest.param(pcs(clique("worker", enabled="false"), enabled="true", scope="node"), [], id="opted out"),
+        pytest.param(
+            pcs(clique("worker", enabled="false"), enabled="true", scope="node"), [], id="opted out"
+        ),
         pytest.param(pcs(clique("router", {}), enabled="true", scope="node"), [], id="no GPUs"),
         pytest.param(
             pcs(LEADER, enabled="true", pool={"scope": "node"}),
@@ -58,10 +67,16 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
         ),
         pytest.param(
             pcs(WORKER, clique("leader", scope="node"), enabled="true"),
-            [f'spec.template.cliques[1].annotations[grove.io/mnnvl-scope]: Unsupported value: "node": {SUPPORTED}'],
+            [
+                f'spec.template.cliques[1].annotations[grove.io/mnnvl-scope]: Unsupported value: "node": {SUPPORTED}'
+            ],
             id="a value of a clique",
         ),
-        pytest.param(pcs(LEADER, enabled="true", scope="scalingGroupReplica"), [], id="a scope for scaling groups"),
+        pytest.param(
+            pcs(LEADER, enabled="true", scope="scalingGroupReplica"),
+            [],
+            id="a scope for scaling groups",
+        ),
         pytest.param(
             pcs(LEADER, WORKER, enabled="true", scope="scalingGroupReplica"),
             [
@@ -82,4 +97,6 @@ def test_what_was_stored_before_is_a_warning() -> None:
     new = pcs(WORKER, enabled="true", scope="node", device_class="No Class")
     found, warnings = validate_annotations(read_template(new), old, None)
     assert [finding.field for finding in found] == [CLASS]
-    assert warnings == [f'stored before, and allowed to stay: {SCOPE}: Unsupported value: "node": {SUPPORTED}']
+    assert warnings == [
+        f'stored before, and allowed to stay: {SCOPE}: Unsupported value: "node": {SUPPORTED}'
+    ]

@@ -10,19 +10,26 @@ from app.rules.topology.bindings import BINDINGS
 from tests.builders import pod_clique_set
 from tests.rules.topology.around import Around
 
-RACK, HOST = {"domain": "rack", "key": "k/rack"}, {"domain": "host", "key": "kubernetes.io/hostname"}
+RACK = {"domain": "rack", "key": "k/rack"}
+HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
 EXTERNAL = [{"schedulerName": "kai-scheduler", "topologyReference": "theirs"}]
 EXITS = "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet"
 
 
 def binding(*levels: Any, uid: str = "", **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "gb200", **({"uid": uid} if uid else {})}, "spec": {"levels": list(levels), **spec}}
+    return {
+        "metadata": {"name": "gb200", **({"uid": uid} if uid else {})},
+        "spec": {"levels": list(levels), **spec},
+    }
 
 
 def user(name: str, level: str, **metadata: Any) -> Any:
     pcs = pod_clique_set(name)
     pcs["metadata"] |= {"namespace": "ml", **metadata}
-    pcs["spec"]["template"]["topologyConstraint"] = {"topologyName": "gb200", "pack": {"preferred": level}}
+    pcs["spec"]["template"]["topologyConstraint"] = {
+        "topologyName": "gb200",
+        "pack": {"preferred": level},
+    }
     return read_pod_clique_set(pcs)
 
 
@@ -73,7 +80,9 @@ def user(name: str, level: str, **metadata: Any) -> Any:
             ],
             id="host first",
         ),
-        pytest.param(binding(HOST, RACK, schedulerTopologyBindings=EXTERNAL), [], id="host first, elsewhere"),
+        pytest.param(
+            binding(HOST, RACK, schedulerTopologyBindings=EXTERNAL), [], id="host first, elsewhere"
+        ),
         pytest.param(
             binding(RACK, schedulerTopologyBindings=[*EXTERNAL, *EXTERNAL, 3, {}]),
             [
@@ -82,7 +91,9 @@ def user(name: str, level: str, **metadata: Any) -> Any:
             ],
             id="a scheduler twice",
         ),
-        pytest.param({"metadata": {}, "spec": 3}, ["spec: Invalid value: 3: must be a map"], id="no spec"),
+        pytest.param(
+            {"metadata": {}, "spec": 3}, ["spec: Invalid value: 3: must be a map"], id="no spec"
+        ),
     ],
 )
 def test_findings(obj: dict[str, Any], findings: list[str]) -> None:
@@ -90,33 +101,69 @@ def test_findings(obj: dict[str, Any], findings: list[str]) -> None:
     assert [str(finding) for finding in verdict.findings] == findings
 
 
-OURS = KaiTopology("gb200", controller_kind="ClusterTopologyBinding", controller_name="gb200", controller_uid="u")
-THEIRS = KaiTopology("gb200", controller_kind="ClusterTopology", controller_name="gb200", controller_uid="x")
+OURS = KaiTopology(
+    "gb200", controller_kind="ClusterTopologyBinding", controller_name="gb200", controller_uid="u"
+)
+THEIRS = KaiTopology(
+    "gb200", controller_kind="ClusterTopology", controller_name="gb200", controller_uid="x"
+)
 
 
 @pytest.mark.parametrize(
     ("kai", "obj", "old", "rejected", "warned"),
     [
         pytest.param(None, binding(RACK), None, False, False, id="none"),
-        pytest.param(OURS, binding(RACK, uid="u"), binding(RACK, uid="u"), False, False, id="its own"),
-        pytest.param(OURS, binding(RACK), None, False, False, id="that of a former binding, which will be collected"),
-        pytest.param(THEIRS, binding(RACK), None, True, False, id="somebody else's"),
-        pytest.param(KaiTopology("gb200"), binding(RACK), None, True, False, id="nobody's"),
-        pytest.param(KaiTopology("gb200", deleting=True), binding(RACK), None, False, False, id="one that goes"),
-        pytest.param(THEIRS, binding(HOST), binding(RACK), False, True, id="it was so before"),
         pytest.param(
-            THEIRS, binding(RACK), binding(RACK, schedulerTopologyBindings=EXTERNAL), True, False, id="it was external"
+            OURS, binding(RACK, uid="u"), binding(RACK, uid="u"), False, False, id="its own"
         ),
         pytest.param(
-            THEIRS, binding(RACK, schedulerTopologyBindings=EXTERNAL), None, False, False, id="it is external"
+            OURS,
+            binding(RACK),
+            None,
+            False,
+            False,
+            id="that of a former binding, which will be collected",
+        ),
+        pytest.param(THEIRS, binding(RACK), None, True, False, id="somebody else's"),
+        pytest.param(KaiTopology("gb200"), binding(RACK), None, True, False, id="nobody's"),
+        pytest.param(
+            KaiTopology("gb200", deleting=True),
+            binding(RACK),
+            None,
+            False,
+            False,
+            id="one that goes",
+        ),
+        pytest.param(THEIRS, binding(HOST), binding(RACK), False, True, id="it was so before"),
+        pytest.param(
+            THEIRS,
+            binding(RACK),
+            binding(RACK, schedulerTopologyBindings=EXTERNAL),
+            True,
+            False,
+            id="it was external",
+        ),
+        pytest.param(
+            THEIRS,
+            binding(RACK, schedulerTopologyBindings=EXTERNAL),
+            None,
+            False,
+            False,
+            id="it is external",
         ),
     ],
 )
 def test_a_kai_topology_of_its_name(
-    kai: KaiTopology | None, obj: dict[str, Any], old: dict[str, Any] | None, rejected: bool, warned: bool
+    kai: KaiTopology | None,
+    obj: dict[str, Any],
+    old: dict[str, Any] | None,
+    rejected: bool,
+    warned: bool,
 ) -> None:
     around = Around(kai={"gb200": kai} if kai else {})
-    verdict = BINDINGS.validate_levels(obj, old, "UPDATE" if old else "CREATE", around, managed=False)
+    verdict = BINDINGS.validate_levels(
+        obj, old, "UPDATE" if old else "CREATE", around, managed=False
+    )
     assert (bool(verdict.findings), bool(verdict.warnings)) == (rejected, warned)
 
 
@@ -135,7 +182,10 @@ USERS = [user(f"set-{number}", "rack") for number in range(7)]
 @pytest.mark.parametrize(
     ("sets", "refused"),
     [
-        (USERS[:1], 'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0'),
+        (
+            USERS[:1],
+            'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0',
+        ),
         (
             USERS,
             'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0, ml/set-1, ml/set-2, '
@@ -147,7 +197,8 @@ USERS = [user(f"set-{number}", "rack") for number in range(7)]
 )
 def test_who_uses_a_level(sets: list[Any], refused: str) -> None:
     around = Around(sets=sets)
-    old, new = binding(RACK, HOST), binding(HOST)
+    old = binding(RACK, HOST)
+    new = binding(HOST)
     verdict = BINDINGS.validate_levels(new, old, "UPDATE", around, managed=False)
     assert [str(finding).partition(". Change")[0] for finding in verdict.findings] == (
         [f"spec.levels: Forbidden: {refused}"] if refused else []
@@ -158,19 +209,33 @@ def test_who_uses_a_level(sets: list[Any], refused: str) -> None:
 
 
 def test_a_binding_that_nobody_uses_may_go() -> None:
-    assert BINDINGS.validate_levels(binding(RACK), None, "DELETE", Around(), managed=False).refusal is None
-    refusal = BINDINGS.validate_levels(binding(RACK), None, "DELETE", Around(sets=USERS[:1]), managed=False).refusal
+    assert (
+        BINDINGS.validate_levels(binding(RACK), None, "DELETE", Around(), managed=False).refusal
+        is None
+    )
+    refusal = BINDINGS.validate_levels(
+        binding(RACK), None, "DELETE", Around(sets=USERS[:1]), managed=False
+    ).refusal
     assert refusal is not None
-    assert refusal.startswith('ClusterTopologyBinding "gb200" cannot be deleted: the constraints on "rack"')
+    assert refusal.startswith(
+        'ClusterTopologyBinding "gb200" cannot be deleted: the constraints on "rack"'
+    )
 
 
-@pytest.mark.parametrize("metadata", [{}, {"metadata": None}, {"metadata": []}], ids=["none", "null", "a list"])
+@pytest.mark.parametrize(
+    "metadata", [{}, {"metadata": None}, {"metadata": []}], ids=["none", "null", "a list"]
+)
 def test_a_binding_without_metadata_gets_a_verdict(metadata: Any) -> None:
     """No API server sends one."""
     obj = {"spec": binding(RACK)["spec"], **metadata}
-    verdict = BINDINGS.validate_levels(obj, None, "CREATE", Around(kai={"": KaiTopology("")}), managed=False)
+    verdict = BINDINGS.validate_levels(
+        obj, None, "CREATE", Around(kai={"": KaiTopology("")}), managed=False
+    )
     assert [finding.field for finding in verdict.findings] == ["metadata.name"]
-    assert BINDINGS.validate_levels(obj, None, "DELETE", Around(sets=USERS), managed=False).refusal is None
+    assert (
+        BINDINGS.validate_levels(obj, None, "DELETE", Around(sets=USERS), managed=False).refusal
+        is None
+    )
     refusal, _ = refusal_to_delete(obj, USERS[:1])
     assert refusal is not None
     assert refusal.startswith('ClusterTopologyBinding "" cannot be deleted')
@@ -179,8 +244,14 @@ def test_a_binding_without_metadata_gets_a_verdict(metadata: Any) -> None:
 def test_a_stored_kai_topology() -> None:
     owner = {"kind": "ClusterTopologyBinding", "name": "gb200", "uid": "u", "controller": True}
     stored = {
-        "metadata": {"name": "gb200", "ownerReferences": [{"kind": "x"}, owner], "deletionTimestamp": "now"},
+        "metadata": {
+            "name": "gb200",
+            "ownerReferences": [{"kind": "x"}, owner],
+            "deletionTimestamp": "now",
+        },
         "spec": {"levels": [{"nodeLabel": "k/rack", "alias": "rack"}, 3]},
     }
-    assert read_kai_topology(stored) == KaiTopology("gb200", ("k/rack",), True, "ClusterTopologyBinding", "gb200", "u")
+    assert read_kai_topology(stored) == KaiTopology(
+        "gb200", ("k/rack",), True, "ClusterTopologyBinding", "gb200", "u"
+    )
     assert read_kai_topology({"metadata": {"name": "a"}, "spec": []}) == KaiTopology("a")

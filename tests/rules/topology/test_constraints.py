@@ -9,8 +9,14 @@ from app.objects.fields import FieldError
 from app.rules.topology.constraints import NOT_ENABLED, read_constraints, validate_pod_clique_set
 from app.rules.topology.levels import DOMAINS, Level, Topology
 
-ALL = Topology("grove-topology", enabled=True, levels=tuple(Level(domain, f"key/{domain}") for domain in DOMAINS))
-FEW = Topology("grove-topology", enabled=True, levels=(Level("rack", "key/rack"), Level("host", "key/host")))
+ALL = Topology(
+    "grove-topology",
+    enabled=True,
+    levels=tuple(Level(domain, f"key/{domain}") for domain in DOMAINS),
+)
+FEW = Topology(
+    "grove-topology", enabled=True, levels=(Level("rack", "key/rack"), Level("host", "key/host"))
+)
 OFF = Topology("grove-topology", enabled=False)
 
 CLIQUE = "spec.template.cliques[0].topologyConstraint.packDomain"
@@ -28,7 +34,9 @@ def pcs(top: Any = None, group: Any = None, clique: Any = None, **template: Any)
         "spec": {
             "template": {
                 "cliques": [{"name": "a", **constraint(clique)}, {"name": "b"}],
-                "podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["a"], **constraint(group)}],
+                "podCliqueScalingGroups": [
+                    {"name": "g", "cliqueNames": ["a"], **constraint(group)}
+                ],
                 **constraint(top),
                 **template,
             }
@@ -36,7 +44,9 @@ def pcs(top: Any = None, group: Any = None, clique: Any = None, **template: Any)
     }
 
 
-def judged(obj: Any, topology: Topology = ALL, old: Any = None) -> tuple[list[FieldError], list[str]]:
+def judged(
+    obj: Any, topology: Topology = ALL, old: Any = None
+) -> tuple[list[FieldError], list[str]]:
     findings: list[FieldError] = []
     constraints = read_constraints(obj, findings)
     assert findings == []
@@ -50,25 +60,45 @@ def judged(obj: Any, topology: Topology = ALL, old: Any = None) -> tuple[list[Fi
         pytest.param(pcs("rack", "rack", "rack"), [], id="equal at every level"),
         pytest.param(pcs("zone", "rack", "host"), [], id="stricter at every level"),
         pytest.param(pcs("host", None, "numa"), [], id="a group without a constraint is skipped"),
-        pytest.param(pcs("host", None, "rack"), [(CLIQUE, '"host" of the PodCliqueSet')], id="clique against the set"),
-        pytest.param(pcs(None, "host", "rack"), [(CLIQUE, 'scaling group "g"')], id="clique against its group"),
-        pytest.param(pcs("host", "rack"), [(GROUP, "allowed: host, numa")], id="group against the set"),
+        pytest.param(
+            pcs("host", None, "rack"),
+            [(CLIQUE, '"host" of the PodCliqueSet')],
+            id="clique against the set",
+        ),
+        pytest.param(
+            pcs(None, "host", "rack"),
+            [(CLIQUE, 'scaling group "g"')],
+            id="clique against its group",
+        ),
+        pytest.param(
+            pcs("host", "rack"), [(GROUP, "allowed: host, numa")], id="group against the set"
+        ),
         pytest.param(
             pcs("host", "rack", "zone"),
             [(GROUP, '"host" of the PodCliqueSet'), (CLIQUE, '"host" of the PodCliqueSet')],
             id="both, each against the strictest above it",
         ),
-        pytest.param(pcs("galaxy", "rack"), [(SET, "Unsupported value")], id="an unknown domain has no order"),
-        pytest.param(pcs(None, "rack", "rack\n"), [(CLIQUE, "Unsupported value")], id="a trailing newline"),
+        pytest.param(
+            pcs("galaxy", "rack"), [(SET, "Unsupported value")], id="an unknown domain has no order"
+        ),
+        pytest.param(
+            pcs(None, "rack", "rack\n"), [(CLIQUE, "Unsupported value")], id="a trailing newline"
+        ),
         pytest.param(pcs("", None, ""), [], id="empty is none"),
         pytest.param(
             pcs(
-                "rack", cliques=[{"name": "a", "topologyConstraint": {"packDomain": level}} for level in ("?", "host")]
+                "rack",
+                cliques=[
+                    {"name": "a", "topologyConstraint": {"packDomain": level}}
+                    for level in ("?", "host")
+                ],
             ),
             [(CLIQUE, "Unsupported value")],
             id="two cliques of one name, one with an unknown domain",
         ),
-        pytest.param(pcs(topologyConstraint=None, cliques=None, podCliqueScalingGroups=None), [], id="nulls"),
+        pytest.param(
+            pcs(topologyConstraint=None, cliques=None, podCliqueScalingGroups=None), [], id="nulls"
+        ),
     ],
 )
 def test_hierarchy(obj: Any, findings: list[tuple[str, str]]) -> None:
@@ -86,7 +116,10 @@ def test_a_level_that_is_not_configured_is_named_with_those_that_are() -> None:
 
 def test_disabled_topology_refuses_every_constraint() -> None:
     found, _ = judged(pcs("zone", None, "host"), OFF)
-    assert list(map(str, found)) == [f"{SET}: Forbidden: {NOT_ENABLED}", f"{CLIQUE}: Forbidden: {NOT_ENABLED}"]
+    assert list(map(str, found)) == [
+        f"{SET}: Forbidden: {NOT_ENABLED}",
+        f"{CLIQUE}: Forbidden: {NOT_ENABLED}",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +127,9 @@ def test_disabled_topology_refuses_every_constraint() -> None:
     [
         pytest.param(pcs("zone"), pcs("zone"), FEW, True, id="a level that is gone"),
         pytest.param(pcs("zone"), pcs("zone"), OFF, True, id="topology switched off"),
-        pytest.param(pcs("host", None, "rack"), pcs("host", None, "rack"), ALL, True, id="an old violation"),
+        pytest.param(
+            pcs("host", None, "rack"), pcs("host", None, "rack"), ALL, True, id="an old violation"
+        ),
         pytest.param(pcs("zone"), pcs("block"), FEW, False, id="changed to something invalid"),
         pytest.param(pcs("zone"), pcs(), FEW, False, id="added"),
         pytest.param(pcs("zone", "rack"), pcs("zone"), FEW, False, id="one kept, one added"),
@@ -107,16 +142,26 @@ def test_disabled_topology_refuses_every_constraint() -> None:
         ),
     ],
 )
-def test_what_was_stored_before_stays_usable(new: Any, old: Any, topology: Topology, kept: bool) -> None:
+def test_what_was_stored_before_stays_usable(
+    new: Any, old: Any, topology: Topology, kept: bool
+) -> None:
     findings, warnings = judged(new, topology, old)
     assert (findings == []) is kept
     assert (warnings != []) is kept
-    assert all(warning.startswith("topology constraint ignored, it was stored before: spec.") for warning in warnings)
+    assert all(
+        warning.startswith("topology constraint ignored, it was stored before: spec.")
+        for warning in warnings
+    )
 
 
 def test_a_change_of_one_of_two_cliques_with_one_name_is_a_change() -> None:
     def cliques(*domains: str) -> dict[str, Any]:
-        return pcs("rack", cliques=[{"name": "a", "topologyConstraint": {"packDomain": domain}} for domain in domains])
+        return pcs(
+            "rack",
+            cliques=[
+                {"name": "a", "topologyConstraint": {"packDomain": domain}} for domain in domains
+            ],
+        )
 
     findings, warnings = judged(cliques("zone", "host"), ALL, cliques("rack", "host"))
     assert ([finding.field for finding in findings], warnings) == ([CLIQUE], [])
@@ -135,7 +180,11 @@ def test_reordered_cliques_are_unchanged() -> None:
     [
         pytest.param({"spec": []}, ["spec"], id="spec is a list"),
         pytest.param({"spec": {"template": 1}}, ["spec.template"], id="template is a number"),
-        pytest.param(pcs(topologyConstraint="rack"), ["spec.template.topologyConstraint"], id="constraint is text"),
+        pytest.param(
+            pcs(topologyConstraint="rack"),
+            ["spec.template.topologyConstraint"],
+            id="constraint is text",
+        ),
         pytest.param(pcs(top=["rack"]), [SET], id="packDomain is a list"),
         pytest.param(pcs(cliques={}), ["spec.template.cliques"], id="cliques is a map"),
         pytest.param(
@@ -170,5 +219,7 @@ def test_thousands_of_cliques_and_groups_of_one_name_are_judged_at_once() -> Non
     constraint = {"topologyConstraint": {"packDomain": "rack"}}
     groups = [{"name": f"g{number}", "cliqueNames": ["a"], **constraint} for number in range(3000)]
     begin = time.process_time()
-    assert judged(pcs(cliques=[{"name": "a", **constraint}] * 3000, podCliqueScalingGroups=groups)) == ([], [])
+    assert judged(
+        pcs(cliques=[{"name": "a", **constraint}] * 3000, podCliqueScalingGroups=groups)
+    ) == ([], [])
     assert time.process_time() - begin < 2

@@ -13,9 +13,12 @@ from app.rules.topology.coverage import (
 )
 from app.rules.topology.levels import Level
 
-ZONE, RACK, HOST = Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", "kubernetes.io/hostname")
+ZONE = Level("zone", "k/zone")
+RACK = Level("rack", "k/rack")
+HOST = Level("host", "kubernetes.io/hostname")
 LEVELS = (ZONE, RACK, HOST)
-GPUS, NVLINK = "nvidia.com/gpu.count", "nvidia.com/gpu.clique"
+GPUS = "nvidia.com/gpu.count"
+NVLINK = "nvidia.com/gpu.clique"
 
 
 def nodes(*labelled: tuple[str, int]) -> Nodes:
@@ -37,7 +40,9 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
         pytest.param(
             LEVELS,
             nodes(("zone=a", 3)),
-            ['NoNodeHasLevel: level "rack": no node has the label k/rack, so a required constraint on it is never met'],
+            [
+                'NoNodeHasLevel: level "rack": no node has the label k/rack, so a required constraint on it is never met'
+            ],
             id="a key on no node",
         ),
         pytest.param(
@@ -86,7 +91,9 @@ def test_coverage(levels: tuple[Level, ...], labelled: Nodes, problems: list[str
 
 def test_the_condition_of_a_topology() -> None:
     problems = coverage_problems(LEVELS, lambda keys: Nodes([({}, 1)]))
-    covered = Condition("LevelsCovered", "True", "NodesHaveLevels", "The labels of the nodes carry all levels", 3)
+    covered = Condition(
+        "LevelsCovered", "True", "NodesHaveLevels", "The labels of the nodes carry all levels", 3
+    )
     assert coverage_condition([], 3) == covered
     condition = coverage_condition(problems, 4)
     assert (condition.status, condition.reason, condition.message.count("no node has")) == (
@@ -105,7 +112,12 @@ def test_the_condition_of_a_topology() -> None:
         ("rack", nodes(("zone=a", 4)), None),
         (
             "rack",
-            Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2), ({"k/zone": "a", "k/rack": "s"}, 3)]),
+            Nodes(
+                [
+                    ({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2),
+                    ({"k/zone": "a", "k/rack": "s"}, 3),
+                ]
+            ),
             Room(3, (8, 8)),
         ),
         ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)]), Room(1, (8,))),

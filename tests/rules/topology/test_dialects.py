@@ -15,7 +15,9 @@ from app.rules.topology.levels import Level, Topology
 from tests.builders import pod_clique_set
 from tests.rules.topology.around import Around
 
-ON = Topology("grove-topology", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host")))
+ON = Topology(
+    "grove-topology", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host"))
+)
 OFF = Topology("grove-topology", enabled=False)
 
 
@@ -26,9 +28,15 @@ def gang(**extra: Any) -> dict[str, Any]:
         "metadata": {"name": "train-0", "annotations": {"grove.io/topology-name": "theirs"}},
         "spec": {
             "topologyConstraint": copy.deepcopy(constraint),
-            "podgroups": [{"name": "train-0-worker", "topologyConstraint": copy.deepcopy(constraint)}],
+            "podgroups": [
+                {"name": "train-0-worker", "topologyConstraint": copy.deepcopy(constraint)}
+            ],
             "topologyConstraintGroupConfigs": [
-                {"name": "theirs", "podGroupNames": ["train-0-worker"], "topologyConstraint": constraint}
+                {
+                    "name": "theirs",
+                    "podGroupNames": ["train-0-worker"],
+                    "topologyConstraint": constraint,
+                }
             ],
         },
     }
@@ -48,19 +56,29 @@ def after(dialect: Dialect, pcs: Any, topology: Topology, obj: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("topology", [ON, OFF], ids=["enabled", "disabled"])
-@pytest.mark.parametrize("obj", [gang(), gang(spread={"key": "k/rack"})], ids=["known words", "unknown words"])
+@pytest.mark.parametrize(
+    "obj", [gang(), gang(spread={"key": "k/rack"})], ids=["known words", "unknown words"]
+)
 @pytest.mark.parametrize(
     ("dialect", "pcs"),
     [
         pytest.param(BINDINGS, a_set(topologyName="t", pack={"required": "rack"}), id="bindings"),
-        pytest.param(BINDINGS, a_set(packDomain="rack"), id="bindings, a packDomain that was stored before"),
+        pytest.param(
+            BINDINGS, a_set(packDomain="rack"), id="bindings, a packDomain that was stored before"
+        ),
         pytest.param(BINDINGS, a_set(), id="bindings, a set without constraints"),
         pytest.param(BINDINGS, None, id="bindings, an unknown set"),
         pytest.param(UNSERVED, a_set(packDomain="rack"), id="no topology API"),
         pytest.param(UNSERVED, None, id="no topology API, an unknown set"),
         pytest.param(DESIGN, a_set(pack={"preferred": "rack"}), id="design, a set with pack"),
-        pytest.param(DESIGN, a_set(topologyName="t", packDomain="rack"), id="design, a set with topologyName"),
-        pytest.param(DESIGN, a_set(spread={"maxSkew": 1}), id="design, a set with a field that nobody knows yet"),
+        pytest.param(
+            DESIGN, a_set(topologyName="t", packDomain="rack"), id="design, a set with topologyName"
+        ),
+        pytest.param(
+            DESIGN,
+            a_set(spread={"maxSkew": 1}),
+            id="design, a set with a field that nobody knows yet",
+        ),
     ],
 )
 def test_constraints_that_are_not_ours_stay_as_they_are(
@@ -90,7 +108,9 @@ def test_what_the_design_does_not_read_survives_a_removal() -> None:
 def test_an_entry_with_only_unknown_words_stays_where_ours_are_written() -> None:
     obj = gang()
     obj["spec"]["topologyConstraintGroupConfigs"][0]["topologyConstraint"] = {"spread": 1}
-    assert after(DESIGN, a_set(packDomain="rack"), ON, obj)["spec"]["topologyConstraintGroupConfigs"] == [
+    assert after(DESIGN, a_set(packDomain="rack"), ON, obj)["spec"][
+        "topologyConstraintGroupConfigs"
+    ] == [
         {"name": "theirs", "podGroupNames": ["train-0-worker"], "topologyConstraint": {"spread": 1}}
     ]
 
@@ -100,7 +120,9 @@ def test_the_design_writes_and_removes_its_own_words() -> None:
     pack = {"packConstraint": {"required": "k/rack", "preferred": "k/host"}}
     assert changed["spec"]["podgroups"] == [{"name": "train-0-worker", "topologyConstraint": pack}]
     assert "topologyConstraintGroupConfigs" not in changed["spec"]
-    assert after(DESIGN, a_set(packDomain="rack"), OFF, gang())["spec"] == {"podgroups": [{"name": "train-0-worker"}]}
+    assert after(DESIGN, a_set(packDomain="rack"), OFF, gang())["spec"] == {
+        "podgroups": [{"name": "train-0-worker"}]
+    }
 
 
 @pytest.mark.parametrize(
@@ -110,7 +132,10 @@ def test_the_design_writes_and_removes_its_own_words() -> None:
         ({"packDomain": "rack"}, None),
         ({"topologyName": "t"}, Pack("t", "", "")),
         ({"pack": {"required": "rack", "preferred": 3}}, Pack("", "rack", "")),
-        ({"topologyName": "t", "pack": {"required": "rack", "preferred": "host"}}, Pack("t", "rack", "host")),
+        (
+            {"topologyName": "t", "pack": {"required": "rack", "preferred": "host"}},
+            Pack("t", "rack", "host"),
+        ),
         ({"pack": []}, None),
         ({"pack": {"spread": "rack"}}, Pack("", "", "")),
         ({"spread": {"maxSkew": 1}, "packDomain": "rack"}, Pack("", "", "")),
@@ -124,7 +149,10 @@ def test_constraints_in_the_words_of_todays_grove(constraint: Any, pack: Pack | 
 @pytest.mark.parametrize(
     ("obj", "levels"),
     [
-        ({"spec": {"levels": [{"domain": "b-1", "key": "k/b"}, {"domain": "a", "key": "k/a"}]}}, ("b-1", "a")),
+        (
+            {"spec": {"levels": [{"domain": "b-1", "key": "k/b"}, {"domain": "a", "key": "k/a"}]}},
+            ("b-1", "a"),
+        ),
         ({"spec": {"levels": [{"domain": "a"}, 3, {"domain": "b", "key": 3}]}}, ()),
         ({"spec": {"levels": {}}}, ()),
         ({"spec": []}, ()),

@@ -30,7 +30,8 @@ def test_as_grove_writes_it(name: str) -> None:
 
 
 def test_edited_by_hand() -> None:
-    base, scaled = gang("create-base"), gang("create-scaled")
+    base = gang("create-base")
+    scaled = gang("create-scaled")
     del base["spec"]["podgroups"][0]["topologyConstraint"]
     scaled["spec"]["topologyConstraint"]["packConstraint"] = {"required": "x"}
     assert drifted(base) == [

@@ -14,8 +14,11 @@ from app.rules.topology.kai import (
 )
 from app.rules.topology.levels import Level
 
-NOW, BEFORE = "2026-11-21T12:00:00Z", "2026-01-01T00:00:00Z"
-RACK, HOST, NUMA = Level("rack", "k/rack"), Level("host", "kubernetes.io/hostname"), Level("numa", "k/numa")
+NOW = "2026-11-21T12:00:00Z"
+BEFORE = "2026-01-01T00:00:00Z"
+RACK = Level("rack", "k/rack")
+HOST = Level("host", "kubernetes.io/hostname")
+NUMA = Level("numa", "k/numa")
 
 
 def test_it_has_the_levels_broadest_first_and_its_owner() -> None:
@@ -64,7 +67,9 @@ OURS = {"kind": "ClusterTopology", "name": "grove-topology", "uid": "u1", "contr
         pytest.param([OURS], True, False, id="ours"),
         pytest.param([{**OURS, "controller": False}], False, False, id="ours, but not controlled"),
         pytest.param([{**OURS, "uid": "u0"}], False, True, id="a former one's"),
-        pytest.param([{**OURS, "name": "other", "uid": "u2"}], False, False, id="another topology's"),
+        pytest.param(
+            [{**OURS, "name": "other", "uid": "u2"}], False, False, id="another topology's"
+        ),
         pytest.param([{**OURS, "kind": "Other", "uid": "u2"}], False, False, id="another kind's"),
     ],
 )
@@ -74,7 +79,9 @@ def test_whose_it_is(owners: Any, owned: bool, orphan: bool) -> None:
 
 
 def test_the_ready_condition_has_the_designs_reasons() -> None:
-    assert [(one.status, one.reason) for one in (ready_condition(None, 1), ready_condition("x", 1))] == [
+    assert [
+        (one.status, one.reason) for one in (ready_condition(None, 1), ready_condition("x", 1))
+    ] == [
         ("True", "TopologyReady"),
         ("False", "TopologyCreationOrUpdateFailed"),
     ]
@@ -86,6 +93,8 @@ def test_last_errors_keep_the_time_they_were_first_seen() -> None:
     error = {"code": "KAI_TOPOLOGY_CREATE_ERROR", "description": "broken", "observedAt": BEFORE}
     assert last_errors(failed, None, NOW) == [{**error, "observedAt": NOW}]
     assert last_errors(failed, ["nonsense", error], NOW) == [error]
-    assert last_errors(failed, [{**error, "description": "other"}], NOW) == [{**error, "observedAt": NOW}]
+    assert last_errors(failed, [{**error, "description": "other"}], NOW) == [
+        {**error, "observedAt": NOW}
+    ]
     assert last_errors(ready_condition(None, 1), [error], NOW) == []
     assert last_errors(ready_condition("waits", 1, pending=True), [error], NOW) == []

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from app.rules.topology.levels import DOMAINS, Level, Topology, read_levels, validate_cluster_topology
+from app.rules.topology.levels import (
+    DOMAINS,
+    Level,
+    Topology,
+    read_levels,
+    validate_cluster_topology,
+)
 
 RACK = {"domain": "rack", "key": "topology.kubernetes.io/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
@@ -18,9 +24,15 @@ CASES: list[Any] = [
     pytest.param(topology(HOST), [], id="one level"),
     pytest.param(topology(HOST, RACK), [], id="levels in any order"),
     pytest.param(
-        topology(RACK, {**RACK, "key": "a"}), [("spec.levels[1].domain", 'Duplicate value: "rack"')], id="domain"
+        topology(RACK, {**RACK, "key": "a"}),
+        [("spec.levels[1].domain", 'Duplicate value: "rack"')],
+        id="domain",
     ),
-    pytest.param(topology(RACK, {**HOST, "key": RACK["key"]}), [("spec.levels[1].key", "Duplicate value")], id="key"),
+    pytest.param(
+        topology(RACK, {**HOST, "key": RACK["key"]}),
+        [("spec.levels[1].key", "Duplicate value")],
+        id="key",
+    ),
     pytest.param(
         topology({"domain": "galaxy", "key": "-"}, {"domain": None, "key": ""}),
         [
@@ -36,18 +48,40 @@ CASES: list[Any] = [
         [("spec.levels[0].domain", "must be a string"), ("spec.levels[0].key", "must be a string")],
         id="numbers where strings belong",
     ),
-    pytest.param(topology({**RACK, "key": "rack\n"}), [("spec.levels[0].key", r"rack\n")], id="a trailing newline"),
     pytest.param(
-        topology({**RACK, "domain": "rack\n"}), [("spec.levels[0].domain", "Unsupported")], id="domain newline"
+        topology({**RACK, "key": "rack\n"}),
+        [("spec.levels[0].key", r"rack\n")],
+        id="a trailing newline",
     ),
-    pytest.param(topology({**RACK, "key": "a" * 64}), [("spec.levels[0].key", "no more than 63")], id="a long key"),
-    pytest.param(topology({**RACK, "key": "UP.per/x"}), [("spec.levels[0].key", "prefix must be")], id="a bad prefix"),
-    pytest.param(topology({**RACK, "key": "/x"}), [("spec.levels[0].key", "prefix must be")], id="an empty prefix"),
-    pytest.param(topology("rack"), [("spec.levels[0]", "must be a map")], id="a level that is no map"),
+    pytest.param(
+        topology({**RACK, "domain": "rack\n"}),
+        [("spec.levels[0].domain", "Unsupported")],
+        id="domain newline",
+    ),
+    pytest.param(
+        topology({**RACK, "key": "a" * 64}),
+        [("spec.levels[0].key", "no more than 63")],
+        id="a long key",
+    ),
+    pytest.param(
+        topology({**RACK, "key": "UP.per/x"}),
+        [("spec.levels[0].key", "prefix must be")],
+        id="a bad prefix",
+    ),
+    pytest.param(
+        topology({**RACK, "key": "/x"}),
+        [("spec.levels[0].key", "prefix must be")],
+        id="an empty prefix",
+    ),
+    pytest.param(
+        topology("rack"), [("spec.levels[0]", "must be a map")], id="a level that is no map"
+    ),
     pytest.param(topology(), [("spec.levels", "at least one level")], id="no level"),
     pytest.param({}, [("spec.levels", "at least one level")], id="no spec"),
     pytest.param({"spec": []}, [("spec", "must be a map")], id="spec is a list"),
-    pytest.param({"spec": {"levels": {}}}, [("spec.levels", "must be a list")], id="levels is a map"),
+    pytest.param(
+        {"spec": {"levels": {}}}, [("spec.levels", "must be a list")], id="levels is a map"
+    ),
 ]
 
 
@@ -67,12 +101,23 @@ def test_more_levels_than_there_are_domains() -> None:
 
 
 def test_stored_levels_are_read_broadest_first() -> None:
-    stored = [HOST, "x", {"domain": "galaxy", "key": "k"}, {"domain": "numa"}, {"domain": ["rack"], "key": "k"}, RACK]
+    stored = [
+        HOST,
+        "x",
+        {"domain": "galaxy", "key": "k"},
+        {"domain": "numa"},
+        {"domain": ["rack"], "key": "k"},
+        RACK,
+    ]
     levels = read_levels(stored)
     assert levels == (Level("rack", RACK["key"]), Level("host", HOST["key"]))
     assert read_levels({"a": 1}) == ()
     known = Topology("t", enabled=True, levels=levels)
-    assert (known.strictest_key, known.key_of("rack"), known.key_of("zone")) == (HOST["key"], RACK["key"], None)
+    assert (known.strictest_key, known.key_of("rack"), known.key_of("zone")) == (
+        HOST["key"],
+        RACK["key"],
+        None,
+    )
     assert known.keys == (RACK["key"], HOST["key"])
     assert Topology("t", enabled=True).strictest_key is None
 

@@ -1,4 +1,6 @@
-"""Constraints in the words of today's Grove: the verdicts of its webhook, with all findings at once."""
+"""Constraints in the words of today's Grove: the verdicts of its webhook, with all findings at
+once.
+"""
 
 import time
 from typing import Any
@@ -14,14 +16,23 @@ BOUND = {
     "h100": (Level("rack", "k/rack"), Level("host", "k/host")),
 }
 AROUND = Around(bound=BOUND)
-OF_SET, OF_POOL = "spec.template.topologyConstraint", "spec.template.podCliqueScalingGroups[0].topologyConstraint"
-OF_ROUTER, OF_LEADER = (f"spec.template.cliques[{position}].topologyConstraint" for position in range(2))
-FORMER_WORD = "Forbidden: packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
+OF_SET = "spec.template.topologyConstraint"
+OF_POOL = "spec.template.podCliqueScalingGroups[0].topologyConstraint"
+OF_ROUTER, OF_LEADER = (
+    f"spec.template.cliques[{position}].topologyConstraint" for position in range(2)
+)
+FORMER_WORD = (
+    "Forbidden: packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
+)
 MISSING = "Required value: the name of a ClusterTopologyBinding is needed here or in the topologyConstraint above"
 
 
-def pcs(of_set: Any = None, router: Any = None, pool: Any = None, leader: Any = None) -> dict[str, Any]:
-    """A clique `router` and, in the scaling group `pool`, a clique `leader`, each with its topologyConstraint."""
+def pcs(
+    of_set: Any = None, router: Any = None, pool: Any = None, leader: Any = None
+) -> dict[str, Any]:
+    """A clique `router` and, in the scaling group `pool`, a clique `leader`, each with its
+    topologyConstraint.
+    """
 
     def holder(constraint: Any, **fields: Any) -> dict[str, Any]:
         return {**fields, **({} if constraint is None else {"topologyConstraint": constraint})}
@@ -34,7 +45,9 @@ def pcs(of_set: Any = None, router: Any = None, pool: Any = None, leader: Any = 
 
 def c(name: str = "", required: str = "", preferred: str = "", former: str = "") -> dict[str, Any]:
     """A constraint without what is ""."""
-    pack = {key: value for key, value in (("required", required), ("preferred", preferred)) if value}
+    pack = {
+        key: value for key, value in (("required", required), ("preferred", preferred)) if value
+    }
     fields = (("topologyName", name), ("pack", pack), ("packDomain", former))
     return {key: value for key, value in fields if value}
 
@@ -44,9 +57,15 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
     [
         pytest.param(pcs(), [], id="no constraints"),
         pytest.param(
-            pcs(c("gb200", "zone", "block"), c("", "rack"), c("", "block"), c("", "host")), [], id="inherited"
+            pcs(c("gb200", "zone", "block"), c("", "rack"), c("", "block"), c("", "host")),
+            [],
+            id="inherited",
         ),
-        pytest.param(pcs(None, None, c("gb200", "block"), c("", "rack")), [], id="inherited from the group alone"),
+        pytest.param(
+            pcs(None, None, c("gb200", "block"), c("", "rack")),
+            [],
+            id="inherited from the group alone",
+        ),
         pytest.param(pcs(c("", "zone")), [f"{OF_SET}.topologyName: {MISSING}"], id="no name"),
         pytest.param(
             pcs(None, c("", "rack"), c("gb200", "block"), None),
@@ -130,7 +149,9 @@ def test_findings_at_creation(obj: dict[str, Any], findings: list[str]) -> None:
 
 def test_without_any_binding_the_message_says_so() -> None:
     (finding,), _ = BINDINGS.validate_set(pcs(c("gb200", "zone")), None, Around())
-    assert finding.message.endswith("ClusterTopologyBinding not found; there is none in this cluster")
+    assert finding.message.endswith(
+        "ClusterTopologyBinding not found; there is none in this cluster"
+    )
 
 
 STORED = pcs(c("gb200", "rack"), c("", "host"))
@@ -145,7 +166,9 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
         pytest.param(
             STORED,
             pcs(c("gb200", "rack")),
-            [f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was {{required: host}}, would be absent"],
+            [
+                f"{OF_ROUTER}: Forbidden: cannot be changed after creation: was {{required: host}}, would be absent"
+            ],
             id="removed",
         ),
         pytest.param(
@@ -181,7 +204,12 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
         ),
         pytest.param(NAMED, NAMED, [], id="a packDomain with a name may stay"),
         pytest.param(FORMER, NAMED, [], id="it gets its name"),
-        pytest.param(NAMED, pcs(c("gb200", "zone"), c("", "", "", "rack")), [], id="packDomain becomes pack.required"),
+        pytest.param(
+            NAMED,
+            pcs(c("gb200", "zone"), c("", "", "", "rack")),
+            [],
+            id="packDomain becomes pack.required",
+        ),
         pytest.param(
             NAMED,
             pcs(c("gb200", "block"), c("", "", "", "rack")),
@@ -212,7 +240,9 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
         pytest.param(pcs(), pcs(), [], id="never any"),
     ],
 )
-def test_findings_at_an_update(old: dict[str, Any], new: dict[str, Any], findings: list[str]) -> None:
+def test_findings_at_an_update(
+    old: dict[str, Any], new: dict[str, Any], findings: list[str]
+) -> None:
     assert [str(finding) for finding in BINDINGS.validate_set(new, old, AROUND)[0]] == findings
 
 
@@ -228,14 +258,21 @@ def test_what_is_stored_is_warned_about() -> None:
     ("obj", "warnings"),
     [
         (pcs(c("gb200", "zone", "rack")), []),
-        (pcs(c("gb200")), [f"{OF_SET} has neither pack.required nor pack.preferred, so it constrains nothing"]),
+        (
+            pcs(c("gb200")),
+            [f"{OF_SET} has neither pack.required nor pack.preferred, so it constrains nothing"],
+        ),
         (
             pcs(c("gb200", "rack", "zone")),
-            [f'{OF_SET}.pack.preferred "zone" is broader than the required domain "rack" and has no effect'],
+            [
+                f'{OF_SET}.pack.preferred "zone" is broader than the required domain "rack" and has no effect'
+            ],
         ),
         (
             pcs(c("gb200", "rack"), None, c("", "", "block"), None),
-            [f'{OF_POOL}.pack.preferred "block" has no effect: the PodCliqueSet already requires the narrower "rack"'],
+            [
+                f'{OF_POOL}.pack.preferred "block" has no effect: the PodCliqueSet already requires the narrower "rack"'
+            ],
         ),
         (
             pcs(None, None, c("gb200", "", "host"), c("", "rack")),
@@ -246,21 +283,28 @@ def test_what_is_stored_is_warned_about() -> None:
         ),
     ],
 )
-def test_warnings_about_constraints_without_effect(obj: dict[str, Any], warnings: list[str]) -> None:
+def test_warnings_about_constraints_without_effect(
+    obj: dict[str, Any], warnings: list[str]
+) -> None:
     assert BINDINGS.validate_set(obj, None, AROUND) == ([], warnings)
 
 
 def test_which_levels_a_set_requires() -> None:
     levels, required = BINDINGS.placement(STORED, AROUND)
-    assert (levels, required) == (BOUND["gb200"], {("set", ""): "rack", ("clique", "router"): "host"})
+    assert (levels, required) == (
+        BOUND["gb200"],
+        {("set", ""): "rack", ("clique", "router"): "host"},
+    )
     assert BINDINGS.placement(pcs(), AROUND) == ((), {})
     assert BINDINGS.in_use(AROUND) == BOUND
 
 
 @pytest.mark.untraced
 def test_thousands_of_cliques_and_groups_of_one_name_are_judged_at_once() -> None:
-    """No API server allows two cliques of one name, but a dry run may send them. The second one inherits its name too,
-    and its level has to exist."""
+    """No API server allows two cliques of one name, but a dry run may send them.
+
+    The second one inherits its name too, and its level has to exist.
+    """
     constraint = {"topologyConstraint": c("", "rack")}
     groups = [{"name": f"g{number}", "cliqueNames": ["w"], **constraint} for number in range(2000)]
     cliques = [{"name": "w", **constraint}] * 2000

@@ -13,7 +13,11 @@ from app.rules.topology.levels import Level, Topology
 from app.rules.topology.podgang import Member, Members, constraint_changes
 
 HOST = "kubernetes.io/hostname"
-FULL = Topology("t", enabled=True, levels=(Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", HOST)))
+FULL = Topology(
+    "t",
+    enabled=True,
+    levels=(Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", HOST)),
+)
 NARROWER = Topology("t", enabled=True, levels=(*FULL.levels, Level("numa", "k/numa")))
 WITHOUT_RACK = Topology("t", enabled=True, levels=(Level("zone", "k/zone"), Level("host", HOST)))
 OFF = Topology("t", enabled=False)
@@ -29,7 +33,11 @@ SET = {
                 {"name": "leader"},
             ],
             "podCliqueScalingGroups": [
-                {"name": "pool", "cliqueNames": ["worker", "leader"], "topologyConstraint": {"packDomain": "rack"}},
+                {
+                    "name": "pool",
+                    "cliqueNames": ["worker", "leader"],
+                    "topologyConstraint": {"packDomain": "rack"},
+                },
                 {"name": "free", "cliqueNames": ["leader"]},
             ],
         }
@@ -41,7 +49,10 @@ POOL = PCS.groups[0]
 
 
 def gang(*podgroups: str, **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "pcs-0"}, "spec": {"podgroups": [{"name": name} for name in podgroups], **spec}}
+    return {
+        "metadata": {"name": "pcs-0"},
+        "spec": {"podgroups": [{"name": name} for name in podgroups], **spec},
+    }
 
 
 def pack(required: str | None, preferred: str = HOST) -> dict[str, Any]:
@@ -75,8 +86,16 @@ def test_a_base_gang_with_two_replicas_of_a_group() -> None:
             {"name": "pcs-0-free-0-leader", "topologyConstraint": pack(None)},
         ],
         "topologyConstraintGroupConfigs": [
-            {"name": "pcs-0-pool-0", "podGroupNames": list(BOTH[:2]), "topologyConstraint": pack("k/rack")},
-            {"name": "pcs-0-pool-1", "podGroupNames": [BOTH[2]], "topologyConstraint": pack("k/rack")},
+            {
+                "name": "pcs-0-pool-0",
+                "podGroupNames": list(BOTH[:2]),
+                "topologyConstraint": pack("k/rack"),
+            },
+            {
+                "name": "pcs-0-pool-1",
+                "podGroupNames": [BOTH[2]],
+                "topologyConstraint": pack("k/rack"),
+            },
         ],
     }
 
@@ -126,11 +145,19 @@ def test_an_unknown_set_gets_preferred_only_and_keeps_what_it_has() -> None:
 
 def test_a_podgroup_that_is_no_clique_of_the_set_is_preferred_only() -> None:
     result = after(gang("somebody-else"))
-    assert result["spec"]["podgroups"] == [{"name": "somebody-else", "topologyConstraint": pack(None)}]
+    assert result["spec"]["podgroups"] == [
+        {"name": "somebody-else", "topologyConstraint": pack(None)}
+    ]
 
 
 def test_configs_of_groups_without_a_constraint_go() -> None:
-    stale = [{"name": "pcs-0-free-0", "podGroupNames": ["pcs-0-free-0-leader"], "topologyConstraint": pack("k/rack")}]
+    stale = [
+        {
+            "name": "pcs-0-free-0",
+            "podGroupNames": ["pcs-0-free-0-leader"],
+            "topologyConstraint": pack("k/rack"),
+        }
+    ]
     result = after(gang("pcs-0-free-0-leader", topologyConstraintGroupConfigs=stale))
     assert "topologyConstraintGroupConfigs" not in result["spec"]
 
@@ -160,7 +187,11 @@ def test_configs_that_are_null_inside_are_filled() -> None:
     stored = [{"name": "pcs-0-pool-0", "podGroupNames": None, "topologyConstraint": None}]
     result = after(gang("pcs-0-pool-0-worker", topologyConstraintGroupConfigs=stored))
     assert result["spec"]["topologyConstraintGroupConfigs"] == [
-        {"name": "pcs-0-pool-0", "podGroupNames": ["pcs-0-pool-0-worker"], "topologyConstraint": pack("k/rack")}
+        {
+            "name": "pcs-0-pool-0",
+            "podGroupNames": ["pcs-0-pool-0-worker"],
+            "topologyConstraint": pack("k/rack"),
+        }
     ]
 
 
@@ -189,8 +220,13 @@ def test_members_are_found_by_name(podgroup: str, member: Member | None) -> None
 def test_members_of_a_thousand_groups_whose_names_have_dashes() -> None:
     names = [f"pool-{number}" for number in range(1000)]
     template = {
-        "cliques": [{"name": f"{name}-worker", "topologyConstraint": {"packDomain": "host"}} for name in names],
-        "podCliqueScalingGroups": [{"name": name, "cliqueNames": [f"{name}-worker"]} for name in names],
+        "cliques": [
+            {"name": f"{name}-worker", "topologyConstraint": {"packDomain": "host"}}
+            for name in names
+        ],
+        "podCliqueScalingGroups": [
+            {"name": name, "cliqueNames": [f"{name}-worker"]} for name in names
+        ],
     }
     pcs = read_pod_clique_set({"metadata": {"name": "pcs"}, "spec": {"template": template}})
     podgroups = [f"pcs-0-{name}-1-{name}-worker" for name in names]
@@ -198,9 +234,9 @@ def test_members_of_a_thousand_groups_whose_names_have_dashes() -> None:
     assert result["spec"]["podgroups"] == [
         {"name": podgroup, "topologyConstraint": pack(HOST)} for podgroup in podgroups
     ]
-    assert [member and (member.group, member.index) for member in map(Members(pcs).find, podgroups)] == [
-        (group, "1") for group in pcs.groups
-    ]
+    assert [
+        member and (member.group, member.index) for member in map(Members(pcs).find, podgroups)
+    ] == [(group, "1") for group in pcs.groups]
 
 
 def test_a_podgroup_with_a_name_of_a_megabyte_is_read_at_once() -> None:

@@ -8,7 +8,9 @@ from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Level, Topology
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
-TOPOLOGY = Topology("grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host")))
+TOPOLOGY = Topology(
+    "grove-topology", enabled=True, levels=(Level("zone", "k/zone"), Level("host", "k/host"))
+)
 FREE = PodCliqueSet("ns", "train", "u", 5, False, None, (Clique("worker", 1, None),), ())
 IGNORED = "Topology constraint will be ignored. Please remove packDomain or update ClusterTopology."
 
@@ -20,7 +22,11 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
         pytest.param(
             replace(FREE, pack_domain="zone", cliques=(Clique("worker", 1, "host"),)),
             TOPOLOGY,
-            ("True", "TopologyConstraintsValid", "All topology constraints name levels of the ClusterTopology"),
+            (
+                "True",
+                "TopologyConstraintsValid",
+                "All topology constraints name levels of the ClusterTopology",
+            ),
             id="all levels are there",
         ),
         pytest.param(
@@ -57,7 +63,9 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
         ),
     ],
 )
-def test_the_condition(pcs: PodCliqueSet, topology: Topology | None, wanted: tuple[str, str, str] | None) -> None:
+def test_the_condition(
+    pcs: PodCliqueSet, topology: Topology | None, wanted: tuple[str, str, str] | None
+) -> None:
     found = constraint_condition(pcs, topology)
     assert (found and (found.status, found.reason, found.message)) == wanted
     assert found is None or found.generation == 5
@@ -87,4 +95,9 @@ def test_the_condition(pcs: PodCliqueSet, topology: Topology | None, wanted: tup
     ],
 )
 def test_who_takes_levels_away_is_told_whom_it_hits(count: int, warning: str | None) -> None:
-    assert removed_levels_warning({"rack", "block"}, [replace(FREE, name=f"s{n}") for n in range(count)]) == warning
+    assert (
+        removed_levels_warning(
+            {"rack", "block"}, [replace(FREE, name=f"s{n}") for n in range(count)]
+        )
+        == warning
+    )

@@ -26,10 +26,20 @@ NOTHING = Layer({}, {})
             GroupRef("w", "g", "0"),
             id="1.35",
         ),
-        pytest.param({"spec": {"workloadRef": {"name": "w", "podGroup": "g"}}}, GroupRef("w", "g"), id="without a key"),
-        pytest.param({"spec": {"workloadRef": {"name": "w"}}}, None, id="a Workload without its group"),
-        pytest.param({"spec": {"schedulingGroup": {"podGroupName": "x"}}}, GroupRef(pod_group="x"), id="1.36"),
-        pytest.param({"spec": {"schedulingGroup": {}}}, None, id="a scheduling group without a name"),
+        pytest.param(
+            {"spec": {"workloadRef": {"name": "w", "podGroup": "g"}}},
+            GroupRef("w", "g"),
+            id="without a key",
+        ),
+        pytest.param(
+            {"spec": {"workloadRef": {"name": "w"}}}, None, id="a Workload without its group"
+        ),
+        pytest.param(
+            {"spec": {"schedulingGroup": {"podGroupName": "x"}}}, GroupRef(pod_group="x"), id="1.36"
+        ),
+        pytest.param(
+            {"spec": {"schedulingGroup": {}}}, None, id="a scheduling group without a name"
+        ),
         pytest.param(
             {
                 "metadata": {"annotations": {"kai.scheduler/ignore-workload-api": "true"}},
@@ -45,7 +55,12 @@ def test_the_group_that_a_pod_names(pod: Any, ref: GroupRef | None) -> None:
 
 
 def test_keys_of_groups_differ_where_groups_do() -> None:
-    refs = [GroupRef("a", "b-c"), GroupRef("a-b", "c"), GroupRef("a", "b", "c"), GroupRef(pod_group="a-b-c")]
+    refs = [
+        GroupRef("a", "b-c"),
+        GroupRef("a-b", "c"),
+        GroupRef("a", "b", "c"),
+        GroupRef(pod_group="a-b-c"),
+    ]
     assert [ref.key for ref in refs] == ["w/a/b-c/", "w/a-b/c/", "w/a/b/c", "g/a-b-c"]
 
 
@@ -54,10 +69,24 @@ def test_keys_of_groups_differ_where_groups_do() -> None:
     [
         pytest.param(Group("w", "g", 2, NOTHING), "w-g", "w/g/", id="a gang"),
         pytest.param(Group("w", "g", 2, NOTHING, "0"), "w-g-0", "w/g/0", id="a replica of a gang"),
-        pytest.param(Group("w", "g", None, NOTHING, "0"), "w-g", "w/g/", id="all replicas of a basic group are one"),
-        pytest.param(Group("w", "g", 2, NOTHING, pod_group="x"), "x", "w/g/x", id="a PodGroup of 1.36"),
-        pytest.param(Group("w", "g", None, NOTHING, pod_group="x"), "w-g", "w/g/", id="a basic PodGroup of 1.36"),
-        pytest.param(Group("", "", None, NOTHING, pod_group="x"), "x", "//", id="one without a Workload"),
+        pytest.param(
+            Group("w", "g", None, NOTHING, "0"),
+            "w-g",
+            "w/g/",
+            id="all replicas of a basic group are one",
+        ),
+        pytest.param(
+            Group("w", "g", 2, NOTHING, pod_group="x"), "x", "w/g/x", id="a PodGroup of 1.36"
+        ),
+        pytest.param(
+            Group("w", "g", None, NOTHING, pod_group="x"),
+            "w-g",
+            "w/g/",
+            id="a basic PodGroup of 1.36",
+        ),
+        pytest.param(
+            Group("", "", None, NOTHING, pod_group="x"), "x", "//", id="one without a Workload"
+        ),
     ],
 )
 def test_names_and_identities(group: Group, name: str, identity: str) -> None:
@@ -83,7 +112,9 @@ def test_labels_of_tools_are_not_copied() -> None:
     ("identity", "keys"),
     [
         pytest.param("w/g/", ["w/w/g/", "b/w/g"], id="a gang without replicas, or a basic group"),
-        pytest.param("w/g/0", ["w/w/g/0", "g/0"], id="a replica of a gang, or a PodGroup of Kubernetes"),
+        pytest.param(
+            "w/g/0", ["w/w/g/0", "g/0"], id="a replica of a gang, or a PodGroup of Kubernetes"
+        ),
         pytest.param("//x", ["g/x"], id="a gang without a Workload"),
         pytest.param("//", ["g/name"], id="a basic PodGroup without a Workload"),
         pytest.param("", [], id="nothing that was written here"),

@@ -40,7 +40,9 @@ def desired(
 
 
 def test_a_podgroup_whole() -> None:
-    group = Group("w", "g", 4, Layer({"kai.scheduler/queue": "q"}, {"x": "w"}), "0", "", "high", "rack")
+    group = Group(
+        "w", "g", 4, Layer({"kai.scheduler/queue": "q"}, {"x": "w"}), "0", "", "high", "rack"
+    )
     owner = Layer({"team": "t"}, {"x": "o", "kai.scheduler/topology-preferred-placement": "host"})
     pod = Layer({"user": "eve", "pod-template-hash": "1"}, {"user": "eve@example.com", "y": "p"})
     assert desired(group, owner, pod) == {
@@ -77,23 +79,66 @@ def test_a_podgroup_whole() -> None:
     }
 
 
-QUEUE, PREEMPTIBILITY, POOL = "kai.scheduler/queue", "kai.scheduler/preemptibility", "kai.scheduler/node-pool"
+QUEUE = "kai.scheduler/queue"
+PREEMPTIBILITY = "kai.scheduler/preemptibility"
+POOL = "kai.scheduler/node-pool"
 
 
 @pytest.mark.parametrize(
     ("workload", "owner", "pod", "field", "value"),
     [
-        pytest.param({QUEUE: "w"}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "w", id="queue: the Workload's"),
-        pytest.param({}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "o", id="queue: else the top owner's"),
+        pytest.param(
+            {QUEUE: "w"}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "w", id="queue: the Workload's"
+        ),
+        pytest.param(
+            {}, {QUEUE: "o"}, {QUEUE: "p"}, "queue", "o", id="queue: else the top owner's"
+        ),
         pytest.param({}, {}, {QUEUE: "p"}, "queue", "p", id="queue: else the Pod's"),
-        pytest.param({"project": "x"}, {}, {QUEUE: "p"}, "queue", "p", id="queue: anybody's before any project"),
+        pytest.param(
+            {"project": "x"},
+            {},
+            {QUEUE: "p"},
+            "queue",
+            "p",
+            id="queue: anybody's before any project",
+        ),
         pytest.param({}, {"project": "x"}, {}, "queue", "x", id="queue: else the project"),
-        pytest.param({}, {"project": "x"}, {POOL: "a100"}, "queue", "x-a100", id="queue: of the project's node pool"),
+        pytest.param(
+            {},
+            {"project": "x"},
+            {POOL: "a100"},
+            "queue",
+            "x-a100",
+            id="queue: of the project's node pool",
+        ),
         pytest.param({}, {}, {POOL: "a100"}, "queue", "default-queue", id="queue: nobody says"),
-        pytest.param({"priorityClassName": "w"}, {}, {"spec": "s"}, "priorityClassName", "w", id="priority: Workload"),
-        pytest.param({}, {"priorityClassName": "o"}, {"spec": "s"}, "priorityClassName", "o", id="priority: owner"),
-        pytest.param({}, {}, {"priorityClassName": "p"}, "priorityClassName", "p", id="priority: else the Pod's label"),
-        pytest.param({}, {}, {"spec": "s"}, "priorityClassName", "s", id="priority: else the Pod's spec"),
+        pytest.param(
+            {"priorityClassName": "w"},
+            {},
+            {"spec": "s"},
+            "priorityClassName",
+            "w",
+            id="priority: Workload",
+        ),
+        pytest.param(
+            {},
+            {"priorityClassName": "o"},
+            {"spec": "s"},
+            "priorityClassName",
+            "o",
+            id="priority: owner",
+        ),
+        pytest.param(
+            {},
+            {},
+            {"priorityClassName": "p"},
+            "priorityClassName",
+            "p",
+            id="priority: else the Pod's label",
+        ),
+        pytest.param(
+            {}, {}, {"spec": "s"}, "priorityClassName", "s", id="priority: else the Pod's spec"
+        ),
         pytest.param({}, {}, {}, "priorityClassName", "train", id="priority: nobody says"),
         pytest.param(
             {"priorityClassName": "ghost"},
@@ -127,11 +172,22 @@ QUEUE, PREEMPTIBILITY, POOL = "kai.scheduler/queue", "kai.scheduler/preemptibili
             "non-preemptible",
             id="preemptibility: who says what KAI doesn't know is passed over",
         ),
-        pytest.param({}, {}, {PREEMPTIBILITY: "perhaps"}, "preemptibility", None, id="preemptibility: nobody says"),
+        pytest.param(
+            {},
+            {},
+            {PREEMPTIBILITY: "perhaps"},
+            "preemptibility",
+            None,
+            id="preemptibility: nobody says",
+        ),
     ],
 )
 def test_fields_come_from_workload_then_owner_then_pod(
-    workload: dict[str, str], owner: dict[str, str], pod: dict[str, str], field: str, value: str | None
+    workload: dict[str, str],
+    owner: dict[str, str],
+    pod: dict[str, str],
+    field: str,
+    value: str | None,
 ) -> None:
     """`spec` stands for the priority class of the Pod's spec."""
     labels = {key: value for key, value in pod.items() if key != "spec"}
@@ -144,7 +200,12 @@ def test_every_key_can_be_another() -> None:
     keys = LabelKeys("q", "c", "e", "j", "u", "n")
     pod = Layer({"e": "preemptible", "j": "x", "u": "eve", "n": "a100"}, {}, "high")
     found = desired(Group("w", "g", 2, NOTHING), NOTHING, pod, keys=keys)
-    spec = {"minMember": 2, "queue": "x-a100", "priorityClassName": "high", "preemptibility": "preemptible"}
+    spec = {
+        "minMember": 2,
+        "queue": "x-a100",
+        "priorityClassName": "high",
+        "preemptibility": "preemptible",
+    }
     assert found["spec"] == spec
     labels = {"u": "eve", "n": "a100", "app.kubernetes.io/managed-by": "grove-admission"}
     assert found["metadata"]["labels"] == labels
@@ -159,11 +220,18 @@ def test_little_is_said_where_little_is_known() -> None:
     ("kind", "existing", "priority_class"),
     [
         pytest.param(("apps", "Deployment"), CLASSES, "inference", id="a Deployment"),
-        pytest.param(("serving.knative.dev", "Service"), CLASSES, "inference", id="a Knative Service"),
+        pytest.param(
+            ("serving.knative.dev", "Service"), CLASSES, "inference", id="a Knative Service"
+        ),
         pytest.param(("", "Service"), CLASSES, "train", id="a Service of another group"),
         pytest.param(("kubeflow.org", "Notebook"), CLASSES, "build", id="a Notebook"),
         pytest.param(("batch", "Job"), CLASSES, "train", id="any other kind"),
-        pytest.param(("apps", "Deployment"), CLASSES - {"inference"}, None, id="a default that does not exist"),
+        pytest.param(
+            ("apps", "Deployment"),
+            CLASSES - {"inference"},
+            None,
+            id="a default that does not exist",
+        ),
         pytest.param(("batch", "Job"), frozenset(), None, id="no class at all"),
     ],
 )
@@ -188,7 +256,12 @@ def test_the_minimum_of_members(minimum: int | None, minimum_of_members: int) ->
 
 def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
     sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
-    assert desired_pod_group(Group("w", "g", 2, NOTHING), sources, Conventions())["metadata"]["ownerReferences"] == []
+    assert (
+        desired_pod_group(Group("w", "g", 2, NOTHING), sources, Conventions())["metadata"][
+            "ownerReferences"
+        ]
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +269,9 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
     [
         pytest.param({}, {}, id="in step"),
         pytest.param({"minimum": 5}, {"spec": {"minMember": 5}}, id="another minimum"),
-        pytest.param({"topology_key": ""}, {"spec": {"topologyConstraint": None}}, id="no topology any more"),
+        pytest.param(
+            {"topology_key": ""}, {"spec": {"topologyConstraint": None}}, id="no topology any more"
+        ),
         pytest.param(
             {"layer": Layer({"l": "1"}, {"kai.scheduler/topology": "t"})},
             {
@@ -212,7 +287,12 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
             id="other metadata",
         ),
         pytest.param(
-            {"topology_key": "", "layer": Layer({"had": "1"}, {"kai.scheduler/topology-preferred-placement": "host"})},
+            {
+                "topology_key": "",
+                "layer": Layer(
+                    {"had": "1"}, {"kai.scheduler/topology-preferred-placement": "host"}
+                ),
+            },
             {
                 "metadata": {
                     "annotations": {
@@ -259,12 +339,18 @@ def test_the_labels_of_queue_and_node_pool_stay_where_they_were_copied_from_them
 def test_a_minimum_of_subgroups_excludes_one_of_members() -> None:
     """An administrator may divide a PodGroup; KAI allows only one of the two fields."""
     stored = desired(Group("w", "g", 4, NOTHING))
-    stored["spec"] = {**stored["spec"], "minMember": None, "minSubGroup": 1, "subGroups": [{"name": "a"}]}
+    stored["spec"] = {
+        **stored["spec"],
+        "minMember": None,
+        "minSubGroup": 1,
+        "subGroups": [{"name": "a"}],
+    }
     assert difference(stored, desired(Group("w", "g", 5, NOTHING)), LabelKeys()) == {}
 
 
 def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
-    elastic, gang = desired(Group("w", "g", 0, NOTHING)), desired(Group("w", "g", 2, NOTHING))
+    elastic = desired(Group("w", "g", 0, NOTHING))
+    gang = desired(Group("w", "g", 2, NOTHING))
     assert difference(elastic, gang, LabelKeys()) == {"spec": {"minMember": 2}}
     assert difference(gang, elastic, LabelKeys()) == {"spec": {"minMember": 0}}
     assert difference(elastic, elastic, LabelKeys()) == {}
@@ -273,10 +359,16 @@ def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
 def test_what_is_empty_is_not_there() -> None:
     """Others that write a PodGroup whole leave empty fields behind."""
     stored = desired(Group("w", "g", 4, NOTHING))
-    assert difference({**stored, "spec": {**stored["spec"], "topologyConstraint": {}}}, stored, LabelKeys()) == {}
+    assert (
+        difference(
+            {**stored, "spec": {**stored["spec"], "topologyConstraint": {}}}, stored, LabelKeys()
+        )
+        == {}
+    )
 
 
-JOB, OTHER = {"apiVersion": "batch/v1", "uid": "job"}, {"apiVersion": "batch/v1", "uid": "other"}
+JOB = {"apiVersion": "batch/v1", "uid": "job"}
+OTHER = {"apiVersion": "batch/v1", "uid": "other"}
 WORKLOAD = {"apiVersion": "scheduling.k8s.io/v1alpha2", "uid": "workload"}
 
 
@@ -289,10 +381,17 @@ WORKLOAD = {"apiVersion": "scheduling.k8s.io/v1alpha2", "uid": "workload"}
         pytest.param([], JOB, None, id="none, because its Pods had several when they came"),
         pytest.param([], None, None, id="none at all"),
         pytest.param([WORKLOAD], None, [], id="a Workload, as in former versions"),
-        pytest.param([JOB, WORKLOAD], JOB, [], id="a Workload beside one of several owners, as in former versions"),
+        pytest.param(
+            [JOB, WORKLOAD],
+            JOB,
+            [],
+            id="a Workload beside one of several owners, as in former versions",
+        ),
     ],
 )
-def test_a_podgroup_has_no_owner_that_some_of_its_pods_do_not_have(current: Any, common: Any, written: Any) -> None:
+def test_a_podgroup_has_no_owner_that_some_of_its_pods_do_not_have(
+    current: Any, common: Any, written: Any
+) -> None:
     assert owners_to_write({"metadata": {"ownerReferences": current}}, common) == written
 
 
@@ -302,7 +401,13 @@ REQUIRED = "kai.scheduler/topology-required-placement"
 @pytest.mark.parametrize(
     ("stored", "group", "subject", "remark"),
     [
-        pytest.param("q", Group("w", "g", 2, Layer({QUEUE: "q"}, {})), "queue", None, id="the queue of the label"),
+        pytest.param(
+            "q",
+            Group("w", "g", 2, Layer({QUEUE: "q"}, {})),
+            "queue",
+            None,
+            id="the queue of the label",
+        ),
         pytest.param("q", Group("w", "g", 2, NOTHING), "queue", None, id="no label"),
         pytest.param(
             "moved",
@@ -316,10 +421,18 @@ REQUIRED = "kai.scheduler/topology-required-placement"
             id="another queue",
         ),
         pytest.param(
-            "", Group("w", "g", 2, NOTHING, topology_key="rack"), "topology", None, id="only the API's topology"
+            "",
+            Group("w", "g", 2, NOTHING, topology_key="rack"),
+            "topology",
+            None,
+            id="only the API's topology",
         ),
         pytest.param(
-            "", Group("w", "g", 2, Layer({}, {REQUIRED: "rack"})), "topology", None, id="only KAI's annotation"
+            "",
+            Group("w", "g", 2, Layer({}, {REQUIRED: "rack"})),
+            "topology",
+            None,
+            id="only KAI's annotation",
         ),
         pytest.param(
             "",
@@ -341,7 +454,9 @@ REQUIRED = "kai.scheduler/topology-required-placement"
         ),
     ],
 )
-def test_what_people_should_know(stored: str, group: Group, subject: str, remark: Remark | None) -> None:
+def test_what_people_should_know(
+    stored: str, group: Group, subject: str, remark: Remark | None
+) -> None:
     sources = Sources(NOTHING, NOTHING, ("", "Pod"), None, CLASSES)
     assert remarks({"spec": {"queue": stored}}, group, sources, Conventions())[subject] == remark
 
@@ -349,9 +464,17 @@ def test_what_people_should_know(stored: str, group: Group, subject: str, remark
 @pytest.mark.parametrize(
     ("labels", "annotations", "ours"),
     [
-        pytest.param({"app.kubernetes.io/managed-by": "grove-admission"}, {WORKLOAD_GROUP: "w/g/"}, True, id="ours"),
         pytest.param(
-            {"app.kubernetes.io/managed-by": "grove-admission"}, {WORKLOAD_GROUP: "x/g/"}, False, id="another"
+            {"app.kubernetes.io/managed-by": "grove-admission"},
+            {WORKLOAD_GROUP: "w/g/"},
+            True,
+            id="ours",
+        ),
+        pytest.param(
+            {"app.kubernetes.io/managed-by": "grove-admission"},
+            {WORKLOAD_GROUP: "x/g/"},
+            False,
+            id="another",
         ),
         pytest.param({}, {WORKLOAD_GROUP: "w/g/"}, False, id="somebody else's"),
     ],

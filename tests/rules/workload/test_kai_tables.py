@@ -1,16 +1,20 @@
-"""KAI's own tests of its design for Workloads, row by row, with the same outcome or the decision beside it.
+"""KAI's own tests of its design for Workloads, row by row, with the same outcome or the decision
+beside it.
 
 The rows are those of `pkg/podgrouper/podgrouper/plugins/workload/workload_grouper_test.go` in
-https://github.com/kai-scheduler/KAI-Scheduler/tree/6d95dfda, which are the same at badc3688; those of its integration
-and end-to-end tests are in `tests/integration/workload/test_kai_tables.py`. In KAI, the top owner's grouper has made a
-PodGroup, which the Workload overrides; here that PodGroup's fields are labels and annotations of the top owner.
+https://github.com/kai-scheduler/KAI-Scheduler/tree/6d95dfda, which are the same at badc3688; those
+of its integration and end-to-end tests are in `tests/integration/workload/test_kai_tables.py`. In
+KAI, the top owner's grouper has made a PodGroup, which the Workload overrides; here that PodGroup's
+fields are labels and annotations of the top owner.
 
 Rows without a case:
-- NoWorkloadRef_NoChange, Ignored_OnPod: such a Pod is in no group: `test_groups.py`, "no group" and "opted out".
+- NoWorkloadRef_NoChange, Ignored_OnPod: such a Pod is in no group: `test_groups.py`, "no group" and
+  "opted out".
 - Ignored_OnTopOwner, WorkloadMissing, PodGroupMissing: `tests/reconcilers/test_workload.py`.
-- GetPGMetadata_MissingWorkload_WrapsAsErrDeferred, and the row of isOrphanPodWithPodGroup: parts of KAI's controller
-  that have no counterpart here. What they are for is shown in the integration tests: a Pod waits without a retry, and
-  the PodGroup of a Pod without an owner follows its Workload.
+- GetPGMetadata_MissingWorkload_WrapsAsErrDeferred, and the row of isOrphanPodWithPodGroup: parts of
+  KAI's controller that have no counterpart here. What they are for is shown in the integration
+  tests: a Pod waits without a retry, and the PodGroup of a Pod without an owner follows its
+  Workload.
 - metadata_test.go: copies of a Go struct.
 """
 
@@ -22,18 +26,29 @@ from app.rules.workload.groups import Group, Layer
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group
 from app.rules.workload.versions import groups_of_workload
 
-QUEUE, PRIORITY, PREEMPTIBILITY = "kai.scheduler/queue", "priorityClassName", "kai.scheduler/preemptibility"
+QUEUE = "kai.scheduler/queue"
+PRIORITY = "priorityClassName"
+PREEMPTIBILITY = "kai.scheduler/preemptibility"
 TOPOLOGY = "kai.scheduler/topology"
-REQUIRED, PREFERRED = f"{TOPOLOGY}-required-placement", f"{TOPOLOGY}-preferred-placement"
-OWNER = Layer({"owner-label": "a", QUEUE: "base-queue", PREEMPTIBILITY: "preemptible"}, {"owner-annotation": "1"})
+REQUIRED = f"{TOPOLOGY}-required-placement"
+PREFERRED = f"{TOPOLOGY}-preferred-placement"
+OWNER = Layer(
+    {"owner-label": "a", QUEUE: "base-queue", PREEMPTIBILITY: "preemptible"},
+    {"owner-annotation": "1"},
+)
 BASE = {"queue": "base-queue", "priorityClassName": "train", "preemptibility": "preemptible"}
 GANG: Any = {"gang": {"minCount": 2}}
 BASIC: Any = {"basic": {}}
 
 
-def made(policy: Any, replica: str = "", classes: frozenset[str] = frozenset({"train"}), **metadata: Any) -> Any:
+def made(
+    policy: Any, replica: str = "", classes: frozenset[str] = frozenset({"train"}), **metadata: Any
+) -> Any:
     """The PodGroup of the group `g` of a Workload `w` with `policy` and `metadata`."""
-    workload = {"metadata": {"name": "w", **metadata}, "spec": {"podGroups": [{"name": "g", "policy": policy}]}}
+    workload = {
+        "metadata": {"name": "w", **metadata},
+        "spec": {"podGroups": [{"name": "g", "policy": policy}]},
+    }
     group = groups_of_workload(workload)["g"]
     group = Group(group.workload, group.name, group.minimum, group.layer, replica)
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job"}
@@ -44,9 +59,13 @@ def made(policy: Any, replica: str = "", classes: frozenset[str] = frozenset({"t
 @pytest.mark.parametrize(
     ("pod_group", "name", "spec"),
     [
-        pytest.param(made({"gang": {"minCount": 4}}, "0"), "w-g-0", {**BASE, "minMember": 4}, id="Gang"),
+        pytest.param(
+            made({"gang": {"minCount": 4}}, "0"), "w-g-0", {**BASE, "minMember": 4}, id="Gang"
+        ),
         pytest.param(made(GANG), "w-g", {**BASE, "minMember": 2}, id="Gang_NoReplicaKey"),
-        pytest.param(made(BASIC, "ignored"), "w-g", {**BASE, "minMember": 1}, id="Basic_CollapsesReplicas"),
+        pytest.param(
+            made(BASIC, "ignored"), "w-g", {**BASE, "minMember": 1}, id="Basic_CollapsesReplicas"
+        ),
         pytest.param(
             made(
                 {"gang": {"minCount": 3}},
@@ -68,7 +87,9 @@ def made(policy: Any, replica: str = "", classes: frozenset[str] = frozenset({"t
             },
             id="OverridesScheduling",
         ),
-        pytest.param(made(GANG), "w-g", {**BASE, "minMember": 2}, id="FieldFallback_NoWorkloadLabels"),
+        pytest.param(
+            made(GANG), "w-g", {**BASE, "minMember": 2}, id="FieldFallback_NoWorkloadLabels"
+        ),
         pytest.param(
             made(
                 BASIC,
@@ -92,7 +113,11 @@ def made(policy: Any, replica: str = "", classes: frozenset[str] = frozenset({"t
             id="InvalidPriorityClass_KeepsBase",
         ),
         pytest.param(
-            made(BASIC, labels={PRIORITY: "ghost-priority"}, classes=frozenset({"train", "ghost-priority"})),
+            made(
+                BASIC,
+                labels={PRIORITY: "ghost-priority"},
+                classes=frozenset({"train", "ghost-priority"}),
+            ),
             "w-g",
             {**BASE, "minMember": 1, "priorityClassName": "ghost-priority"},
             id="ValidPriorityClass_OverridesBase",
@@ -111,13 +136,20 @@ def test_apply_override(pod_group: Any, name: str, spec: Any) -> None:
 
 
 def test_overrides_scheduling_merges_metadata() -> None:
-    metadata = made(GANG, labels={"wl-label": "wl"}, annotations={"wl-annotation": "wa"})["metadata"]
+    metadata = made(GANG, labels={"wl-label": "wl"}, annotations={"wl-annotation": "wa"})[
+        "metadata"
+    ]
     assert metadata["labels"].items() >= {"owner-label": "a", "wl-label": "wl"}.items()
-    assert metadata["annotations"].items() >= {"owner-annotation": "1", "wl-annotation": "wa"}.items()
+    assert (
+        metadata["annotations"].items() >= {"owner-annotation": "1", "wl-annotation": "wa"}.items()
+    )
 
 
 def test_label_collision_workload_wins() -> None:
-    assert made(BASIC, labels={"owner-label": "from-workload"})["metadata"]["labels"]["owner-label"] == "from-workload"
+    assert (
+        made(BASIC, labels={"owner-label": "from-workload"})["metadata"]["labels"]["owner-label"]
+        == "from-workload"
+    )
 
 
 NOTHING = Layer({}, {})
@@ -129,7 +161,9 @@ NOTHING = Layer({}, {})
         pytest.param(Group("wl", "pg", None, NOTHING), "wl-pg", id="basic"),
         pytest.param(Group("wl", "pg", 2, NOTHING), "wl-pg", id="gang"),
         pytest.param(Group("wl", "pg", 2, NOTHING, "r0"), "wl-pg-r0", id="replica of a gang"),
-        pytest.param(Group("wl", "pg", None, NOTHING, "r0"), "wl-pg", id="replica of a basic group"),
+        pytest.param(
+            Group("wl", "pg", None, NOTHING, "r0"), "wl-pg", id="replica of a basic group"
+        ),
         pytest.param(
             Group("a" * 253, "b" * 63, 2, NOTHING, "c" * 63),
             f"{'a' * 242}-a5c6b81e87",
@@ -143,7 +177,10 @@ def test_build_pod_group_name(group: Group, name: str) -> None:
 
 
 def test_distinct_overflowing_inputs_have_distinct_names_each_time() -> None:
-    names = [[Group("a" * 253, pg, 2, NOTHING, key).pod_group_name for pg, key in INPUTS] for _ in range(5)]
+    names = [
+        [Group("a" * 253, pg, 2, NOTHING, key).pod_group_name for pg, key in INPUTS]
+        for _ in range(5)
+    ]
     assert len(set(names[0])) == len(INPUTS)
     assert names == [names[0]] * 5
 

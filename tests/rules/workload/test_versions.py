@@ -13,12 +13,22 @@ GANG = {"gang": {"minCount": 3}}
 
 def workload(version: str, spec: Any) -> Any:
     metadata = {"name": "w", "labels": {"a": "b"}}
-    return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "Workload", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": f"scheduling.k8s.io/{version}",
+        "kind": "Workload",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def pod_group(version: str, **spec: Any) -> Any:
     metadata = {"name": "inst", "labels": {"own": "1"}}
-    return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": f"scheduling.k8s.io/{version}",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def template(name: str, policy: Any) -> Any:
@@ -35,7 +45,10 @@ def template(name: str, policy: Any) -> Any:
             id="1.35",
         ),
         pytest.param(
-            "v1alpha2", {"podGroupTemplates": [template("g", GANG)]}, {"g": Group("w", "g", 3, LAYER)}, id="1.36"
+            "v1alpha2",
+            {"podGroupTemplates": [template("g", GANG)]},
+            {"g": Group("w", "g", 3, LAYER)},
+            id="1.36",
         ),
         pytest.param(
             "v1alpha2",
@@ -44,7 +57,10 @@ def template(name: str, policy: Any) -> Any:
             id="1.35 in 1.36",
         ),
         pytest.param(
-            "v1alpha3", {"podGroupTemplates": [template("g", GANG)]}, {"g": Group("w", "g", 3, LAYER)}, id="1.37, alpha"
+            "v1alpha3",
+            {"podGroupTemplates": [template("g", GANG)]},
+            {"g": Group("w", "g", 3, LAYER)},
+            id="1.37, alpha",
         ),
         pytest.param(
             "v1beta1",
@@ -54,7 +70,11 @@ def template(name: str, policy: Any) -> Any:
         ),
         pytest.param(
             "v1beta1",
-            {"compositePodGroupTemplates": [{"name": "c", "podGroupTemplates": [template("g", GANG)]}]},
+            {
+                "compositePodGroupTemplates": [
+                    {"name": "c", "podGroupTemplates": [template("g", GANG)]}
+                ]
+            },
             {},
             id="composite templates are not read",
         ),
@@ -70,7 +90,12 @@ def template(name: str, policy: Any) -> Any:
             {"g": Group("w", "g", None, LAYER)},
             id="what makes no sense",
         ),
-        pytest.param("v1alpha1", {"podGroups": [{"name": "g"}]}, {"g": Group("w", "g", None, LAYER)}, id="no policy"),
+        pytest.param(
+            "v1alpha1",
+            {"podGroups": [{"name": "g"}]},
+            {"g": Group("w", "g", None, LAYER)},
+            id="no policy",
+        ),
         pytest.param("v1alpha1", {"podGroups": 7}, {}, id="no list"),
         pytest.param("v1beta1", None, {}, id="no spec"),
     ],
@@ -128,7 +153,12 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
             id="1.37, on its own",
         ),
         pytest.param(
-            pod_group("v1beta1", workloadRef=OF_1_37, schedulingPolicy=GANG, parentCompositePodGroupName="c"),
+            pod_group(
+                "v1beta1",
+                workloadRef=OF_1_37,
+                schedulingPolicy=GANG,
+                parentCompositePodGroupName="c",
+            ),
             None,
             Group("w", "g", 3, Layer({"own": "1"}, {}), pod_group="inst", composite="c"),
             id="1.37, part of a CompositePodGroup",
