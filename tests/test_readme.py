@@ -107,8 +107,7 @@ def test_every_command_is_described(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 RULES = (
-    "rules/*.py",
-    "rules/*/*.py",
+    "rules/**/*.py",
     "objects/*.py",
     "webhooks/*.py",
     "admission/*.py",
@@ -121,7 +120,7 @@ OTHERWISE_SHOWN = {
     "jsonpatch.py": "a bug of ours, said as such",
     "kai.py": "the Ready condition",
     "ownership.py": "findings of an audit",
-    "drift.py": "findings of an audit",
+    "podgangs.py": "findings of an audit",
     "satisfaction.py": "the condition TopologyConstraintSatisfied",
     "kai_podgroup.py": "events on PodGroups",
     "dry_run.py": "unusable documents",

@@ -4,9 +4,9 @@ It depends on what the cluster serves at the moment.
 """
 
 from app.kube.api import Objects
-from app.rules.topology.bindings import BINDINGS
-from app.rules.topology.design import DESIGN, UNSERVED
-from app.rules.topology.dialect import Dialect
+from app.rules.dialects.bindings import BINDINGS
+from app.rules.dialects.design import DESIGN, UNSERVED
+from app.rules.dialects.dialect import Dialect
 
 DIALECTS: tuple[Dialect, ...] = (BINDINGS, DESIGN)
 """The preferred dialect first: it is in force if the cluster serves both APIs."""

@@ -9,9 +9,9 @@ from app.cluster.nodes import NodeGroups
 from app.kube.api import Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.resource import Resource
+from app.rules.dialects.dialect import Dialect
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.rules.topology.binding_levels import KaiTopology
 from app.rules.topology.coverage import (
     GPU_COUNT,
     NVLINK_DOMAIN,
@@ -19,7 +19,7 @@ from app.rules.topology.coverage import (
     Nodes,
     coverage_problems,
 )
-from app.rules.topology.dialect import Dialect
+from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import Topology
 
 T = TypeVar("T")

@@ -14,13 +14,13 @@ from app.kube.store import IndexFunction, WatchStore
 from app.kube.watch import Selection
 from app.objects.resource import NODE, POD, Resource
 from app.rules import kinds
+from app.rules.dialects.bindings import BINDINGS as BINDINGS_DIALECT
+from app.rules.dialects.design import DESIGN
 from app.rules.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED, Place
 from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.ownership import MnnvlResource, read_resource
 from app.rules.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.rules.topology.binding_levels import KaiTopology, read_kai_topology
-from app.rules.topology.bindings import BINDINGS as BINDINGS_DIALECT
-from app.rules.topology.design import DESIGN
+from app.rules.topology.kai import KaiTopology, read_kai_topology
 from app.rules.topology.levels import Level
 
 T = TypeVar("T")

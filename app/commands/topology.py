@@ -31,9 +31,10 @@ from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
 from app.objects.resource import NODE, POD
 from app.objects.shape import list_of
+from app.rules.dialects.bindings.levels import validate_binding
+from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
-from app.rules.topology.binding_levels import validate_binding
-from app.rules.topology.levels import validate_cluster_topology, validate_levels
+from app.rules.topology.levels import validate_levels
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 

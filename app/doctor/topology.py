@@ -8,11 +8,11 @@ from app.cluster.dialects import dialect_of
 from app.doctor.report import Check
 from app.kube.api import Client, Object, find, list_all
 from app.objects.fields import listed
+from app.rules.dialects.design import DESIGN
+from app.rules.dialects.dialect import Dialect
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, KAI_TOPOLOGY
 from app.rules.mnnvl.set_annotations import GROVE_FINALIZER
 from app.rules.topology.coverage import CONDITION
-from app.rules.topology.design import DESIGN
-from app.rules.topology.dialect import Dialect
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned, level_labels
 from app.rules.topology.levels import Level
 

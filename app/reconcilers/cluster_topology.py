@@ -18,8 +18,8 @@ from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.resource import CRD
+from app.rules.dialects.dialect import Dialect
 from app.rules.kinds import CLUSTER_TOPOLOGY
-from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, desired_levels
 
 REJECTED_SECONDS = 30.0

@@ -12,10 +12,10 @@ from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
 from app.objects.conditions import Condition, has_condition, with_condition
 from app.reconcilers.conditions import status_patch, timestamp, utc_now
+from app.rules.dialects.design import DESIGN
+from app.rules.dialects.dialect import Dialect
 from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.topology import kai
-from app.rules.topology.design import DESIGN
-from app.rules.topology.dialect import Dialect
 
 AGAIN_SECONDS = 2.0
 """The time until the next try if an object is being deleted."""

@@ -10,9 +10,9 @@ from app.cluster.facts import Facts
 from app.cluster.table import BINDINGS, FOR_VERDICTS, NODES, TOPOLOGIES, Stores
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.kube.api import NotFound, Object, Unavailable, WatchEvent
+from app.rules.dialects.bindings import BINDINGS as DIALECT
+from app.rules.dialects.design import DESIGN
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
-from app.rules.topology.bindings import BINDINGS as DIALECT
-from app.rules.topology.design import DESIGN
 from app.rules.topology.levels import Level, Topology
 from tests.builders import node, pod_clique_set
 from tests.cluster.offline import OfflineCluster

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from app.kube.api import ClusterError, Object
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
+from app.rules.dialects.design.levels import read_levels
+from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
@@ -16,8 +18,7 @@ from app.rules.kinds import (
 from app.rules.mnnvl.demand import Demand, read_demand
 from app.rules.mnnvl.plan import base_of, claim_name, domain_name
 from app.rules.podcliqueset import read_pod_clique_set
-from app.rules.topology.levels import Topology, read_levels
-from app.rules.topology.podgang import constraint_changes
+from app.rules.topology.levels import Topology
 from tests.proof.grove import MEMBERS, DesiredSet
 
 MANAGED = "grove.io/mnnvl-managed"

@@ -19,17 +19,17 @@ from app.reconcilers.cluster_topology import (
     ClusterTopologyReconciler,
     CreationFailed,
 )
+from app.rules.dialects.bindings import BINDINGS
+from app.rules.dialects.design import DESIGN
+from app.rules.dialects.dialect import Dialect
 from app.rules.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import read_pod_clique_set
-from app.rules.topology.binding_levels import KaiTopology
-from app.rules.topology.bindings import BINDINGS
-from app.rules.topology.design import DESIGN
-from app.rules.topology.dialect import Dialect
+from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import Level
 from tests import builders
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
-from tests.rules.topology.around import Around
+from tests.rules.dialects.around import Around
 
 KEY = ("", "grove-topology")
 LEVELS = (Level("rack", "k/rack"), Level("host", "k/host"))

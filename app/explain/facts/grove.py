@@ -8,8 +8,9 @@ from app.explain.facts.fields import each, number, read, texts_at
 from app.explain.facts.pods import PodClaim, Shape, pod_claims, shape
 from app.explain.facts.values import at, seconds_since_1970, text, texts
 from app.objects.shape import int_of, map_of, maps_of
-from app.rules.topology.binding_levels import KAI_SCHEDULER
-from app.rules.topology.levels import Level, read_levels
+from app.rules.dialects.bindings.levels import KAI_SCHEDULER
+from app.rules.dialects.design.levels import read_levels
+from app.rules.topology.levels import Level
 
 TOPOLOGY_NAME = ("grove.io/topology-name", "kai.scheduler/topology")
 

@@ -13,7 +13,7 @@ from app.explain.gang import Gang
 from app.explain.index import Index
 from app.explain.reason import Evidence, Reason
 from app.explain.words import counted, listed
-from app.rules.topology.binding_levels import KAI_SCHEDULER
+from app.rules.dialects.bindings.levels import KAI_SCHEDULER
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
 K = TypeVar("K", str, tuple[str, str, str])

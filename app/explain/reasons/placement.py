@@ -16,7 +16,7 @@ from app.explain.places import Places
 from app.explain.reason import Evidence, Reason, Who
 from app.explain.room import Demand
 from app.explain.words import amount, counted, gpus_of, is_device, listed, pods_of
-from app.rules.topology.binding_levels import KAI_SCHEDULER
+from app.rules.dialects.bindings.levels import KAI_SCHEDULER
 
 NOT_PREEMPTIBLE = 100
 """From this priority on, KAI evicts a pod for no other, unless its workload says otherwise."""

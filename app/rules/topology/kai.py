@@ -5,6 +5,7 @@ the last one may be `kubernetes.io/hostname`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app.objects.conditions import Condition
@@ -14,6 +15,40 @@ from app.rules.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.rules.topology.levels import HOSTNAME_KEY, Level
 
 READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class KaiTopology:
+    """A stored KAI Topology.
+
+    `keys` are the node labels of its levels, broadest first. The fields of the controller are "" if
+    it has none.
+    """
+
+    name: str
+    keys: tuple[str, ...] = ()
+    deleting: bool = False
+    controller_kind: str = ""
+    controller_name: str = ""
+    controller_uid: str = ""
+
+
+def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
+    """Reads a stored KAI Topology.
+
+    Aliases of levels are left out, because administrators set them.
+    """
+    metadata = obj["metadata"]
+    owners = maps_of(metadata.get("ownerReferences"))
+    controller = next((owner for owner in owners if owner.get("controller") is True), {})
+    return KaiTopology(
+        str(metadata.get("name", "")),
+        level_labels(obj),
+        metadata.get("deletionTimestamp") is not None,
+        str(controller.get("kind", "")),
+        str(controller.get("name", "")),
+        str(controller.get("uid", "")),
+    )
 
 
 def mapping_problem(levels: Sequence[Level]) -> str | None:

@@ -1,15 +1,14 @@
-"""Topology domains, and the levels of a ClusterTopology with their validation and the authorization
-to write them. Source: `rules/README.md`.
+"""Topology domains and levels, with the validation of a list of levels, and the authorization to
+write the managed ones. Source: `rules/README.md`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath
 from app.objects.names import label_key_problem
-from app.objects.shape import maps_of
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""
@@ -58,33 +57,6 @@ def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
 def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:
     """Returns `levels` as `spec.levels` of a ClusterTopology."""
     return [{"domain": level.domain, "key": level.key} for level in levels]
-
-
-def read_levels(spec_levels: Any) -> tuple[Level, ...]:
-    """Reads `spec.levels` of a stored ClusterTopology. Returns the valid levels, broadest first."""
-    levels = {
-        item["domain"]: Level(item["domain"], item["key"])
-        for item in maps_of(spec_levels)
-        if isinstance(item.get("domain"), str)
-        and item["domain"] in DOMAINS
-        and isinstance(item.get("key"), str)
-    }
-    return broadest_first(levels.values())
-
-
-def validate_cluster_topology(obj: Mapping[str, Any]) -> list[FieldError]:
-    """Returns findings about a ClusterTopology.
-
-    Each domain must be one of DOMAINS and unique, and each key a qualified label name and unique.
-    Levels may be in any order. `refusal_to_write` decides who may write it.
-    """
-    findings: list[FieldError] = []
-    root = FieldPath("")
-    spec = fields.walk_map(obj, "spec", root, findings)
-    levels = fields.walk_list(spec, "levels", root.child("spec"), findings)
-    if not findings:
-        findings = validate_levels(levels, root.child("spec", "levels"))
-    return findings
 
 
 def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:

@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from app.kube.api import Object
+from app.rules.dialects.bindings import BINDINGS
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
-from app.rules.topology.bindings import BINDINGS
 from app.rules.topology.levels import Level
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users
-from tests.rules.topology.around import Around
+from tests.rules.dialects.around import Around
 
 BOUND = {
     "wide": (

@@ -8,9 +8,10 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.objects.edits import operations
+from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.podcliqueset import read_pod_clique_set
 from app.rules.topology.levels import Level, Topology
-from app.rules.topology.podgang import Member, Members, constraint_changes
+from app.rules.topology.members import Member, Members
 
 HOST = "kubernetes.io/hostname"
 FULL = Topology(

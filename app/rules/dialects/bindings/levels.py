@@ -11,7 +11,6 @@ last).
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.objects import fields
@@ -21,7 +20,7 @@ from app.objects.metadata import annotations_of
 from app.objects.shape import map_of, maps_of
 from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.kai import level_labels
+from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"
@@ -36,40 +35,6 @@ _SPEC = FieldPath("spec")
 _LEVELS = FieldPath("spec.levels")
 _SHOWN = 5
 _HOW_TO_ALLOW = f'Change these first, or annotate the binding with {ALLOW_IN_USE}: "true"'
-
-
-@dataclass(frozen=True, slots=True)
-class KaiTopology:
-    """A stored KAI Topology.
-
-    `keys` are the node labels of its levels, broadest first. The fields of the controller are "" if
-    it has none.
-    """
-
-    name: str
-    keys: tuple[str, ...] = ()
-    deleting: bool = False
-    controller_kind: str = ""
-    controller_name: str = ""
-    controller_uid: str = ""
-
-
-def read_kai_topology(obj: Mapping[str, Any]) -> KaiTopology:
-    """Reads a stored KAI Topology.
-
-    Aliases of levels are left out, because administrators set them.
-    """
-    metadata = obj["metadata"]
-    owners = maps_of(metadata.get("ownerReferences"))
-    controller = next((owner for owner in owners if owner.get("controller") is True), {})
-    return KaiTopology(
-        str(metadata.get("name", "")),
-        level_labels(obj),
-        metadata.get("deletionTimestamp") is not None,
-        str(controller.get("kind", "")),
-        str(controller.get("name", "")),
-        str(controller.get("uid", "")),
-    )
 
 
 def validate_binding(

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from app.rules.dialects.bindings import BINDINGS
+from app.rules.dialects.design import DESIGN
 from app.rules.podcliqueset import read_pod_clique_set
-from app.rules.topology.bindings import BINDINGS
-from app.rules.topology.design import DESIGN
 from app.rules.topology.levels import Level
 from tests.reviews import load
-from tests.rules.topology.around import Around
+from tests.rules.dialects.around import Around
 
 SET = read_pod_clique_set(load("grove-fcc3b3bb/podcliqueset.three-levels")["request"]["object"])
 LEVELS = [Level(domain, f"topology.kubernetes.io/{domain}") for domain in ("zone", "block", "rack")]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.objects.fields import FieldError
-from app.rules.topology.constraints import NOT_ENABLED, read_constraints, validate_pod_clique_set
+from app.rules.dialects.design.sets import NOT_ENABLED, read_constraints, validate_pod_clique_set
 from app.rules.topology.levels import DOMAINS, Level, Topology
 
 ALL = Topology(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.rules.topology.bindings import BINDINGS
+from app.rules.dialects.bindings import BINDINGS
 from app.rules.topology.levels import Level
-from tests.rules.topology.around import Around
+from tests.rules.dialects.around import Around
 
 BOUND = {
     "gb200": tuple(Level(domain, f"k/{domain}") for domain in ("zone", "block", "rack", "host")),

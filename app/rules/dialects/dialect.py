@@ -15,8 +15,8 @@ from app.objects.edits import Edit
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.binding_levels import KaiTopology
 from app.rules.topology.coverage import Nodes
+from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import Level, Topology
 from app.rules.topology.owners import Owner
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.binding_levels import KaiTopology
 from app.rules.topology.coverage import Nodes
+from app.rules.topology.kai import KaiTopology
 from app.rules.topology.levels import Level, Topology
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from app.rules.dialects.bindings import BINDINGS
+from app.rules.dialects.bindings.levels import refusal_to_delete
 from app.rules.podcliqueset import read_pod_clique_set
-from app.rules.topology.binding_levels import KaiTopology, read_kai_topology, refusal_to_delete
-from app.rules.topology.bindings import BINDINGS
+from app.rules.topology.kai import KaiTopology, read_kai_topology
 from tests.builders import pod_clique_set
-from tests.rules.topology.around import Around
+from tests.rules.dialects.around import Around
 
 RACK = {"domain": "rack", "key": "k/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}

@@ -14,15 +14,9 @@ from typing import Any
 from app.objects.edits import value_at
 from app.objects.fields import FieldError
 from app.objects.shape import map_of, maps_of
-from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.binding_levels import refusal_to_delete, validate_binding
-from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.dialect import Dialect, LevelsVerdict, TopologyFacts
-from app.rules.topology.drift import drifted_constraints
-from app.rules.topology.levels import Level
-from app.rules.topology.owners import Owner
-from app.rules.topology.packs import (
+from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
+from app.rules.dialects.bindings.podgangs import drifted_constraints
+from app.rules.dialects.bindings.sets import (
     deprecated_fields,
     effective_names,
     is_unchanged,
@@ -32,6 +26,12 @@ from app.rules.topology.packs import (
     validate_change,
     validate_packings,
 )
+from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
+from app.rules.kinds import CLUSTER_TOPOLOGY_BINDING
+from app.rules.podcliqueset import PodCliqueSet
+from app.rules.topology.coverage import coverage_problems
+from app.rules.topology.levels import Level
+from app.rules.topology.owners import Owner
 
 _STORED = "topology constraint stored before, and allowed to stay"
 

@@ -14,7 +14,7 @@ from app.objects.edits import value_at
 from app.objects.shape import map_of, maps_of
 from app.rules.podcliqueset import Clique, Group, PodCliqueSet
 from app.rules.topology.levels import Level
-from app.rules.topology.podgang import Members
+from app.rules.topology.members import Members
 
 
 def drifted_constraints(

@@ -7,13 +7,13 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.objects.edits import operations
+from app.rules.dialects.bindings import BINDINGS
+from app.rules.dialects.design import DESIGN, UNSERVED
+from app.rules.dialects.dialect import Dialect
 from app.rules.podcliqueset import Pack, read_pod_clique_set
-from app.rules.topology.bindings import BINDINGS
-from app.rules.topology.design import DESIGN, UNSERVED
-from app.rules.topology.dialect import Dialect
 from app.rules.topology.levels import Level, Topology
 from tests.builders import pod_clique_set
-from tests.rules.topology.around import Around
+from tests.rules.dialects.around import Around
 
 ON = Topology(
     "grove-topology", enabled=True, levels=(Level("rack", "k/rack"), Level("host", "k/host"))

@@ -4,13 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.rules.topology.levels import (
-    DOMAINS,
-    Level,
-    Topology,
-    read_levels,
-    validate_cluster_topology,
-)
+from app.rules.dialects.design.levels import read_levels, validate_cluster_topology
+from app.rules.topology.levels import DOMAINS, Level, Topology
 
 RACK = {"domain": "rack", "key": "topology.kubernetes.io/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}

@@ -15,14 +15,15 @@ from typing import Any
 from app.objects.conditions import Condition
 from app.objects.edits import Edit, value_at
 from app.objects.fields import FieldError
+from app.rules.dialects.design.levels import read_levels, validate_cluster_topology
+from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
+from app.rules.dialects.design.sets import read_constraints, validate_pod_clique_set
+from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
 from app.rules.kinds import CLUSTER_TOPOLOGY
 from app.rules.podcliqueset import PodCliqueSet
-from app.rules.topology.constraints import read_constraints, validate_pod_clique_set
 from app.rules.topology.coverage import coverage_problems
-from app.rules.topology.dialect import Dialect, LevelsVerdict, TopologyFacts
-from app.rules.topology.levels import Level, Topology, read_levels, validate_cluster_topology
+from app.rules.topology.levels import Level, Topology
 from app.rules.topology.owners import Owner
-from app.rules.topology.podgang import constraint_changes, validate_shape
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warning
 
 

@@ -1,0 +1,1 @@
+"""Dialects of Grove's topology API, one folder each, with the same file names."""
