@@ -11,6 +11,9 @@ from app.explain.facts.pods import Pod, pod_requests
 from app.explain.facts.values import amounts, duration, seconds_since_1970, thousandths
 from app.explain.words import ago, amount, clock, counted, listed, plain
 
+MOST = (2**63 - 1) * 1000
+"""The largest quantity, in thousandths."""
+
 
 @pytest.mark.parametrize(
     ("quantity", "expected"),
@@ -32,6 +35,14 @@ from app.explain.words import ago, amount, clock, counted, listed, plain
         ("many", 0),
         (".", 0),
         ("1..2", 0),
+        ("9" * 5000, 0),
+        ("9" * 64, MOST),
+        ("-" + "9" * 63, -MOST),
+        ("1e99", MOST),
+        (1e300, MOST),
+        (float("inf"), 0),
+        (float("nan"), 0),
+        ("٣", 0),
     ],
 )
 def test_quantities_in_thousandths(quantity: str | int | float, expected: int) -> None:
@@ -43,18 +54,53 @@ def test_what_is_no_quantity_is_left_out() -> None:
     assert amounts(None) == {}
 
 
-def test_times_and_durations() -> None:
-    assert seconds_since_1970("1970-01-02T00:00:01Z") == 86401.0
-    assert seconds_since_1970("2026-11-21T15:42:00.123456Z") == seconds_since_1970(
-        "2026-11-21T15:42:00Z"
-    )
-    assert (seconds_since_1970("yesterday"), seconds_since_1970(None)) == (None, None)
-    assert (duration("1h30m"), duration("90s"), duration("250ms"), duration(None)) == (
-        5400.0,
-        90.0,
-        0.25,
-        0.0,
-    )
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1970-01-02T00:00:01Z", 86401.0),
+        ("1970-01-02T00:00:01.999999Z", 86401.0),
+        ("1970-01-02T02:00:01+02:00", 86401.0),
+        ("1970-01-01T23:30:01-00:30", 86401.0),
+        ("9999-12-31T23:59:60Z", 253402300800.0),
+        ("1970-01-02T00:00:01", None),
+        ("2026-99-99T00:00:00Z", None),
+        ("0000-01-01T00:00:00Z", None),
+        ("2026-02-29T00:00:00Z", None),
+        ("2026-01-00T00:00:00Z", None),
+        ("2026-01-01T24:00:00Z", None),
+        ("2026-01-01T00:60:00Z", None),
+        ("2026-01-01T00:00:61Z", None),
+        ("٢٠٢٦-01-01T00:00:00Z", None),
+        ("yesterday", None),
+        (None, None),
+        (0, None),
+    ],
+)
+def test_times(value: object, expected: float | None) -> None:
+    assert seconds_since_1970(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1h30m", 5400.0),
+        ("90s", 90.0),
+        ("250ms", 0.25),
+        ("2us", 2e-6),
+        ("1.5h", 5400.0),
+        ("1.2.3s", 0.0),
+        (".s", 0.0),
+        ("in 5s", 0.0),
+        ("5s ", 0.0),
+        ("", 0.0),
+        ("9" * 60 + "h", 2.0**63 / 1e9),
+        ("1" * 100_000 + "s", 0.0),
+        (None, 0.0),
+        (5, 0.0),
+    ],
+)
+def test_durations(value: object, expected: float) -> None:
+    assert duration(value) == expected
 
 
 def container(cpu: str, **more: Any) -> dict[str, Any]:

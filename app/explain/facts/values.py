@@ -10,10 +10,22 @@ from typing import Any
 
 from app.objects.shape import list_of, map_of, text_of
 
-_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?")
-_DURATION = re.compile(r"([0-9.]+)(h|ms|m|s)")
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?", re.ASCII)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)")
+_MOST_TEXT = 64
+"""Characters of a time, a quantity or a duration. What Kubernetes writes is shorter."""
+
+_MOST_SECONDS = 2.0**63 / 1e9
+"""The longest duration that Go has."""
+
+_MOST_THOUSANDTHS = (2**63 - 1) * 1000
+"""Kubernetes reads a larger quantity as 2^63 - 1, and has nothing smaller than its negative."""
+
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
 
 
@@ -34,15 +46,35 @@ def at(obj: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def seconds_since_1970(value: Any) -> float | None:
-    """An RFC 3339 time in UTC, as API servers write it."""
-    match = _TIME.match(value) if isinstance(value, str) else None
-    return float(calendar.timegm(tuple(map(int, match.groups())))) if match else None
+    """An RFC 3339 time, in seconds since 1970; None if it is none."""
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    try:
+        days = calendar.monthrange(year, month)[1]
+        seconds = calendar.timegm((year, month, day, hour, minute, second))
+    except ValueError:  # there is no year 0, and no month 13
+        return None
+    if not 1 <= day <= days or hour > 23 or minute > 59 or second > 60:
+        return None
+    return float(seconds - _seconds_east(*match.groups()[6:]))
+
+
+def _seconds_east(sign: str | None, hours: str | None, minutes: str | None) -> int:
+    """How far a local time is ahead of UTC."""
+    seconds = 3600 * int(hours or 0) + 60 * int(minutes or 0)
+    return -seconds if sign == "-" else seconds
 
 
 def duration(value: Any) -> float:
     """Seconds of a Go duration such as `1h30m`; 0 if it is none."""
-    parts = _DURATION.findall(value) if isinstance(value, str) else ()
-    return sum(float(count) * _SECONDS[unit] for count, unit in parts)
+    if not isinstance(value, str) or len(value) > _MOST_TEXT:
+        return 0.0
+    parts = _DURATION.findall(value)
+    if "".join(count + unit for count, unit in parts) != value:
+        return 0.0
+    return min(sum(float(count) * _SECONDS[unit] for count, unit in parts), _MOST_SECONDS)
 
 
 def amounts(value: Any) -> dict[str, int]:
@@ -56,17 +88,25 @@ def amounts(value: Any) -> dict[str, int]:
 
 @lru_cache(maxsize=8192)
 def thousandths(quantity: str | int | float) -> int:
-    """A Kubernetes quantity in thousandths, rounded up; 0 for what is no quantity."""
+    """A Kubernetes quantity in thousandths, rounded up; 0 for what is no quantity.
+
+    A quantity beyond the range of Kubernetes becomes the largest or the smallest one.
+    """
+    try:
+        amount = _read_quantity(quantity)
+    except (ValueError, OverflowError):  # a number that is not finite, or that has two points
+        return 0
+    return max(-_MOST_THOUSANDTHS, min(amount, _MOST_THOUSANDTHS))
+
+
+def _read_quantity(quantity: str | int | float) -> int:
     if not isinstance(quantity, str):
         return -int(-quantity * 1000 // 1)
-    match = _QUANTITY.fullmatch(quantity.strip())
+    match = _QUANTITY.fullmatch(quantity.strip()) if len(quantity) <= _MOST_TEXT else None
     if match is None:
         return 0
     digits, exponent, suffix = match.groups()
-    try:
-        return _scaled(digits, int(exponent or 0), suffix or "")
-    except ValueError:
-        return 0
+    return _scaled(digits, int(exponent or 0), suffix or "")
 
 
 def _scaled(digits: str, exponent: int, suffix: str) -> int:
