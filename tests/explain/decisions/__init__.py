@@ -1,0 +1,1 @@
+"""Recorded decisions of the KAI scheduler, and whether explain agrees with them."""
