@@ -75,9 +75,9 @@ class Recording:
             item["spec"]["nodeName"] = self.kai["placed"][name]
             item["status"] = {**item.get("status", {}), "phase": "Running"}
         conditions = self.kai["conditions"].get(name)
-        if item["apiVersion"].startswith("scheduling.run.ai/") and conditions:
-            if item["kind"] == "PodGroup":
-                item["status"] = {**item.get("status", {}), "schedulingConditions": conditions}
+        is_of_kai = item["apiVersion"].startswith("scheduling.run.ai/")
+        if item["kind"] == "PodGroup" and is_of_kai and conditions:
+            item["status"] = {**item.get("status", {}), "schedulingConditions": conditions}
         return item
 
     def _is_of_the_gang(self, pod: Object) -> bool:
