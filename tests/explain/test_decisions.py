@@ -88,8 +88,11 @@ def test_the_judge_knows_only_reasons_that_exist() -> None:
 
 def test_an_answer_that_contradicts_kai_is_found() -> None:
     """Each placed recording is judged as if KAI had left it pending, and the other way round."""
-    pending = {"outcome": "pending", "placed": {}, "evicted": [], "violated": []}
-    names = {"right-rack": pending, "right-full": {"outcome": "placed", "evicted": []}}
+    pending: dict[str, object] = {"outcome": "pending", "placed": {}, "evicted": [], "violated": []}
+    names: dict[str, dict[str, object]] = {
+        "right-rack": pending,
+        "right-full": {"outcome": "placed", "evicted": []},
+    }
     chosen = [recording for recording in recordings() if recording.name in names]
     turned = [
         Recording(
