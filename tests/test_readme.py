@@ -239,13 +239,32 @@ def test_the_fifteen_answers_name_files_that_exist() -> None:
     assert [name for name in answers if not (ROOT / "app" / name).exists()] == []
 
 
-def test_the_tests_that_the_threat_model_names_exist() -> None:
+def threats() -> list[list[str]]:
+    """The cells of each row of the tables of the threat model, without their heads."""
     text = readme("manifests")
-    named = set(re.findall(r"`(test_\w+)`", text[text.index("## Threat model") :]))
-    tests = {
+    text = text[text.index("## Threat model") :]
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [row for row in rows if row[-1].strip() != "test"]
+
+
+def existing_tests() -> set[str]:
+    return {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"def (test_\w+)", path.read_text())
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
     }
-    assert len(named) > 9
-    assert named - tests == set()
+
+
+@pytest.mark.parametrize("row", threats(), ids=lambda row: "".join(row[:2]).strip())
+def test_every_threat_has_its_cells_and_tests_that_exist(row: list[str]) -> None:
+    *cells, tests = (cell.strip() for cell in row)
+    names = re.findall(r"`(test_\w+)`", tests)
+    assert all(cells)
+    assert ", ".join(f"`{name}`" for name in names) == tests != ""
+    assert set(names) - existing_tests() == set()
+
+
+def test_the_threat_model_has_no_row_twice() -> None:
+    rows = [tuple(row[:-1]) for row in threats()]
+    assert len(rows) > 15
+    assert len(set(rows)) == len(rows)

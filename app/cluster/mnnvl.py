@@ -271,10 +271,33 @@ class MnnvlResources:
             resources += [stored for stored in indexed if belongs_to(stored, gang)]
         return sorted(resources, key=lambda stored: (stored.kind, stored.name))
 
+    def cached_gang(self, namespace: str, name: str, uid: str) -> Gang | None:
+        """Returns the cached PodGang, or None if there is none with this uid, or it is being
+        deleted.
+        """
+        cached = ready(self._gangs, "PodGangs").get(namespace, name)
+        if cached is None or not uid or cached.uid != uid or cached.deleting:
+            return None
+        return cached
+
+    async def is_stored(self, gang: Gang) -> bool:
+        """Whether the API server still has this cached PodGang.
+
+        The cache may lag: a PodGang that is gone would take the resources from its successor, and
+        the garbage collector would delete them.
+        """
+        obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
+        if obj is None:
+            return False
+
+        self._gangs.note(obj)
+        stored = read_gang(obj, gang.namespace)
+        return stored.uid == gang.uid and not stored.deleting
+
     async def adopt(
         self, gang: Gang, *, dry_run: bool, resources: Sequence[MnnvlResource] | None = None
     ) -> list[Object]:
-        """Makes `gang`, which has a uid, the owner of its resources that it may adopt, and returns
+        """Makes `gang`, which is stored, the owner of its resources that it may adopt, and returns
         these. `resources` is an earlier result of `resources_of`, by default the current one.
         Conflict if one has changed since.
         """

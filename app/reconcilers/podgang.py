@@ -12,7 +12,7 @@ from app.cluster.facts import Facts
 from app.cluster.mnnvl import MnnvlResources
 from app.cluster.projections import StoredGang, read_stored_gang
 from app.cluster.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES, Stores
-from app.kube.api import Client, Key, NotFound, Unavailable, find
+from app.kube.api import Client, Key, NotFound, Unavailable
 from app.kube.events import Notices, Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites, same
@@ -78,7 +78,7 @@ class PodGangReconciler:
             gang, [resource for resource in resources if ownership(resource, gang) == "foreign"]
         )
         adoptable = any(ownership(resource, gang) == "adoptable" for resource in resources)
-        if not adoptable or not await self._exists(gang):
+        if not adoptable or not await self._resources.is_stored(gang):
             return
         # These are the resources from before that read: what another PodGang has adopted since
         # leads to a Conflict.
@@ -88,19 +88,6 @@ class PodGangReconciler:
             self._events.record(
                 _regarding(gang), "Normal", "MnnvlResourcesAdopted", f"now owns {names}"
             )
-
-    async def _exists(self, gang: StoredGang) -> bool:
-        """Whether the API server still has this PodGang.
-
-        The cache may lag: a PodGang that is gone would take the resources from its successor, and
-        the garbage collector would delete them.
-        """
-        obj = await find(self._client, POD_GANG, gang.name, gang.namespace)
-        if obj is None:
-            return False
-        self._gangs.note(obj)
-        stored = read_stored_gang(obj)
-        return stored.uid == gang.uid and not stored.deleting
 
     def _report_foreign(self, gang: StoredGang, foreign: list[MnnvlResource]) -> None:
         key = (gang.namespace, gang.name)

@@ -41,14 +41,27 @@ class PodGangWebhook:
             return judged(findings)
         gang = replace(read_gang(request.object, request.namespace), uid=_stored_uid(request))
         pcs = self._facts.cached_set(request.namespace, gang.place.pcs)
-        resources = self._resources.resources_of(gang)
-        adoptable = any(ownership(resource, gang) == "adoptable" for resource in resources)
-        if pcs is None or (adoptable and gang.uid):
-            return self._complete(request, gang)
+        adopting = self._adopting(request, gang.uid)
+        if pcs is None or adopting is not None:
+            return self._complete(request, gang, adopting)
         return self._verdict(request, gang, pcs, [])
 
-    async def _complete(self, request: Request, gang: Gang) -> Verdict:
-        """Reads the set if the cache lacks it, and adopts resources if the PodGang has a uid.
+    def _adopting(self, request: Request, uid: str) -> Gang | None:
+        """Returns the cached PodGang of `request` if it may adopt resources, else None.
+
+        Its uid and labels are those of the cache, because a review proves nothing: anybody who
+        reaches the port can send one.
+        """
+        cached = self._resources.cached_gang(request.namespace, request.name, uid)
+        if cached is None:
+            return None
+
+        resources = self._resources.resources_of(cached)
+        adoptable = any(ownership(resource, cached) == "adoptable" for resource in resources)
+        return cached if adoptable else None
+
+    async def _complete(self, request: Request, gang: Gang, adopting: Gang | None) -> Verdict:
+        """Reads the set if the cache lacks it, and lets `adopting` adopt resources.
 
         If a call fails or takes too long, the reconciler does it later: the PodGang gets only
         preferred constraints, and its annotation is "false".
@@ -58,14 +71,22 @@ class PodGangWebhook:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 pcs = await self._facts.read_set(request.namespace, gang.place.pcs)
-                if gang.uid:
-                    written = await self._resources.adopt(gang, dry_run=request.dry_run)
-                    effects = [Effect("adopt", obj) for obj in written]
+                if adopting is not None:
+                    effects = await self._adopt(adopting, dry_run=request.dry_run)
         except (ClusterError, TimeoutError) as problem:
             logger.info(
                 "PodGang %s/%s: left to the reconciler: %s", gang.namespace, gang.name, problem
             )
         return self._verdict(request, gang, pcs, effects)
+
+    async def _adopt(self, gang: Gang, *, dry_run: bool) -> list[Effect]:
+        # From before the read: what another PodGang has adopted since leads to a Conflict.
+        resources = self._resources.resources_of(gang)
+        if not await self._resources.is_stored(gang):
+            return []
+
+        written = await self._resources.adopt(gang, dry_run=dry_run, resources=resources)
+        return [Effect("adopt", obj) for obj in written]
 
     def _verdict(
         self, request: Request, gang: Gang, pcs: PodCliqueSet | None, effects: list[Effect]
@@ -86,10 +107,10 @@ class PodGangWebhook:
 
 
 def _stored_uid(request: Request) -> str:
-    """Returns the uid of the stored PodGang, "" at CREATE.
+    """Returns the uid of the PodGang that an UPDATE replaces, "" at CREATE.
 
-    The request may contain another one, for example that of an exported object, and the API server
-    rejects an UPDATE with such a uid only after mutating admission.
+    The new object may contain another one, for example that of an exported object, and the API
+    server rejects an UPDATE with such a uid only after mutating admission.
     """
     return "" if request.old is None else read_gang(request.old, request.namespace).uid
 

@@ -6,15 +6,21 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.cluster.table import DOMAINS, NODES, SETS, TOPOLOGIES, Fact
+from app.cluster.table import CLAIMS, DOMAINS, NODES, SETS, TOPOLOGIES, Fact
 from app.config.schema import Configuration, PodBinding
 from app.kube.api import ClusterError, Conflict, Forbidden, Unavailable
-from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.rules.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.webhooks.registry import WEBHOOKS
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, NODE, Caller, cluster, load, patch_of, path_of
 
 ADOPTED = "grove.io/mnnvl-resources-adopted"
+
+
+def gang() -> dict[str, Any]:
+    """The stored PodGang that podgang.update replaces."""
+    stored: dict[str, Any] = load("podgang.update")["request"]["oldObject"]
+    return stored
 
 
 async def with_resources(caller: Caller) -> dict[str, Any]:
@@ -68,7 +74,7 @@ async def test_a_new_gang_waits_for_its_resources() -> None:
 
 
 async def test_a_stored_gang_takes_them() -> None:
-    caller = Caller()
+    caller = Caller(cluster(gang()))
     updated = await with_resources(caller)
     uid = updated["request"]["object"]["metadata"]["uid"]
     after = apply_patch(
@@ -86,12 +92,72 @@ async def test_a_stored_gang_takes_them() -> None:
 async def test_an_update_with_the_uid_of_an_exported_gang_leaves_the_resources_with_the_stored_one() -> (
     None
 ):
-    caller = Caller()
+    caller = Caller(cluster(gang()))
     updated = await with_resources(caller)
     uid = updated["request"]["oldObject"]["metadata"]["uid"]
     updated["request"]["object"]["metadata"]["uid"] = "from-an-export"
     await caller.ask("/mutate/podgang", updated)
     assert owners(caller) == [[("PodGang", uid)], [("PodGang", uid)]]
+
+
+def forged(name: str) -> dict[str, Any]:
+    """A review that nobody's API server sent: an UPDATE of a PodGang that differs from the stored
+    one.
+    """
+    review = load("podgang.update")
+    for part in ("object", "oldObject"):
+        metadata = review["request"][part]["metadata"]
+        if name == "an invented uid":
+            metadata["uid"] = "c0ffee00-0000-4000-8000-000000000000"
+        elif name == "the uid of another PodGang":
+            metadata["name"] = review["request"]["name"] = "other-0"
+            metadata["labels"] |= {"grove.io/pcs-name": "distributed-training"}
+        elif name == "no uid":
+            del metadata["uid"]
+    return review
+
+
+@pytest.mark.parametrize("name", ["an invented uid", "the uid of another PodGang", "no uid"])
+async def test_a_forged_gang_takes_nothing(name: str) -> None:
+    caller = Caller(cluster(gang()))
+    await with_resources(caller)
+    before = len(caller.cluster.client.writes())
+
+    response = await caller.ask("/mutate/podgang", forged(name))
+
+    assert response["allowed"] is True
+    assert caller.cluster.client.writes()[before:] == []
+    assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
+
+
+async def test_a_review_with_forged_labels_takes_nothing_that_the_stored_gang_does_not() -> None:
+    other = gang()
+    other["metadata"] |= {"name": "other-0", "uid": "of-the-other", "labels": {}}
+    caller = Caller(cluster(gang(), other))
+    await with_resources(caller)
+    for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+        (obj,) = caller.cluster.client.objects(resource)
+        del obj["metadata"]["labels"]["grove.io/podgang"]
+        caller.cluster.stores[DOMAINS if resource is COMPUTE_DOMAIN else CLAIMS].note(obj)
+    review = load("podgang.update")
+    for part in ("object", "oldObject"):
+        review["request"][part]["metadata"] |= {"name": "other-0", "uid": "of-the-other"}
+    review["request"]["name"] = "other-0"
+
+    await caller.ask("/mutate/podgang", review)
+
+    assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
+
+
+async def test_a_gang_that_is_gone_and_still_cached_takes_nothing() -> None:
+    caller = Caller(cluster(gang()))
+    updated = await with_resources(caller)
+    metadata = gang()["metadata"]
+    await caller.cluster.client.delete(POD_GANG, metadata["name"], metadata["namespace"])
+
+    await caller.ask("/mutate/podgang", updated)
+
+    assert {kind for ((kind, _),) in owners(caller)} == {"PodCliqueSet"}
 
 
 @pytest.mark.parametrize("uid", ["from-an-export", None])
@@ -108,7 +174,7 @@ async def test_a_new_gang_takes_nothing_whatever_its_uid(uid: Any) -> None:
 
 
 async def test_a_dry_update_answers_the_same_and_takes_nothing() -> None:
-    caller = Caller()
+    caller = Caller(cluster(gang()))
     updated = await with_resources(caller)
     updated["request"]["dryRun"] = True
     after = apply_patch(
@@ -138,7 +204,7 @@ async def test_a_claim_of_truth_without_resources_is_taken_away() -> None:
 async def test_an_adoption_that_fails_is_the_reconcilers_and_holds_nothing_up(
     error: ClusterError,
 ) -> None:
-    caller = Caller()
+    caller = Caller(cluster(gang()))
     updated = await with_resources(caller)
     caller.cluster.client.fail_next("patch", COMPUTE_DOMAIN, error)
     response = await caller.ask("/mutate/podgang", updated)
